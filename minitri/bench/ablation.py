@@ -2,13 +2,14 @@
 
     minitri bench --ablate --json ablation.json
 
-In: cases and names of optimisations. Out: a `Cell` for each case and optimisation, if the case's generated code differs
-without the optimisation. A cell holds three ratios: of the time of a call, of the memory of a call, and of the time to
-a first result. Each ratio is the value without the optimisation over the value with it. A ratio of 1.25 means that the
-optimisation saves a fifth.
+In: cases and names of optimisations. Out: a `Cell` for each case and optimisation, if the generated code of the case
+differs without the optimisation. A cell holds three ratios: of the time of a call, of the memory of a call, and of the
+time to a first result. Each ratio is the value without the optimisation divided by the value with it. A ratio of 1.25
+means that the optimisation saves a fifth of the time or memory.
 
-The versions of a case alternate while they are timed (clock.py), and all of them get the same inputs. Each result is
-compared with the reference in f64. A version is not run if its generated code equals the code with all optimisations.
+A version of a case is the case with all optimisations, or with one optimisation left out. The versions of a case
+alternate while they are timed (clock.py), and all versions get the same inputs. Each result is compared with the
+reference in f64. A version is not run if its generated code equals the code with all optimisations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,7 @@ WHOLE = ""  # the version that leaves nothing out
 def ablate(chosen: Sequence[Case], json_path: str | None = None, plot_path: str | None = None) -> int:
     """Measures the cases on this machine's GPU and prints the tables.
 
-    The result is 0 if every version ran and was right.
+    Returns the exit status, which is 0 if every version ran and gave a right result.
     """
     found = Ablation(torch.cuda.get_device_name(), OPTIONAL)
     mt.compile("x + x")(torch.ones(8, device="cuda"))  # the time of imports must not count in a first result
@@ -73,7 +74,7 @@ class Cell:
     def best(self) -> float:
         """The largest of the three ratios.
 
-        The ratio is inf if the version without the optimisation fails, because the case needs the optimisation.
+        The result is inf if the version without the optimisation fails, because then the case needs the optimisation.
         """
         return float("inf") if self.note else max(self.time, self.memory, self.first)
 
@@ -102,7 +103,7 @@ class Ablation:
         return (name, str(len(cells)), *most, cells[0].case)
 
     def matrix(self) -> str:
-        """Returns a table of the ratios of time: a row for each optimisation, a column for each case."""
+        """Returns a table with the ratio of the time of a call: a row for each optimisation, a column for each case."""
         cases = list(dict.fromkeys(c.case for c in self.cells))
         found = {(c.without, c.case): "wrong" if c.note else f"{c.time:.2f}" for c in self.cells}
         rows = [(name, *(found.get((name, case), "") for case in cases)) for name in self.optimisations]
@@ -133,7 +134,10 @@ def wall_times(peers: Mapping[str, Calls], pace: Pace) -> Times:
 
 
 def versions_of(case: Case, optimisations: Sequence[str], arrays: Sequence[Any]) -> dict[str, Program]:
-    """Returns the case with all optimisations, and the case without each optimisation that changes its generated code."""
+    """Returns the versions of a case, by name: one with all optimisations, the others without one optimisation each.
+
+    An optimisation is skipped if leaving it out does not change the generated code.
+    """
     whole = mt.compile(case.program)
     target = "cuda:90" if arrays[0].is_cuda else "interpreter"  # what a call with these arrays runs on
     text = whole.lower(*arrays, target=target)["triton"]

@@ -1,13 +1,13 @@
 """The cost of a call besides its kernels: the host's time, memory, and the time to a program's first result.
 
-In: nothing, but a GPU must be there. Out: `Table`s. The times are measured in new processes that have done nothing
-else. The host time is the time of one call when calls do not wait for the GPU. The reported host time is the median of
-20 batches of 500 calls. The batches of all implementations alternate, because the speed of a shared machine may change
-by half within seconds.
+In: nothing, but the machine must have a GPU. Out: `Table`s. The times are measured in new processes that have done
+nothing else. The host time is the time that the CPU needs for one call; the call does not wait for the GPU. The
+reported host time is the median of 20 batches of 500 calls. The batches of all implementations alternate, because the
+speed of a shared machine can change by half within seconds.
 
 The time to a first result starts with the text of a program and ends when the result of the program is available. All
 modules are imported before the measurement, and the input is on the GPU. The time to a first result is measured once
-with every cache empty, and once more in a second process.
+with every cache empty, and once more in a second process, which uses the caches that the first process filled.
 """
 
 import os
@@ -67,7 +67,7 @@ def call_times() -> Table:
 
 
 def microseconds() -> dict[str, float]:
-    """Returns the host time of a call in microseconds, for each way to add 1024 numbers."""
+    """Returns the host time of a call in microseconds, for several implementations of an addition of 1024 numbers."""
     f = mt.compile("x + y", x="f32[N]", y="f32[N]")
     x, y = torch.randn(2, 1024, device="cuda").unbind()
     f(x, y)
@@ -95,8 +95,9 @@ def _medians(ways: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
 
 
 def first_results() -> Table:
-    """Returns the milliseconds from the text of a program to its result: once with empty caches, once in the next
-    process.
+    """Returns the milliseconds from the text of a program to its first result.
+
+    The time is measured with empty caches, and then in a second process, which uses the caches of the first process.
     """
     rows: dict[str, dict[str, float]] = {}
     for name, text in FIRST.items():
@@ -119,8 +120,8 @@ def first(who: str, text: str) -> float:
 def first_result(call: Callable[[], T]) -> tuple[T, float]:
     """Returns the result of a call that compiles, and the seconds that this call took.
 
-    At the start of the call, the GPU has no queued work. Python's garbage collector is off: after much compilation, one
-    collection takes as long as a small program.
+    At the start of the call, the GPU has no queued work. Python's garbage collector is off, because after much
+    compilation one garbage collection takes as long as compiling a small program.
     """
     results: list[T] = []
     seconds = timeit.timeit(lambda: (results.append(call()), _wait()), _wait, number=1)  # without the collector

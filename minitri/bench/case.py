@@ -1,8 +1,9 @@
 """A benchmark case: a program, its arguments, and the same computation in torch.
 
-Eager torch runs one kernel for each operation of the computation. torch.compile compiles the same torch function.
-Evaluated in f64, the torch function is the reference for the errors of all implementations. If a library has one
-function for the whole computation, this library function is timed too. The programs are functions of programs.mt.
+The computation in torch is a function: eager torch runs one kernel for each operation of the function, and
+torch.compile compiles the function. Evaluated in f64, the torch function is the reference for the errors of all
+implementations. If a library has one function for the whole computation, this library function is timed too. The
+programs in the language are functions of the module programs.mt.
 """
 
 import re
@@ -21,7 +22,7 @@ torch: Any = typed_torch
 class Input:
     """A random input array of a case.
 
-    below      0 for random floats; any other number for random integers from 0 to below - 1
+    below      0 for random floats; any other number for random integers from 0 to `below` - 1
     signed     whether the random integers start from -below
     positive   whether the floats are uniformly distributed from 0 to 1; otherwise they are normally distributed
     layout     "transposed": the last two axes in memory are exchanged. "every other": the last axis has the stride 2.
@@ -39,7 +40,7 @@ class Input:
 
     @property
     def least(self) -> int:
-        """The smallest number among the random integers of the input."""
+        """The smallest number that a random integer of the input can be."""
         return -self.below if self.signed else 0
 
 
@@ -49,7 +50,7 @@ class Case:
 
     eager     the computation in torch, as several operations; `library` is a single function of torch with the same
               result
-    picks     whether the program reads only as many elements of its first input as the output has
+    picks     whether the program reads only some elements of its first input, as many as the output has
     flops     the number of floating-point operations of matrix products; 0 for programs that mostly move memory
     kind      the group of cases that this case belongs to; tables show the mean of each group
     tf32      whether torch may round f32 factors to TF32 too

@@ -1,19 +1,20 @@
 """The cases of the benchmark, made from the table cases.toml.
 
-In: rows of the table. Out: `Case`s. For example, the following row of the table
+In: rows of the table cases.toml. Out: `Case`s. For example, the table has this row:
 
     name = "softmax"
     function = "softmax_of_rows"
     cases = ["f32 512x131072"]
     library = "softmax(x, axis=-1)"
 
-gives the case "softmax f32 512x131072". The array x of this case has the shape [512, 131072], because its type in the
-program is `x: f32[M, N]`. Eager torch computes the same text as the program (torch_twin.py).
+The row becomes the case "softmax f32 512x131072". The array x of this case has the shape [512, 131072], because the
+type of x in the program is `f32[M, N]`. For eager torch, torch_twin.py translates the text of the program into a
+function of torch.
 
 In the benchmark's programs, attention is written as its mathematical definition. In torch, the definition computes the
-scores of some queries at a time, so that the longest case fits into memory. Implementations besides eager and compiled
-torch are the kernels of cuDNN and FlashAttention-2, through `scaled_dot_product_attention`, and compiled
-flex_attention. If a machine lacks an implementation, the report says so.
+attention scores of only some queries at a time, so that the longest case fits into memory. Attention is also timed with
+the kernels of cuDNN and FlashAttention-2, which `scaled_dot_product_attention` calls, and with compiled flex_attention.
+If a machine lacks an implementation, the report says so.
 """
 
 import math
@@ -32,7 +33,7 @@ INTERPRETED = "interpreted"  # the kind of a case that Triton's interpreter runs
 
 @cache
 def cases(group: str = "benchmark") -> tuple[Case, ...]:
-    """Returns all cases of the list "benchmark" of the table, or of the list "ablation"."""
+    """Returns all cases of the list `group` of the table: "benchmark" or "ablation"."""
     return tuple(case for row in TABLE[group] for case in cases_of(**row))
 
 
@@ -78,7 +79,7 @@ def _input(
 ) -> Input:
     """Returns the input array of a parameter (name, dtype, dims).
 
-    A bool is a random integer below 2.
+    If the dtype is bool, the elements are random integers below 2.
     """
     _, dtype, dims = param
     shape = [n for d in dims.split(", ") for n in (pack if d[0] == "*" else [known[d] if d in known else int(d)])]

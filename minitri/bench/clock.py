@@ -1,4 +1,4 @@
-"""Times calls on a GPU: implementations alternate, their inputs rotate, and two events enclose each call.
+"""Times calls on a GPU: implementations alternate, each call gets other inputs, and two events enclose each call.
 
 In: the calls of each implementation, one call for each set of inputs, and a pace. The pace is how long the warm-up and
 the measurement last. Out: for each implementation the median time of a call in seconds, or the exception that the
@@ -9,13 +9,13 @@ implementation raised.
     warm-up      the first calls of a measurement do not count. A kernel that computes a lot reaches the chip's
                  power limit: its clock rate falls for about a tenth of a second, and then stays the same
 
-Sets of inputs rotate, and each result is kept until its set of inputs is used again. There are enough sets of inputs to
-push the inputs and results of a call out of the L2 cache before their next use (measure_case.py). The L2 cache is not
-cleared by filling it with zeros. Zeros in the cache would be written back to memory during the call, which would slow
-down a kernel that mostly reads.
+An implementation is called with one set of inputs after another, and then with the first set again. Each result is kept
+until its set of inputs is used again. There are enough sets of inputs to push the inputs and results of a call out of
+the L2 cache before their next use (measure_case.py). The L2 cache is not cleared by filling it with zeros. Zeros in the
+cache would be written back to memory during the call, which would slow down a kernel that mostly reads.
 
-While the GPU spins, without touching memory, the host queues the call. So the measured time of a call does not include
-the host's time.
+Before each call, the GPU spins: it is kept busy without touching memory. While the GPU spins, the host queues the call.
+So the measured time of a call does not include the host's time.
 
 Left out: the host's time of a call (call_overhead.py).
 """
@@ -46,7 +46,7 @@ LEAST = 5  # least number of calls in a measurement
 class Pace:
     """How long the warm-up and the measurement of a call last, in seconds.
 
-    The time in which the GPU spins between the calls is included.
+    Both times include the time in which the GPU spins between the calls.
     """
 
     warm_up: float
@@ -92,7 +92,7 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace, device: Cuda = Cud
     Each implementation is measured twice, and the second pass is in reverse order. The last implementation of the first
     pass is the first of the second pass, without another warm-up. An implementation that fails is not run again. Before
     each call, the GPU spins equally often for all implementations, because a chip that rests longer between calls
-    computes faster. The number of spins is enough for the implementation that needs the host longest.
+    computes faster. The number of spins is large enough for the implementation whose call takes the host longest.
     """
     each = {name: _Peer(calls, device) for name, calls in peers.items()}
     for peer in each.values():
@@ -108,7 +108,7 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace, device: Cuda = Cud
 class _Peer:
     """The calls of one implementation, and its measured times.
 
-    `length` is roughly the time of a call: the host's time if it is longer than the GPU's time. `length` is measured
+    `length` is roughly the time of a call: the host's time or the GPU's time, whichever is longer. `length` is measured
     once, so that both measurements have the same number of calls and the same weight in the median.
     """
 

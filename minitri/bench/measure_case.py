@@ -1,14 +1,13 @@
-"""Measures one case on a GPU: every implementation gets the same inputs, and its result is compared with the
-reference.
+"""Measures one case on a GPU: every implementation gets the same inputs, and its result is compared with the reference.
 
 In: a case and a clock. Out: a `Row`, which holds the times of all implementations (clock.py), their errors, memory, and
 the predicted bytes and operations. An error is |result - reference| / |reference| in the 2-norm, where the reference is
-computed in f64. For a case without flops, a copy of memory is timed as one more implementation.
+computed in f64. If a case has no matrix products (`flops` is 0), a copy of memory is timed too, for comparison.
 
 Left out: the tables that are printed (result_tables.py).
 
 Without a GPU, `small_table` compares Triton's interpreter with numpy, for small sizes that are no multiples of blocks.
-The small table shows that the kernels are right, but not how fast they are.
+The small table shows whether the kernels are right, but not how fast they are.
 """
 
 import math
@@ -46,8 +45,9 @@ Maker = Callable[[], Iterable[Run]]  # makes the calls of an implementation one 
 def compare(case: Case, device: str, clock: Clock, copy: Run | None, tune: bool = False) -> Row:
     """Returns the measured row of a case on `device`.
 
-    `copy` is a call that copies `COPY_BYTES`. If `copy` is None, neither a copy nor memory is measured. If `tune` is
-    true, minitri is also timed with measured schedules, even if the case does not ask for them.
+    `copy` is a function that copies `COPY_BYTES` bytes of memory. If `copy` is None, neither a copy nor the memory of a
+    call is measured. If `tune` is true, minitri is also timed with measured schedules, even if the case does not ask
+    for measured schedules.
     """
     arrays = [tensor(i, device) for i in case.inputs]
     reference = as_tuple(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
@@ -116,7 +116,7 @@ def _copied(a: Any) -> Any:
 def _bytes_moved(case: Case, arrays: Arrays, reference: Arrays) -> int:
     """Returns the number of bytes that the case must read and write.
 
-    A float result has the dtype of the first input.
+    A float result counts with the dtype of the first input, because the reference was computed in f64.
     """
     read, like = [a.nbytes for a in arrays], arrays[0]
     out = sum(r.numel() * (like if r.is_floating_point() else r).element_size() for r in reference)
@@ -127,9 +127,9 @@ def _bytes_moved(case: Case, arrays: Arrays, reference: Arrays) -> int:
 
 
 def _implementations(case: Case, sets: Sequence[Arrays], row: Row, tune: bool) -> dict[str, Maker]:
-    """Returns for each implementation a function that makes its calls.
+    """Returns for each implementation a function that prepares the implementation and returns its calls.
 
-    The time spent on measuring schedules is added to `row`.
+    If schedules are measured, the time that their measurement takes is stored in `row`.
     """
     makers: dict[str, Maker] = {"minitri": partial(_bound, case.program, sets)}
     ways = {"eager": case.eager, "library": case.library, **case.peers}
@@ -162,9 +162,10 @@ def _tuned(text: str, sets: Sequence[Arrays], row: Row) -> Iterable[Run]:
 
 
 def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: Arrays | None) -> dict[str, Calls]:
-    """Returns the calls of the implementations that run, with their first results and errors.
+    """Returns the calls of each implementation that runs, and stores the time to its first result and its error in
+    `peers`.
 
-    If an implementation fails, its exception becomes a note in the report.
+    If an implementation fails, its exception becomes a note in `peers`, which the report prints.
     """
     ready: dict[str, Calls] = {}
     for name, make in makers.items():
@@ -179,14 +180,19 @@ def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: A
 
 
 def _begin(make: Maker) -> tuple[Iterable[Run], Run, Any]:
-    """Returns the other calls of an implementation, its first call, and the result of the first call."""
+    """Returns the calls of an implementation after the first call, the first call itself, and the result of the first
+    call.
+    """
     calls = iter(make())
     first = next(calls)
     return calls, first, first()
 
 
 def time_together(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run | None) -> None:
-    """Times all implementations together, and computes from the copy's rate how long a copy of the case's bytes takes."""
+    """Times all implementations together.
+
+    From the rate of the copy, the function computes how long a copy of the case's bytes would take.
+    """
     copies = {} if row.flops or copy is None else {"copy": [copy]}
     times = clock({**ready, **copies}, COMPUTING if row.flops else MOVING)
     for name, peer in {**row.peers, **row.beside}.items():
@@ -201,7 +207,7 @@ def time_together(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run 
 
 
 def copy_rate(time: float | Exception) -> float:
-    """Returns the bytes per second that a copy reads and writes together."""
+    """Returns the rate of a copy: the bytes that the copy reads plus the bytes that the copy writes, per second."""
     if isinstance(time, Exception):
         raise time
     return 2 * COPY_BYTES / time

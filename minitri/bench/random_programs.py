@@ -1,17 +1,17 @@
 """Random programs of everyday sizes for the benchmark, and smaller programs cut out of them.
 
-In: a seed, a dtype and a range of sizes. Out: a `RandomProgram`, which has a text, arrays and a number of operations.
-The method `case` of a `RandomProgram` makes a `Case` with the torch function of the same text (torch_twin.py). So a
-random program is measured like any other case.
+In: a seed, a dtype and a range of sizes. Out: a `RandomProgram`, which has the text of a program, and the shapes and
+layouts of its arrays. The method `case` of a `RandomProgram` makes a `Case` with the torch function of the same text
+(torch_twin.py). So a random program is measured like any other case.
 
     def program(x1: bf16[8192, 4096], row2: bf16[4096]):
         v1 = layer_norm(x1, row2)
         v2 = gelu(v1)
         return v2
 
-The table random_programs.toml has the forms of statements (minitri/testing/statement_writer.py draws them). The writer
-runs a statement on torch's meta device, which knows shapes without data. A statement stays in the program if it runs on
-the meta device and if no array is too large.
+The table random_programs.toml has the forms of statements. The program writer draws forms at random
+(minitri/testing/statement_writer.py). The program writer runs each statement on torch's meta device, whose tensors have
+a shape but no data. A statement stays in the program if it runs on the meta device and if no array is too large.
 
 Left out: small programs of all kinds with awkward values, which `minitri fuzz` draws (minitri/testing).
 """
@@ -60,7 +60,9 @@ class RandomProgram:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The kinds of the program's structured statements, and the classes of its sizes, layouts and results."""
+        """The classes that the program belongs to, by the kinds of its statements, its sizes, layouts and number of
+        results.
+        """
         kinds = sorted({s.kind for s in self.statements} - {"elementwise"}) or ["elementwise"]
         elements = max(math.prod(i.shape) for i in self.arrays.values())
         marks = {
@@ -76,9 +78,9 @@ class RandomProgram:
         return Case(self.name, self.text, inputs, twin, flops=_flops(twin, inputs), kind=", ".join(self.classes))
 
     def parts(self, length: int) -> Iterator[RandomProgram]:
-        """Yields the parts of the program with `length` neighbouring statements.
+        """Yields every part of the program that consists of `length` consecutive statements.
 
-        Values that earlier statements compute become parameters of the part.
+        If a part reads values that earlier statements compute, the values become parameters of the part.
         """
         shapes = {s.name: Input(self.dtype, s.shape) for s in self.statements} | dict(self.arrays)
         for start in range(len(self.statements) - length + 1):
@@ -138,8 +140,8 @@ class EverydayWriter(StatementWriter):
     def program(self, name: str) -> RandomProgram | None:
         """Returns the program whose results are the last three values that no statement reads.
 
-        The program has only the statements that these results need. Returns None if few statements fit or if matrix
-        products take too many operations.
+        The program has only the statements that its results need. Returns None if too few statements could be added, or
+        if the matrix products need too many operations.
         """
         self.array("x", self.first_shape())
         wanted = self.rng.randint(2, 7)
@@ -176,7 +178,8 @@ class EverydayWriter(StatementWriter):
     def array(self, role: str, shape: Shape, depth: int = 1) -> str:
         """Adds a new parameter and returns its name.
 
-        A factor of a matrix product with `depth` terms has elements of about depth**-0.5.
+        If the array is a factor of a matrix product that sums `depth` terms, its elements are about depth**-0.5, so
+        that the sums stay near 1.
         """
         if len(self.arrays) >= ARRAYS or math.prod(shape) > 2 * self.sizes["most"]:
             raise DoesNotFit
@@ -211,7 +214,9 @@ class EverydayWriter(StatementWriter):
         return self.array(name, shape, shape[DEPTHS[name]] if name in DEPTHS else 1)
 
     def scores(self, filled: Filled, of: Shape) -> Shape:
-        """Returns the shape of the keys for the queries {x}, if the matrix of attention scores is not too large."""
+        """Returns the shape of the keys for the queries {x}. Raises DoesNotFit if the matrix of attention scores would
+        be too large.
+        """
         if of[-1] > 256 or math.prod(of[:-1]) * of[-2] > 2 * self.sizes["most"]:
             raise DoesNotFit
         return of

@@ -1,14 +1,14 @@
 """`minitri bench --random N`: measures random programs, and shrinks the slow ones.
 
-In: the number of programs, a seed and a dtype. Out: the distribution of the speedups over torch
-(result_tables.py), and the figures as JSON after each program. The exit status is 0 if every result was right.
+In: the number of programs, a seed and a dtype. Out: the distribution of the speedups over torch (result_tables.py), and
+after each program a JSON file of the figures so far. The exit status is 0 if every result was right.
 
-torch.compile takes seconds for a program. So worker processes, one for each processor core, first compile a batch of
-programs. When the batch is compiled, the workers rest, and the main process measures the programs one after another.
-The main process finds the code that inductor compiled in inductor's cache. The times that inductor measured are deleted
-from this cache, because many processes shared the GPU during inductor's measurements. All caches are in a new folder,
-so the time to minitri's first result is measured with empty caches. The time to the first result of torch.compile is
-measured in a worker process, which shares the processor with other workers.
+torch.compile takes several seconds to compile a program. So worker processes, one for each processor core, first
+compile a batch of programs. When the batch is compiled, the workers rest, and the main process measures the programs
+one after another. The main process finds the code that inductor compiled in inductor's cache. The times that inductor
+measured are deleted from inductor's cache, because many processes shared the GPU while inductor measured. All caches
+are in a new folder, so the time to minitri's first result is measured with empty caches. The time to the first result
+of torch.compile is measured in a worker process, which shares the processor with other workers.
 
 A result is right if its error is small, or at most twice as large as the error of eager torch.
 """
@@ -46,7 +46,7 @@ Measure = Callable[[Sequence[RandomProgram]], Iterator[Row]]
 class Session:
     """What a session of random programs measures.
 
-    shrink   programs with a smaller ratio than this are shrunk; 0 shrinks no program
+    shrink   a program is shrunk if its ratio of times (result_tables.py) is smaller than this; 0 shrinks no program
     budget   the seconds after which no new program is started
     """
 
@@ -61,7 +61,7 @@ class Session:
 def main(session: Session) -> int:
     """Runs a session on this machine's GPU and prints the report.
 
-    The result is 0 if every result was right.
+    Returns the exit status, which is 0 if every result was right.
     """
     require_gpu()
     jobs = os.cpu_count() or 1
@@ -87,7 +87,7 @@ def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int
     programs = [draw(f"{session.seed}/{k}", session.dtype) for k in range(session.programs)]
 
     def late() -> bool:
-        """Checks whether the time of the session is up, after writing the results so far to the file."""
+        """Writes the results so far to the file, and then checks whether the time of the session is up."""
         seconds = now() - start
         found = {"cases": list(map(as_dict, rows)), "shrunk": list(map(as_dict, shrunk))}
         write_json(session.json, {**facts, "seconds": seconds, **found})
@@ -111,9 +111,9 @@ def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int
 
 
 def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Measure) -> Row:
-    """Returns the row of the smallest part of a program that is slow too.
+    """Measures the parts of a slow program alone, and returns the row of the smallest part that is slow too.
 
-    The part must lose at least half of the time that the whole program loses.
+    Compared with torch, this part must lose at least half of the time that the whole program loses.
 
     whole   the row of the program itself, which is the result if all parts are fast
     bound   a part whose ratio is smaller than this is slow

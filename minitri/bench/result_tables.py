@@ -2,10 +2,10 @@
 
 In: one `Row` for each case or random program. Out: text, and dictionaries for JSON.
 
-The ratio of a random program is the time of torch over the time of minitri: above 1, minitri is faster. The time of
-torch is the shorter time of eager torch and torch.compile. The distribution has a line for each class of programs, a
-table of first results, the rank correlation of predicted and measured times, and the ten slowest programs with their
-text.
+The ratio of a random program is the time of torch divided by the time of minitri. If the ratio is above 1, minitri is
+faster. The time of torch is the shorter time of eager torch and torch.compile. The report about random programs has a
+line for each class of programs and a table of the times to first results. The report also has the rank correlation of
+predicted and measured times, and the text of the ten slowest programs.
 """
 
 import json
@@ -48,7 +48,7 @@ class Row:
     floor                   the seconds that a copy of the case's bytes takes
     copy_bytes_per_second   the rate of the copy that was timed together with the implementations
     peak                    the bytes of memory that a call of minitri's program allocates
-    planned                 the bytes of the outputs and temporaries of this call
+    planned                 the bytes of the outputs and temporaries of a call of minitri's program
     predicted               the seconds that the cost model predicts (minitri/hardware/roofline.py)
     tuning                  seconds spent on measuring schedules
     work                    predicted bytes and operations, by the stage of the compiler from which they were predicted
@@ -91,7 +91,7 @@ class Row:
 
 
 def ratios(rows: Sequence[Row], *others: str) -> list[float]:
-    """Returns the ratios of the rows that have one."""
+    """Returns the ratios of the rows. A row without the necessary times has no ratio and is left out."""
     return [x for r in rows if (x := r.ratio(*others))]
 
 
@@ -138,7 +138,7 @@ def _beside(rows: Sequence[Row]) -> list[str]:
 
 
 def _tuning(rows: Sequence[Row]) -> list[str]:
-    """Returns a line on how long schedules were measured, and on the largest speedup from measured schedules."""
+    """Returns a line that says how long schedules were measured, and the largest speedup from measured schedules."""
     known = [(r.tuning, share, r.name) for r in rows if r.tuning and (share := r.ratio("minitri tuned"))]
     if not known:
         return []
@@ -148,7 +148,9 @@ def _tuning(rows: Sequence[Row]) -> list[str]:
 
 
 def predictions(rows: Sequence[Row]) -> list[str]:
-    """Returns a line on the ratio of predicted to measured times, and on Spearman's rank correlation of the two."""
+    """Returns a line with the ratio of predicted to measured times, and with Spearman's rank correlation of these
+    times.
+    """
     pairs = [(r.predicted, own) for r in rows if r.predicted and (own := r.best("minitri"))]
     if len(pairs) < 2:
         return []
@@ -201,7 +203,7 @@ def distribution(rows: Sequence[Row], shrunk: Sequence[Row], facts: Mapping[str,
 
 
 def ratio(row: Row) -> float:
-    """Returns the time of torch over the time of minitri; inf if torch or minitri has no time."""
+    """Returns the time of torch divided by the time of minitri, or inf if one of the times is missing."""
     return row.ratio(*TORCH) or math.inf
 
 

@@ -3,10 +3,10 @@
     minitri bench --json out.json --plot out.svg
     minitri bench --from docs/log/benchmarks.json --plot docs/log/benchmarks.svg       without a GPU
 
-In: the output of `bench --json`. Out: an SVG file. The left figure shows the operations per byte of each case (from the
-graph) and its rate of operations. Lines show the rate of a copy and of the best product. The right figure shows
-minitri's speedup over the best other implementation and over torch.compile. The figures need matplotlib, which is not
-installed with minitri.
+In: the output of `bench --json`. Out: an SVG file. The left figure shows the operations per byte of each case (counted
+in the graph), and its operations per second. Two lines show the limits: the rate of a copy, and the rate of the fastest
+matrix product. The right figure shows minitri's speedup over the best other implementation and over torch.compile. The
+figures need matplotlib, which is not installed with minitri.
 """
 
 import json
@@ -42,8 +42,9 @@ def plot(found: Mapping[str, Any], path: str) -> None:
 
 
 def heat_map(found: Mapping[str, Any], path: str) -> None:
-    """Draws the results of an ablation: the time of each case without each optimisation, over its time with all
-    optimisations.
+    """Draws the results of an ablation as a grid with a field for each case and optimisation.
+
+    A field shows the time of the case without the optimisation, divided by the time with all optimisations.
 
     found   the data that `bench --ablate --json` wrote
 

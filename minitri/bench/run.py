@@ -1,20 +1,21 @@
 """Measures the cases and prints the tables.
 
-In: names of cases, parts of names, or kinds of cases, and perhaps a path for JSON. Without any name, all cases are
-measured. Out: tables of times and errors on stdout, and the exit status. The exit status is 0 if every program of the
-language ran and was right.
+In: names of cases, parts of names, or kinds of cases, and optionally a path for JSON. If no name is given, all cases
+are measured. Out: tables of times and errors on stdout, and the exit status. The exit status is 0 if every program of
+the language ran and was right.
 
 clock.py describes how calls are timed. Every implementation of a case runs in one process, on the same random inputs
-(measure_case.py). The column `best/ours` is the time of the fastest other implementation divided by minitri's time:
-above 1, minitri is faster. The column `of copy` is the time of a copy of the same bytes divided by minitri's time. The
-rate of the copy is measured together with the implementations. The rate in the table's head is measured before all
-cases. For matrix products, the column shows TFLOP/s instead. torch.compile runs with dynamic=False. Square matrix
-products are also measured tuned: torch with max-autotune-no-cudagraphs, and minitri with measured schedules
-(runtime/schedule_search.py). With `--tune` all programs are also measured with measured schedules.
+(measure_case.py). The column `best/ours` is the time of the fastest other implementation divided by minitri's time. If
+`best/ours` is above 1, minitri is faster. The column `of copy` is the time of a copy of the same bytes divided by
+minitri's time. For matrix products, the column `of copy` shows TFLOP/s instead. For each case, the rate of a copy is
+measured together with the implementations. The rate in the head of the table is measured once, before all cases.
+torch.compile runs with dynamic=False. Square matrix products are also measured tuned: torch with
+max-autotune-no-cudagraphs, and minitri with measured schedules (runtime/schedule_search.py). With `--tune` all programs
+are also measured with measured schedules.
 
 Without a GPU, only a small table is printed, which shows errors (measure_case.py). The times in the small table say
-nothing about speed. The host's time of a call and the time to a first result are measured if all cases are, or with
-`--host` (call_overhead.py). Memory is measured with each case.
+nothing about the speed on a GPU. The host's time of a call and the time to a first result (call_overhead.py) are
+measured if all cases are measured, or if `--host` is given. Memory is measured with each case.
 """
 
 import time
@@ -66,7 +67,7 @@ def main(
 
 
 def select(names: Sequence[str]) -> list[Case]:
-    """Returns the cases that match any of `names`; without names, all cases.
+    """Returns the cases that match at least one of `names`, or all cases if `names` is empty.
 
     A name matches a case if it is the case's kind or a part of the case's name. Raises CompileError MT0402 if a name
     matches no case.

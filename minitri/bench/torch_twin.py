@@ -2,15 +2,15 @@
 
 In: the text of a module. Out: a Python function of torch tensors that computes the last function of the module. The
 syntax tree becomes a tree of closures, and each closure calls one function of torch. For example, `sum(x, axis=0)`
-becomes
+becomes this closure:
 
     lambda scope: torch.sum(scope["x"], dim=0)
 
-Eager torch and torch.compile run the made function. With f64 arrays, the made function is the reference. So a
-conversion to a shorter float dtype then converts to f64. The one idea: torch has the functions of the language under
-the same names, except for those in `NAMES` and `FUNCTIONS`.
+Eager torch and torch.compile run the Python function. If the arrays are f64, the function computes the reference. With
+f64 arrays, a conversion to another float dtype converts to f64 instead, so that the reference is not rounded. The one
+idea: torch has the functions of the language under the same names, except for those in `NAMES` and `FUNCTIONS`.
 
-Left out: functions that no program of the benchmark needs, and calls of a program's own functions.
+Left out: functions that no program of the benchmark needs, and calls of other functions of the same module.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,7 @@ DEVICE, RESULT = "the device of the first array", "the result"  # keys of a scop
 
 
 def torch_twin(text: str) -> Callable[..., Any]:
-    """Returns the torch function of a module's last function.
+    """Returns a torch function that computes the last function of a module.
 
     The torch function returns one tensor, or a tuple of several tensors.
     """
@@ -79,7 +79,7 @@ def torch_twin(text: str) -> Callable[..., Any]:
 
 
 def _closure(node: ast.Node | None) -> Callable[[Scope], Any]:
-    """Returns a function that computes an expression from the values of its names.
+    """Returns a closure that computes an expression from a mapping of names to values.
 
     Raises NotImplementedError if torch has no function for the expression.
     """
@@ -125,7 +125,8 @@ def _applied(
 def _function(name: str) -> Callable[..., Any]:
     """Returns torch's function for a function of the language.
 
-    The name may also be a function of torch itself, which the table cases.toml uses.
+    If the language has no function of this name, the result is torch's own function of the name, because cases.toml
+    uses such functions.
     """
     named = NAMES.get(name, name)
     found = FUNCTIONS.get(name) or getattr(torch, named, None) or getattr(torch.nn.functional, named, None)

@@ -1,23 +1,24 @@
-"""The process that compiles untrusted programs: it reads requests, and answers each with a document or a diagnostic.
+"""The process that compiles untrusted programs: it answers each request with the data of a page, or with an error.
 
     python -m minitri.explore.compile_worker
 
 In: requests on standard input, each one line of JSON. Out: one line of JSON for each request:
 
     request   {text, types?, entry?, sizes?, target?, all?}
-    answer    a document (document.py); without `all` it has only the stages of minitri. It also has {named, notes}:
-              named   the names that may have a size, each with its kind: size, axes or int. Sizes of other names are
-                      ignored, because the user may have given them to an earlier version of the program
+    answer    a document (document.py); if the request lacks `all`, the document has only minitri's own stages, none of
+              Triton. Two fields are added to the document, {named, notes}:
+              named   the names that can have a size, each with its kind: size, axes or int. The compiler ignores
+                      sizes of other names, because the user gave them to an earlier version of the program
               notes   the requirements that the shapes of the program have, each {message, start, end}
               {"error": {code, message, label, help, notes, text, line, column, start, end, edits, others}, named}
                   edits    the changes of the text that correct the error, each {text, start, end}
                   others   further errors of the program
 
-`start` and `end` are places in the text, counted as JavaScript does, in UTF-16 units.
+`start` and `end` are offsets in the text of the program, counted in UTF-16 units as in JavaScript.
 
-The table `LIMITS` bounds the size of a program and the time to compile it. The worker process has little memory and no
-GPU, and it never runs a kernel. No part of a request is used as the name of a file. request_queue.py sends the
-requests, and ends a worker process that does not answer.
+The table `LIMITS` limits the size of a program and the time of its compilation. The worker process has little memory
+and no GPU, and it never runs a kernel. The process uses no part of a request as the name of a file. request_queue.py
+sends the requests, and ends a worker process that does not answer in time.
 """
 
 import resource
@@ -69,8 +70,10 @@ def failed(message: str) -> dict[str, Any]:
 
 
 def diagnostic(error: CompileError) -> dict[str, Any]:
-    """Returns an error as data: as the command line prints it as JSON, but with places in the text of the editor, and
-    with the text that a terminal shows.
+    """Returns an error as data.
+
+    The data is what the command line prints as JSON, with two differences. Places are positions in the text of the
+    editor, and `text` has the message that a terminal would show.
     """
     return error.as_dict() | {
         "text": str(error), **_place(error.span),
@@ -92,9 +95,10 @@ def _document(module: ast.Module, r: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(module: ast.Module, r: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the names to which a request may give a size.
+    """Returns the names to which a request can give a size or a value.
 
-    A request may give sizes to the dimensions and packs of the function, and values to parameters that are numbers.
+    A request can give sizes to the dimensions and packs (such as `*B`) of the function, and values to parameters that
+    are numbers.
     """
     function = {f.name: f for f in module.functions}.get(r["entry"], module.functions[-1])
     sizes = {n: "size" if isinstance(s, Dim) else "axes" for n, s in sizes_of(function, {}).items()}
@@ -108,7 +112,7 @@ def _named(module: ast.Module, r: Mapping[str, Any]) -> dict[str, str]:
 def _checked(request: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the request with default values filled in.
 
-    Raises CompileError (MT0404) if a field of the request has the wrong type.
+    Raises CompileError (MT0404) if a field of the request has a wrong type.
     """
     _require(isinstance(request, dict) and isinstance(request.get("text"), str), "a request has a `text`")
     types, sizes = request.get("types") or {}, request.get("sizes") or {}

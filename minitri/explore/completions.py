@@ -1,11 +1,12 @@
-"""The names that the editor of a served page completes, and the text that it shows about a name under the pointer.
+"""The names that the explorer's editor completes, and the text that the editor shows about a name under the pointer.
 
     {"name": "exp", "kind": "function", "written": "exp(x)", "doc": "e to the power x"}
 
 In: the tables that the compiler itself reads, and completions.toml. Out: a row for each function, alias, dtype,
 constant, attribute and keyword. A test requires that the tables and completions.toml have the same names.
 
-Left out: the names of the program itself, which the page reads from its text (page/completion.js).
+Left out: the names that the user's program defines, which the page reads from the text of the program
+(page/completion.js).
 """
 
 from functools import cache

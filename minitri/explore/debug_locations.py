@@ -1,29 +1,30 @@
 """Reads the source locations of operations in Triton's own stages, such as PTX.
 
-In: the text of a stage of one kernel. Out: a `Row` for each line: whether the line is an operation, and the line of the
-generated Triton source that its location leads to.
+In: the text of one kernel in one of Triton's stages. Out: a `Row` for each line. The `Row` says whether the line is an
+operation, and which line of the generated Triton source the operation comes from.
 
     ttir, ttgir    %3 = arith.addf %1, %2 : tensor<512xf32> loc(#loc17)
     llir           %9 = fadd float %7, %8, !dbg !17
     ptx, amdgcn    .loc 1 19 10   before the instructions of that place
     sass           //## File "<minitri …>", line 19   the same, from nvdisasm
 
-If a location lies in a function that Triton has inlined (minitri/triton/rt.py), the line of the call counts.
+If the location of an operation is in a function that Triton has inlined (minitri/triton/rt.py), the `Row` has the line
+that calls the function.
 
-On Blackwell GPUs, instructions compute in tensor memory, which other instructions have allocated. Rows that allocate
-tensor memory define the name `TENSOR`, and rows that access tensor memory use this name. So definitions and uses
-(triton_provenance.py) lead from an allocation to the matrix products, as they lead from an address to a load.
+On Blackwell GPUs, matrix products are computed in tensor memory, which other instructions allocate. Rows that allocate
+tensor memory define the name `TENSOR`, and rows that access tensor memory use this name. So triton_provenance.py can
+follow the name `TENSOR` from an allocation to the matrix products, as it follows a register from an address to a load.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      allocates columns: defines TENSOR
     ATOMS.OR RZ, [UR6+0x14], R3                records the allocation: defines TENSOR
-    UTCHMMA gdesc[UR4], gdesc[UR6], tmem[UR9]  uses TENSOR; without a line of its own (Triton before 3.7) it also
-                                               defines it, and so serves the instructions that read its result
+    UTCHMMA gdesc[UR4], gdesc[UR6], tmem[UR9]  uses TENSOR; if the instruction has no source line (Triton before 3.7),
+                                               it also defines TENSOR, for the instructions that read its result
 
-One `tcgen05.alloc` becomes thirty instructions, and the code that frees tensor memory has traps for columns that were
-never allocated. The instructions for allocating and freeing tensor memory have no line of the source. Instructions
-without a line belong to the allocator if they are neighbours of an instruction of the allocator, up to the next row
-with a line. The entry and the exit of the kernel do not count as neighbours. Left out: which columns of tensor memory
-belong to which product.
+The single PTX instruction `tcgen05.alloc` becomes about thirty machine instructions. The code that frees tensor memory
+also has traps, which stop the kernel if columns were never allocated. Instructions that allocate or free tensor memory
+have no line of the source. Consecutive instructions without a source line all belong to the allocator if one of them
+allocates or frees tensor memory. The instructions that enter and leave the kernel never belong to the allocator. Left
+out: which columns of tensor memory belong to which product.
 """
 
 import re
@@ -41,8 +42,8 @@ class Row:
     """The facts about one line of a stage: whether it is an operation, its source lines, and the names that it defines
     and uses.
 
-    lines           the lines of the module text, counted from 1; a routine of the assembler has the lines of all its
-                    calls
+    lines           the lines of the generated source, counted from 1; an instruction of a routine that the assembler
+                    added has the lines of all calls of the routine
     defines, uses   the names of values or registers that the operation defines and uses
     """
 
@@ -58,9 +59,9 @@ Site = tuple[str, ...]  # a file, a line and a column
 
 
 def _known(line: int) -> Lines:
-    """Returns a line number, or nothing for the number 0.
+    """Returns a tuple of the line number, or an empty tuple for the number 0.
 
-    LLVM and NVIDIA's tools write 0 if an instruction has no line.
+    LLVM and NVIDIA's tools write the line number 0 if an instruction has no source line.
     """
     return (line,) if line else ()
 
@@ -76,7 +77,7 @@ _OPERATION = re.compile(r'(?:(%[^=]*?) = )?"?[a-z_]+\.[\w.]+"?[ (<{]?')
 def mlir_rows(text: str) -> list[Row]:
     """Returns a row for each line of MLIR.
 
-    An operation with a region has its location at the end of the region.
+    The location of an operation with a region, such as a loop with its body, is printed at the end of the region.
     """
     table: dict[str, str] = dict(_LOC.findall(text))
     rows: list[Row] = []
@@ -103,14 +104,14 @@ def _mlir_row(body: str, table: dict[str, str]) -> Row:
 
 
 def _place(body: str, table: dict[str, str]) -> Lines:
-    """Returns the line of the generated source for the location at the end of a line."""
+    """Returns the line of the generated source that the location at the end of an MLIR line leads to."""
     return _resolved(body.rpartition(" loc(")[2], table, 0) if " loc(" in body else ()
 
 
 def _resolved(place: str, table: dict[str, str], depth: int) -> Lines:
-    """Returns the first line of the generated source in a location.
+    """Returns the first line of the generated source that a location mentions.
 
-    At a call site, the callee comes before the caller.
+    In the location of a call, the place in the called function comes before the place of the caller.
     """
     for file, line, name in _SITE.findall(place):
         if file.startswith(OURS):
@@ -149,7 +150,10 @@ def _llvm_row(body: str, match: re.Match[str], table: Metadata) -> Row:
 
 
 def _llvm_place(name: str, table: Metadata) -> Lines:
-    """Returns the line of the generated source, found by following `inlinedAt` from the inner function to its callers."""
+    """Returns the line of the generated source that a location of LLVM leads to.
+
+    If the location is in an inlined function, the field `inlinedAt` leads to the caller of the function.
+    """
     kind, fields = table.get(name, ("", {}))
     if kind != "DILocation":
         return ()
@@ -173,8 +177,8 @@ _AT = re.compile(r"(?:\.loc|inlined_at)\s+(\d+)\s+(\d+)\s+(\d+)")
 class _Locations:
     """The lines of the generated source that `.loc` directives lead to.
 
-    If an inlined function contains an inlined call, a separate directive gives the line where the outer function was
-    called.
+    If a function is inlined into another inlined function, a separate `.loc` directive gives the line where the outer
+    function was called.
     """
 
     def __init__(self, text: str) -> None:
@@ -208,10 +212,12 @@ _FETCH = re.compile(r"(s|global|flat|buffer|ds)_(load|read)")
 
 
 def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
-    """Gives lines to instructions that enable masked threads again, and registers to instructions that wait for loads.
+    """Gives source lines to instructions that enable masked threads again, and registers to instructions that wait for
+    loads.
 
-    LLVM gives such an instruction no line. An instruction that enables masked threads again gets the line of the
-    instruction that disabled them. A wait defines and uses the registers of the loads before the wait.
+    LLVM gives no source line to an instruction that enables masked threads again. `_closed` gives it the line of the
+    instruction that disabled the threads. An instruction that waits for loads counts as defining and using the
+    registers that the loads fill.
     """
     saved: dict[str, tuple[int, ...]] = {}
     fetched: tuple[str, ...] = ()
@@ -231,7 +237,7 @@ def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
 def _assembly_rows(text: str, machine: str) -> Iterator[Row]:
     """Yields a row for each line of assembly.
 
-    Lines that are no label, directive or comment are instructions.
+    A line is an instruction if it is not a label, a directive or a comment.
     """
     locations, place, more = _Locations(text), (), False
     for line in text.split("\n"):
@@ -245,9 +251,10 @@ def _assembly_rows(text: str, machine: str) -> Iterator[Row]:
 
 
 def straightened(ptx: str) -> str:
-    """Returns the PTX with one location for all lines of an inline assembly.
+    """Returns the PTX text with one source location for each block of inline assembly.
 
-    LLVM gives each line of an inline assembly the number of the next source line, as if each were a line of the source.
+    LLVM increases the line number after each line of inline assembly, although all lines of the block come from one
+    line of the source.
     """
 
     def first_only(block: re.Match[str]) -> str:
@@ -265,7 +272,7 @@ _AT_FILE = re.compile(r'//## File "([^"]*)", line (\d+)')
 def sass_rows(text: str, disassembly: str) -> list[Row]:
     """Returns a row for each line of SASS.
 
-    `disassembly` has the instructions as `nvdisasm --print-line-info-inline` prints them.
+    `disassembly` is the output of `nvdisasm --print-line-info-inline`, which has the source lines of the instructions.
     """
     places, lines = iter(_sass_places(disassembly)), text.split("\n")
     codes = [line.partition("\t")[2] for line in lines]
@@ -274,9 +281,9 @@ def sass_rows(text: str, disassembly: str) -> list[Row]:
 
 
 def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:
-    """Returns the rows without the padding at the end of the code.
+    """Returns the rows, in which the padding at the end of the code does not count as operations.
 
-    The padding is a jump to itself, which never runs, and NOPs that fill a line of the instruction cache.
+    The padding consists of a jump to itself, which never runs, and of NOPs that fill a line of the instruction cache.
     """
     own = [k for k, line in enumerate(lines) if "\t" in line and not line.endswith("\tNOP;")]
     if own and re.match(rf".*\tBRA {lines[own[-1] - 1].rstrip(':')};$", lines[own[-1]]):
@@ -288,7 +295,8 @@ def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:
 def _sass_places(disassembly: str) -> Iterator[tuple[int, ...]]:
     """Yields the source lines of each instruction.
 
-    An instruction in a routine of the assembler has the lines that call the routine.
+    An instruction of a routine that the assembler added, such as a division, has the source lines of all calls of the
+    routine.
     """
     instructions = list(_instructions(disassembly))
     callers: dict[str, dict[int, None]] = {}
@@ -300,11 +308,13 @@ def _sass_places(disassembly: str) -> Iterator[tuple[int, ...]]:
 
 
 def _instructions(disassembly: str) -> Iterator[tuple[int, str, str]]:
-    """Yields three values for each instruction: its source line, the assembler's routine that contains it, and the
-    routine that it calls.
+    """Yields three values for each instruction: its source line, the name of the routine that contains it, and the name
+    of the routine that it calls.
 
-    Comments before an instruction give its source lines, the line of the innermost function first. Instructions after
-    such comments have these lines, until the next comments.
+    Only routines that the assembler added have names here; otherwise the name is "".
+
+    Comments before an instruction give its source lines. If the comments give several lines, the line in the innermost
+    inlined function comes first. The comments apply to all instructions up to the next comments with source lines.
     """
     place, chain, routine = 0, False, ""
     for line in disassembly.split("\n"):
@@ -336,10 +346,11 @@ _FRAME = re.compile(r"\b(EXIT|ret|LDC R1)\b")  # R1 is the stack
 
 
 def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
-    """Returns the rows with `TENSOR` as a name that allocations define and products use.
+    """Returns the rows, in which allocations of tensor memory also define the name `TENSOR`, and matrix products use
+    this name.
 
-    `head` is the line at which the kernel begins. An instruction with the line `head` counts as an instruction without
-    a line.
+    `head` is the source line at which the kernel begins. Instructions whose source line is `head` count as instructions
+    without a source line.
     """
     lines = text.split("\n")
     made = list(rows)
@@ -355,7 +366,9 @@ def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
 
 
 def _of_the_allocator(rows: Sequence[Row], lines: Sequence[str], head: int) -> Iterator[int]:
-    """Yields the numbers of instructions without a line whose neighbours allocate or free tensor memory."""
+    """Yields the indices of the rows that allocate or free tensor memory, including their neighbours without a source
+    line.
+    """
 
     def without_line(k: int) -> bool:
         return not rows[k].operation or (set(rows[k].lines) <= {head} and not _FRAME.search(lines[k]))

@@ -10,16 +10,16 @@
                                                             o(wn), s(erves) or w(hole) (provenance.py)
     mark      = {label, spans}                              spans: [source, start, end]
 
-A mark is the number of a node of the graph, as in provenance.py. The page highlights everything that shares a mark with
-the text under the pointer. Texts are not escaped here: the page inserts them as text, never as HTML. Left out: HTML
-(page.py).
+A mark is the index of a node of the graph; provenance.py finds the nodes. The page highlights everything that shares a
+mark with the text under the pointer. Texts in the data are not escaped for HTML, because the page inserts them as text,
+never as HTML. Left out: making the HTML file (page.py).
 
-A page also shows the command that makes the page again: a line for a shell,
+A page also shows the command that makes the same page again. The command is usually a line for a shell:
 
     minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
 
-or a line of Python, if the program is in no file or has options of schedules. The command includes the compared program
-and the open panes.
+The command is a line of Python if the program comes from neither a file nor an expression, or if it has options for
+schedules. The command also says which program to compare with, and which panes of the page are open.
 """
 
 import re
@@ -61,7 +61,7 @@ def document(
     panes      which panes of the page are open; if empty, the usual panes are open
     tell       a function that is called with the finished fraction, from 0 to 1, and with the name of the next step
 
-    Raises CompileError (MT0404) for a pane of the page that does not exist.
+    Raises CompileError (MT0404) if `panes` names a pane that the page does not have.
     """
     name = compiled.context.entry if other is not None and other.context.entry != compiled.context.entry else ""
     part = 1.0 if other is None else 0.5
@@ -89,7 +89,8 @@ def document(
 def program(compiled: Compilation, label: str, quick: bool, measured: Seconds, tell: Tell) -> dict[str, Any]:
     """Returns all stages of one program, as data.
 
-    `quick` leaves out what takes seconds: machine code, the player, the walk, and the plans that fusion did not choose.
+    If `quick` is true, the data lacks the parts that take seconds to compute: Triton's stages and passes, player.py's
+    steps, the guided walk (walk.py) and the fusion plans (plans.py).
     """
     trace = Trace(compiled)
     sources = _Sources(trace)
@@ -114,7 +115,7 @@ def program(compiled: Compilation, label: str, quick: bool, measured: Seconds, t
 def _stages(trace: Trace, quick: bool, tell: Tell) -> list[dict[str, Any]]:
     """Returns every stage as data.
 
-    Triton's compiler works on several kernels at a time.
+    Triton's compiler compiles several kernels at the same time.
     """
     tell(0, "stages of minitri")
     if not quick and trace.compilation.context.target.stages:
@@ -150,7 +151,10 @@ class _Sources:
         ]
 
     def place(self, span: Span) -> list[list[int]]:
-        """Returns [[source, start, end]] for a span, or an empty list if the text of the span is not shown."""
+        """Returns [[source, start, end]] for a span, or an empty list if the page does not show the text of the span.
+
+        `source` is the index of the text that contains the span.
+        """
         for number, (source, start, end) in enumerate(self.parts):
             if source == span.source and start <= span.start and span.end <= end:
                 return [[number, *(utf16_size(source.text[start:at]) for at in (span.start, span.end))]]
@@ -163,7 +167,7 @@ def utf16_size(text: str) -> int:
 
 
 def _used(source: Source, spans: Sequence[Span]) -> list[tuple[Source, int, int]]:
-    """Returns (source, start, end) of each function that contains a span.
+    """Returns (source, start, end) of each function in `source` that contains at least one of the spans.
 
     If the source has no functions, the result is the whole source.
     """
@@ -184,8 +188,8 @@ DEFAULT_TARGET = "cuda:90"
 def command(compiled: Compilation, compare: Mapping[str, Any], panes: Sequence[str]) -> str:
     """Returns the command that makes the page again.
 
-    The command is a line for a shell. For a program from a notebook cell, a string or a stage, the command is a line of
-    Python.
+    The command is a line for a shell if the program comes from a file or an expression. For a program from a notebook
+    cell, a string or the text of a stage, the command is a line of Python.
     """
     context = compiled.context
     name, file = context.module.span.source.name, f"{context.entry}.html"
@@ -220,7 +224,7 @@ def _words(context: Context, compare: Mapping[str, Any], panes: Sequence[str]) -
 
 
 def _sizes(context: Context) -> dict[str, int | tuple[int, ...]]:
-    """Returns the sizes as arguments of `lower`.
+    """Returns the sizes as keyword arguments for `Program.lower`.
 
     The axes of a pack `*B` become one tuple.
     """

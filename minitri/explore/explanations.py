@@ -1,10 +1,11 @@
-"""A sentence about each pane and a line about each common word, for the walk, the tooltips and the status line.
+"""A sentence about each pane and each common word of the page, for the guided walk, the tooltips and the status line.
 
     tile       "… no longer has whole arrays: each program of a grid loads tiles, …"
     tl.load    "reads a tile from memory; where the mask is false it reads nothing"
 
-In: the stages of a page as data. Out: `ABOUT`, the sentences by pane, and the lines about what these stages contain.
-The texts are in stages.toml and explanations.toml. Left out: how a page finds what it explains (page/text.js).
+In: the stages of a page as data. Out: `ABOUT`, which has a sentence for each pane, and a line for each common word that
+the stages contain. The texts of the explanations are in stages.toml and explanations.toml. Left out: how the page finds
+the word under the pointer (page/text.js).
 """
 
 import re
@@ -21,7 +22,10 @@ LANGUAGE = {"triton": "python", "ttir": "mlir", "ttgir": "mlir", "llir": "llvm",
 
 
 def words_of(stages: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """For each language, the explanation of each word that a stage contains. And the terms of the walk."""
+    """Returns explanations of the names that the stages contain, for each language in which a stage is written.
+
+    The entry "terms" explains the terms of the guided walk.
+    """
     found: dict[str, set[str]] = defaultdict(set)
     for stage in stages:
         words = set(re.findall(r"[A-Za-z_][\w.]*", stage.get("text", "")))
@@ -31,7 +35,9 @@ def words_of(stages: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
 
 
 def _prefixes(word: str) -> Iterable[str]:
-    """`ld.global.v4`, `ld.global`, `ld`; `s_load_dword`, `s_load`, `s`."""
+    """Yields a name and its shorter prefixes: `ld.global.v4`, `ld.global` and `ld`, or `s_load_dword`, `s_load` and
+    `s`.
+    """
     while word:
         yield word
         word = word[: max(word.rfind("."), word.rfind("_"), 0)]

@@ -1,17 +1,22 @@
-"""Drawings of the graph: a box for each node; in a large graph one box for each library call or line.
+"""Draws the graph with a box for each node, or a large graph with one box for each library call or source line.
 
-In: a graph and, for each node, its marks. Out: views, each a drawing as plain data. A small graph has one view. A graph
-of more than `LARGE` nodes also has a view with all groups folded, and one for each group that unfolds only that group.
-A group of more than `MOST` nodes stays folded. The page switches between views and computes no layout.
+In: a graph, and a function that gives the marks of a node (document.py). Out: a list of views. A view is a drawing of
+the graph, as plain data.
 
-Constants have no box: they are part of the label of the box that uses them.
+In a graph of more than `LARGE` nodes, the nodes that come from one library call or source line form a group. In the
+first view of a large graph, all groups are folded: each group is drawn as one box. If the graph has at most `MOST`
+nodes, a second view shows all nodes. Each group of at most `MOST` nodes has one more view, in which only this group is
+unfolded. A small graph has only the view of all nodes. The page switches between the views, and computes no layout.
 
-The layout is Sugiyama's. The layer of a node is the length of the longest path to it (networkx's topological
-generations). An edge across several layers gets a bend in each of them. A few sweeps down and up order each layer by the
-mean position of its neighbours. No layout library fits: graphviz is not a Python package, and grandalf is not
-maintained. In the page, dagre or elk would be larger than everything else.
+A constant has no box: it is part of the label of each box that uses it.
 
-Left out: edges with ports, and how the page draws a view (page/drawing.js).
+The layout method is Sugiyama's, which arranges the nodes of the graph in layers. The number of a node's layer is the
+length of the longest path to the node (networkx's topological generations). If an edge crosses layers, it gets a bend
+in each layer that it crosses. A few sweeps down and up the layers sort the nodes of each layer by the mean position of
+their neighbours. No layout library fits: graphviz is not a Python package, and grandalf is not maintained. The
+JavaScript libraries dagre and elk would be larger than the rest of the page.
+
+Left out: separate points on a box at which its edges begin or end, and how the page draws a view (page/drawing.js).
 """
 
 from __future__ import annotations
@@ -37,7 +42,7 @@ Marks = Callable[[Node], Sequence[int]]
 
 
 def views(graph: Graph, marks: Marks) -> list[dict[str, Any]]:
-    """The views of a graph."""
+    """Returns the views of a graph, as drawings in plain data."""
     picture = _Picture(graph, marks)
     folded, count = picture.folded(), len(picture.nodes)
     if count <= LARGE or not folded:
@@ -50,7 +55,7 @@ def views(graph: Graph, marks: Marks) -> list[dict[str, Any]]:
 
 
 class _Picture:
-    """The nodes that have boxes of their own, and the edges between them."""
+    """A graph to draw: its nodes without the constants, and the edges between these nodes."""
 
     def __init__(self, graph: Graph, marks: Marks) -> None:
         self.graph, self.marks = graph, marks
@@ -61,8 +66,9 @@ class _Picture:
         self.edges = [(o, n) for n in self.nodes for o in children(n) if o not in self.literals]
 
     def folded(self) -> dict[Node, str]:
-        """The titles of groups, by node: a group has the nodes of one library call or line. Groups whose folding would
-        make a cycle are left out.
+        """Returns the title of each node's group: a group has the nodes of one library call or source line.
+
+        There is no group of one or two nodes, and no group whose box would be part of a cycle of edges.
         """
         found: dict[str, list[Node]] = {}
         for n in self.nodes:
@@ -76,7 +82,11 @@ class _Picture:
         return folded
 
     def _title(self, node: Node) -> str:
-        """`softmax, line 3` for a node of a function that line 3 calls, `line 3` for another node of that line."""
+        """Returns the title of the group of a node, such as `softmax, line 3` or `line 3`.
+
+        The title `softmax, line 3` is for a node of the function softmax, which line 3 calls. The other nodes of line 3
+        have the title `line 3`.
+        """
         spans = [s for s in self.graph.spans.get(node, ()) if (s.start, s.end) not in self.parameters]
         called = lambda s: _of_library(s) or _function(s) not in ("", self.graph.name)  # noqa: E731
         calls = list(takewhile(called, spans))  # from the innermost to the one that the program calls
@@ -93,7 +103,11 @@ class _Picture:
         return graph
 
     def drawn(self, title: str, folded: Mapping[Node, str], opens: Mapping[str, int] = {}) -> dict[str, Any]:
-        """One view. `folded`: the group of each node that has no box of its own; `opens`: the view that unfolds a group."""
+        """Returns one view.
+
+        folded   the title of the group of each node that has no box of its own
+        opens    for each group, the index of the view that unfolds the group
+        """
         quotient = self._quotient(folded)
         boxes = {n: self._group(n, folded, opens) if isinstance(n, str) else self._box(n) for n in quotient}
         return drawing(title, boxes, dict.fromkeys(quotient.edges, []), 30.0)
@@ -122,13 +136,13 @@ def _of_library(span: Span) -> bool:
 
 
 def _function(span: Span) -> str:
-    """The name of the function that contains a span; "" in the text of an expression."""
+    """Returns the name of the function that contains a span, or "" if the span is in the text of an expression."""
     before = span.source.text[: span.start].split("\n")
     return next((text[4:].partition("(")[0].strip() for text in reversed(before) if text.startswith("def ")), "")
 
 
 def _literal(node: Node) -> str:
-    """The text of a constant, or of a view of one; empty for any other node."""
+    """Returns the text of a constant or of a view of a constant, and "" for any other node."""
     constant = node.x if isinstance(node, View) else node
     return format_number(constant.value) if isinstance(constant, Const) else ""
 
@@ -145,7 +159,10 @@ def _size(box: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def drawing(title: str, boxes: Mapping[Any, Any], edges: Mapping[Any, list[str]], gap: float) -> dict[str, Any]:
-    """A drawing of boxes as plain data. `edges`: with the labels of each; `gap`: between layers, in pixels."""
+    """Returns a drawing of boxes and edges as plain data.
+
+    `edges` has the labels of each edge. `gap` is the distance between two layers, in pixels.
+    """
     places, lines = layout({n: _size(box) for n, box in boxes.items()}, edges, gap)
     number = {n: k for k, n in enumerate(boxes)}
     ends = [(b.x + b.width, b.y + b.height) for b in places.values()] + [at for line in lines.values() for at in line]
@@ -165,7 +182,7 @@ MANY = 20_000  # boxes and bends, for all sweeps together: of a larger drawing f
 
 
 class Box(NamedTuple):
-    """The upper left corner and the size of a node, in pixels."""
+    """The upper left corner and the size of the box of a node, in pixels."""
 
     x: float
     y: float
@@ -183,7 +200,10 @@ Line = Sequence[tuple[float, float]]  # the points of an edge
 def layout(
     sizes: Mapping[Any, tuple[float, float]], edges: Iterable[tuple[Any, Any]], gap: float = 30.0
 ) -> tuple[dict[Any, Box], dict[tuple[Any, Any], Line]]:
-    """The boxes and the edges of an acyclic graph. `sizes`: (width, height) of each node, in pixels."""
+    """Returns the boxes of an acyclic graph, and the points of each edge.
+
+    `sizes` has the (width, height) of each node, in pixels. `gap` is the distance between two layers.
+    """
     graph: nx.DiGraph[Any] = nx.DiGraph()
     graph.add_nodes_from(sizes)
     graph.add_edges_from(edges)
@@ -206,7 +226,7 @@ def layout(
 
 
 def _line(start: Box, *rest: Box) -> Line:
-    """From the bottom of one box through its bends to the top of the other."""
+    """Returns the points of an edge: from the bottom of one box, through the bends, to the top of the other box."""
     *bends, end = rest
     return ((start.middle, start.y + start.height), *((b.middle, b.y) for b in bends), (end.middle, end.y))
 
@@ -214,7 +234,7 @@ def _line(start: Box, *rest: Box) -> Line:
 def _with_bends(graph: nx.DiGraph[Any], level: dict[Any, int]) -> dict[tuple[Any, Any], list[Hashable]]:
     """Adds a bend in each layer that an edge crosses. Returns the bends of each edge.
 
-    `level` has the layer of each node, and gets the layers of the bends.
+    `level` has the number of each node's layer. The numbers of the bends' layers are added to `level`.
     """
     bends: dict[tuple[Any, Any], list[Hashable]] = {}
     for a, b in list(graph.edges):
@@ -227,10 +247,11 @@ def _with_bends(graph: nx.DiGraph[Any], level: dict[Any, int]) -> dict[tuple[Any
 
 
 def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any, float]) -> dict[Any, float]:
-    """Orders each layer. Returns the x of the middle of each node.
+    """Orders the nodes of each layer, and returns the x coordinate of the middle of each node.
 
-    Sweeps go down and up. Each sorts a layer by the mean x of the neighbours in the layer before it, and puts the nodes
-    near these means.
+    Several sweeps go down and up the layers. For each node of a layer, a sweep computes the mean x of the node's
+    neighbours in the layer visited before. The sweep sorts the nodes of the layer by these means, and puts each node
+    near its mean.
     """
     middle: dict[Any, float] = {}
     for layer in layers:
@@ -246,8 +267,11 @@ def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any
 
 
 def _spaced(wanted: Sequence[float], layer: Sequence[Any], width: Mapping[Any, float]) -> dict[Any, float]:
-    """The x of each node of a layer near the wanted ones, with neighbours apart: half way between pushing all to the
-    right and all to the left."""
+    """Returns an x coordinate for each node of a layer, close to the wanted coordinate, so that no two nodes overlap.
+
+    To remove overlaps, nodes are once pushed only to the right, and once only to the left; each node gets the mean of
+    both coordinates.
+    """
     apart = np.cumsum([0.0, *((width[a] + width[b]) / 2 + GAP for a, b in pairwise(layer))])
     free = np.asarray(wanted) - apart
     right, left = np.maximum.accumulate(free), np.minimum.accumulate(free[::-1])[::-1]

@@ -1,15 +1,15 @@
 """Finds the registers that a machine instruction defines and uses.
 
-In: the text of one instruction. Out: the names of the registers that the instruction defines and uses. These names link
-an instruction without a source line, such as the computation of an address, to the instructions that use its result
-(triton_provenance.py).
+In: the text of one instruction. Out: the names of the registers that the instruction defines and uses. Some
+instructions, such as the computation of an address, have no source line. Through the names of registers,
+triton_provenance.py finds which instructions use the result of an instruction without a source line.
 
     ptx       @%p1 add.s32 %r3, %r1, %r2            defines %r3; uses %p1, %r1, %r2, and the old value of %r3
     sass      IMAD.WIDE R2, R41, 0x4, R18           defines R2, R3; uses R41, R42, R18, R19
     amdgcn    s_add_u32 s10, s2, s6                 defines s10; uses s2, s6
 
-An instruction writes its first operand, unless the name of the instruction says that it writes memory or nothing. If
-the width of an operand is uncertain, too many registers count as used rather than too few.
+An instruction writes its first operand, unless the instruction's name shows that the instruction writes only memory, or
+nothing. If the width of an operand is uncertain, the operand counts as wide, so that no register is missing.
 """
 
 import re
@@ -48,7 +48,7 @@ def _operands(text: str) -> list[str]:
 
 
 def _results(operands: list[str], opcode: str, machine: str) -> int:
-    """Returns how many of the first operands are results.
+    """Returns how many operands are results; the results come before the other operands.
 
     In SASS, predicates after the first register are results too.
     """
@@ -69,7 +69,7 @@ def _registers(operands: list[str], opcode: str, machine: str) -> Iterator[str]:
 
 
 def _count(match: re.Match[str], operand: str, opcode: str) -> int:
-    """Returns how many registers of SASS one name stands for."""
+    """Returns how many consecutive registers a register name in an operand of SASS stands for."""
     if match["kind"].endswith("P"):
         return 1
     if match["kind"] == "R" and (many := re.search(r"^(?:LDTM|STTM).*\.x(\d+)\b", opcode)):

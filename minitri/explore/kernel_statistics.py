@@ -6,11 +6,11 @@ In: a compilation. Out: plain data for the page (`figures`):
     kernel    {name, needed, asked, floor, bound, measured}     needed, asked: {bytes, operations}
     resource  {name, warps, registers, shared, local, spills, blocks, occupancy, bound, instructions}
 
-`missing` gives the reason why a figure is not available. Measured times of kernels come from the caller
-(minitri/profile.py measures these times). The roofline comes from minitri/hardware/roofline.py. `Resources` lists what
-a compiled kernel takes of a multiprocessor:
+`missing` has the reasons why some figures are not available. The caller of this module gives the measured times of the
+kernels (minitri/profile.py measures these times). The roofline comes from minitri/hardware/roofline.py. The class
+`Resources` lists which resources of a multiprocessor a compiled kernel takes:
 
-  - registers and local memory, from the assembler (cuobjdump for NVIDIA, LLVM's report for AMD),
+  - registers and local memory, as the assembler reports them (through cuobjdump for NVIDIA, through LLVM for AMD),
   - shared memory, from Triton,
   - how many warps of the kernel run at once, and what limits this number (minitri/hardware/chips.py),
   - a count of instructions by kind (instruction_sets.toml). An instruction in a loop counts once.
@@ -45,8 +45,8 @@ class Resources:
     local       the bytes of local memory of a thread: its stack and spilled registers
     spills      the number of instructions that read or write local memory
     blocks      how many blocks of threads a multiprocessor runs at once; None if its limits are unknown
-    occupancy   the warps of these blocks as a fraction of the most warps of a multiprocessor, from 0 to 1
-    bound       the resource that limits `blocks`
+    occupancy   how many warps of the kernel a multiprocessor runs at once, as a fraction of the most that it can run
+    bound       the resource that limits how many blocks of threads a multiprocessor runs at once
     """
 
     kernel: str
@@ -64,7 +64,8 @@ class Resources:
 def resources(compiled: Compilation, machine: MachineCode | None = None) -> tuple[Resources, ...]:
     """Returns the resources of each distinct kernel.
 
-    A target without a GPU has none. Raises StageUnavailable (MT0402) if the machine code of a kernel is not available.
+    The result is empty if the target is not a GPU. Raises StageUnavailable (MT0402) if the machine code of a kernel is
+    not available.
     """
     measure = {"cuda": _nvidia, "hip": _amd}.get(compiled.context.target.kind)
     if measure is None:
@@ -78,7 +79,8 @@ def resources(compiled: Compilation, machine: MachineCode | None = None) -> tupl
 def figures(trace: Trace, measured: Mapping[str, float] | None = None, quick: bool = False) -> dict[str, Any]:
     """Returns the figures of all kernels as data.
 
-    `measured` has seconds by the name of the kernel. `quick` leaves out the figures that need machine code.
+    `measured` has the measured seconds of kernels, by the name of the kernel. If `quick` is true, the figures that need
+    machine code are left out.
     """
     found = roofline(trace.compilation, measured)
     chip = found.chip if found else None
@@ -141,8 +143,8 @@ def _resources(
 ) -> Resources:
     """Returns the resources of one kernel.
 
-    `counts` has the number of blocks that each resource allows, or is empty if this number is unknown. `most` is the
-    number of warps that fit at once.
+    `counts` says for each resource how many blocks of threads the resource allows a multiprocessor to run at once. If
+    the limits are unknown, `counts` is empty. `most` is the largest number of warps that a multiprocessor runs at once.
     """
     warps, mix = code.kernel.program.warps, _mix(code.text(stage), stage)
     blocks = min(counts.values(), default=None)

@@ -1,23 +1,24 @@
-"""Records what each pass changed, by which rules, and where the rules are defined.
+"""Records what each pass changed, which rules of the pass made the changes, and where the rules are defined.
 
-In: a compilation. Out: a `Step` for each pass, in order. `our_steps` are minitri's passes from the syntax tree to the
-Triton source. `triton_steps` are Triton's own passes over each kernel, down to Triton's GPU dialect. To find the rules
-that a pass applied, the pass runs once more on its input. Each rule that the pass applies is recorded
-(minitri/base/pass_logs.py).
+In: a compilation. Out: a `Step` for each pass, in order. `our_steps` returns the steps of minitri's passes, from the
+syntax tree to the Triton source. `triton_steps` returns the steps of Triton's own passes over each kernel, down to
+Triton's GPU dialect. To find the rules that a pass of minitri applied, the pass runs once more on the same input, while
+minitri/base/pass_logs.py records each application of a rule.
 
-If the variable MLIR_ENABLE_DUMP is set, Triton prints its IR to standard error before every pass. So a separate process
-runs Triton's passes, and passes.py is also the program of this process. The process gets the source and the arguments
-of the kernels as JSON on standard input, and it has a time limit. Locations are removed from the printed IR, because
-the numbers of locations change with each print. Left out: LLVM's passes.
+If the environment variable MLIR_ENABLE_DUMP is set, Triton prints its IR to standard error before every pass. So a
+separate process, in which this variable is set, runs Triton's passes; passes.py is also the main program of this
+process. The separate process reads the tile programs from standard input, as the text of the stage `tile.target`, and
+it has a time limit. Locations are removed from the printed IR, because the numbers of locations change with each print.
+Left out: LLVM's passes.
 
 `our_passes` and `triton_passes` turn the steps into plain data, a list of these objects:
 
     {name, group, stage, about, where, patch, rules, fresh}
 
-`patch` turns the text before a pass into the text after it: [[start, end, new lines, renumbered], …]. So unchanged text
-is not repeated in the data, and the page shows a patch as a difference. Lines that differ only in the numbers of values
-are marked as renumbered. `fresh` is true if there is no text before the pass. This holds for the first pass, and for
-the text of a kernel that Triton reads. `rules` is the field `rules` of `Step`.
+`patch` turns the text before a pass into the text after it: [[start, end, new lines, renumbered], …]. A patch does not
+repeat unchanged text, and the page shows a patch as a difference. Lines that differ only in the numbers of values are
+marked as renumbered. `fresh` is true if there is no text to compare with: for the first pass, and for the text of a
+kernel as Triton reads it. `rules` is the field `rules` of `Step`.
 """
 
 import inspect
@@ -83,13 +84,13 @@ def our_steps(compiled: Compilation) -> Iterator[Step]:
 
 
 def defined(function: Callable[..., Any]) -> str:
-    """Returns the file and line of a function, from the root of the package."""
+    """Returns the file and line where a function is defined: `minitri/optimize/simplify.py:43`."""
     plain: Any = inspect.unwrap(getattr(function, "__func__", function))
     return f"{plain.__module__.replace('.', '/')}.py:{plain.__code__.co_firstlineno}"
 
 
 def _first_line(documented: Any) -> str:
-    """Returns the first line of a docstring: of a module for a pass, of a function for a rule."""
+    """Returns the first line of a docstring; the argument is the module of a pass or the function of a rule."""
     return (inspect.getdoc(documented) or "").split("\n")[0]
 
 
@@ -144,8 +145,8 @@ _MARK = "// minitri: "
 def triton_steps(machine: MachineCode, seconds: float | None = None) -> tuple[Step, ...]:
     """Returns a step for each of Triton's passes over every distinct kernel.
 
-    A separate process prints these passes. Raises StageUnavailable if the process has not ended after `seconds`, by
-    default 30 and 10 for each kernel.
+    A separate process runs Triton's passes and prints the IR before each pass. Raises StageUnavailable if the process
+    has not ended after `seconds`, by default after 30 seconds plus 10 seconds for each kernel.
     """
     if not machine.target.stages:
         return ()
@@ -187,9 +188,9 @@ def main(programs: str, target: str) -> None:
 
 
 def _steps(text: str) -> Iterator[Step]:
-    """Yields a step for each text that Triton printed.
+    """Yields a step for each of Triton's passes. Triton has printed a text before each pass.
 
-    The text after a pass is the text before the next pass, or the stage itself.
+    The text after a pass is the text before the next pass, or after the last pass the text of the stage.
     """
     pending: list[tuple[str, str, str]] = []
     for part in re.split(rf"(?=^// -----// |^{_MARK})", text, flags=re.M):
@@ -206,7 +207,10 @@ def _steps(text: str) -> Iterator[Step]:
 
 
 def _named(words: str) -> tuple[str, str]:
-    """Returns the name and the options of a pass: `canonicalize{top-down=true}`, or `(canonicalize)` in older versions."""
+    """Returns the name and the options of a pass.
+
+    Triton prints the name and the options as `canonicalize{top-down=true}`, or in older versions as `(canonicalize)`.
+    """
     name, _, options = words.strip("()").partition("{")
     return name.strip(), " ".join(options.rstrip("} ").split())
 
@@ -258,7 +262,7 @@ def _record(s: Step, fresh: bool) -> dict[str, Any]:
 
 
 def patch(before: str, after: str) -> Patch:
-    """Returns the lines to replace in one text to get the other text."""
+    """Returns which lines of the text `before` must be replaced to get the text `after`."""
     old, new = lines(before), lines(after)
     if max(len(old), len(new)) > MAX_COMPARED:
         return [(0, len(old), new, False)]

@@ -1,13 +1,14 @@
-"""Drawings of what fusion did: kernels, the arrays between them and the bytes on each edge, and of other plans.
+"""Draws the kernels that fusion made, the arrays between kernels and the bytes on each edge; and other plans.
 
-In: a trace. Out: plain data:
+In: a `Trace` (provenance.py). Out: plain data:
 
     {assumed, plans, decisions}
     plan      {title, kernels, bytes, view}      the chosen plan, the plan without fusion, plans without one fusion
-    decision  {value, from, to, verdict, rule, bytes, marks, instead}    instead: the plan without it, by number
+    decision  {value, from, to, verdict, rule, bytes, marks, instead}    instead: index of the plan without this fusion
 
-The plan without one fusion comes from the pass itself: it runs again and keeps that one value in memory. Unknown sizes
-are taken for 1024. Left out: time. The bytes are what a plan cannot avoid (kernels/memory_traffic.py).
+To make a plan without one fusion, the fusion pass runs again and keeps one fused value in memory. An unknown size
+counts as 1024. Left out: the time of a plan. The bytes of a plan are the memory traffic that the plan cannot avoid
+(kernels/memory_traffic.py).
 """
 
 from __future__ import annotations
@@ -35,12 +36,15 @@ MAX_NODES = 2400  # of the graphs of all plans together: of a large graph there 
 
 
 def plans(trace: Trace) -> dict[str, Any] | None:
-    """The data; None for a program that begins after the kernels."""
+    """Returns the drawings as data, or None if the compilation has no graph or kernels to draw.
+
+    For example, a program that was loaded from the text of its kernels has no graph.
+    """
     return _Ledger(trace).data() if {"kernels", "graph.simplified"} <= {*trace.stages} else None
 
 
 class _Ledger:
-    """The plans to compare; the first is the chosen one."""
+    """The plans to compare; the first plan is the plan that fusion chose."""
 
     def __init__(self, trace: Trace) -> None:
         compiled, context, self.trace = trace.compilation, trace.compilation.context, trace
@@ -61,7 +65,12 @@ class _Ledger:
         return {"assumed": assumed, "plans": plans, "decisions": [self._decision(d, instead) for d in self.plan.ledger]}
 
     def _instead(self, plans: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
-        """Adds to `plans` a plan for each fused value that keeps it in memory. Returns the numbers of these plans."""
+        """Adds a plan for each fused value to `plans`, and returns the index of each added plan by the key of the
+        value.
+
+        In the plan that is added for a fused value, this value is kept in memory. For a large graph, fewer plans are
+        added.
+        """
         found: dict[tuple[Any, ...], int] = {}
         fused = {_key(d.value, d.spans): d.value for d in self.plan.ledger if d.fused}
         outputs, nodes = set(self.graph.outputs), self.graph.nodes()
@@ -117,7 +126,10 @@ class _Ledger:
 
 
 def operations(kernel: Kernel) -> list[Operation]:
-    """What a kernel computes. Casts count only if there is nothing else."""
+    """Returns the operations that a kernel computes.
+
+    Casts are left out, unless the kernel computes only casts.
+    """
     ops = [op for op in kernel.body if isinstance(op, Operation)]
     return [op for op in ops if operator(op) != "cast"] or ops
 
@@ -127,5 +139,5 @@ def operator(op: Operation) -> str:
 
 
 def _key(value: str, spans: Sequence[Span]) -> tuple[Any, ...]:
-    """What identifies a value: its name in the decision, and its places in the source."""
+    """Returns what identifies a value: its name in the fusion decision, and its places in the source."""
     return value, *((id(s.source), s.start, s.end) for s in spans)

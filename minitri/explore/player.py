@@ -1,8 +1,8 @@
-"""A small instance of a program, step by step: what each program of the grid does to each element.
+"""Runs a program on small arrays step by step, and records what each program of the grid does to each element.
 
-In: a compilation. Out: plain data. Each kernel has its text, the marks of each line, its arrays, and the steps of each
-program of its grid. A step says which elements of a tile are read or written, which of them a mask stops, and what
-values they have. For each mask, the data also has the steps without it.
+In: a compilation. Out: plain data: the arrays, and for each kernel its text, the marks of each line, and the steps of
+each program of its grid. A step says which elements of a tile are read or written, which elements a mask stops, and
+what values the elements have. For each masked access, the data also has the steps of the access without its mask.
 
     x[7] in blocks of 3     program (2): element 0 reads x[6], elements 1 to 3 are masked
                             without the mask element 1 reads x[7], out of bounds
@@ -14,12 +14,13 @@ values they have. For each mask, the data also has the steps without it.
     an access also has {array, extents, index, state}
             state   a letter for each element: a(ccessed), m(asked), x (out of bounds)
 
-The evaluator of tile programs runs the instance, and the sanitizer reports each access (tiles/evaluate.py,
-trust/sanitizer.py). Nothing is computed here.
+The evaluator of tile programs (tiles/evaluate.py) computes all values, and the sanitizer (trust/sanitizer.py) reports
+each access. player.py only records the values and accesses.
 
-The sizes are small enough for a screen, and blocks do not divide them. Candidates are tried in turn until the conditions
-of the program hold. Programs with products get larger sizes, because a tile of a product has at least 16 elements along
-an axis. Left out: later programs of a grid, once the steps have `MAX_CELLS` elements.
+The sizes are so small that a screen can show the arrays, and most sizes are no multiples of a block, so that masks
+matter. Several combinations of sizes are tried until the conditions of the program hold. Programs with matrix products
+get larger sizes, because a tile of a matrix product has at least 16 elements along an axis. Left out: the steps of
+later programs of a grid, if the steps of the earlier programs already have about `MAX_CELLS` elements.
 """
 
 from __future__ import annotations
@@ -57,7 +58,10 @@ Runs = list[dict[str, Any] | None]  # the steps of each program of a grid
 
 
 def player(compiled: Compilation) -> dict[str, Any] | None:
-    """The data of a small instance; None if the program itself fixes sizes that are too large, or 0."""
+    """Returns the data of a run on small arrays.
+
+    The result is None if the text of the program prescribes sizes that are too large, or a size of 0.
+    """
     if (instance := small(compiled)) is None:
         return None
     data = _Player(instance).data()
@@ -65,7 +69,7 @@ def player(compiled: Compilation) -> dict[str, Any] | None:
 
 
 class _Player:
-    """Runs the programs of an instance, and once more without each mask."""
+    """Runs the tile programs on small arrays, and once more for each masked access, without the mask of this access."""
 
     def __init__(self, instance: Compilation) -> None:
         self.plan: Plan = instance.plan
@@ -111,7 +115,7 @@ class _Player:
 def _dropped(
     program: Program, before: _Recorder, line: Mapping[int, int], grid: Sequence[Sequence[int]]
 ) -> Iterator[tuple[int, Runs]]:
-    """Yields the line of each masked access, with its steps in each program without the mask."""
+    """Yields for each masked access its line, and its steps in each program of the grid if its mask is removed."""
     for k, op in enumerate(program.ops()):
         if isinstance(op, (Load, Store)) and op.mask is not None and op.mask.conditions:
             bare = exchange(program, op, replace(op, mask=Mask(())))
@@ -132,9 +136,11 @@ class _Recorder(Watch):
         return made
 
     def play(self, program: Program, line: Mapping[int, int], grid: Sequence[Sequence[int]], cells: int) -> Runs:
-        """Runs a program at places of the grid. Returns the steps of each run, until they have `cells` elements.
+        """Runs a tile program for each given point of the grid, and returns the steps of each run.
 
-        line   the line of each op whose steps are recorded, by its id
+        Once the steps have `cells` elements, the result has None instead of the steps of each later run.
+
+        line   the line of each op whose steps are recorded, by the `id` of the op
         """
         runs: Runs = []
         for place in grid:
@@ -159,13 +165,16 @@ class _Recorder(Watch):
         super().bounds(op, index, inside)
 
     def _begin(self, op: Op, step: dict[str, Any]) -> None:
-        """Records a step without values. It keeps none if the sanitizer refuses the access."""
+        """Records a step without values.
+
+        If the sanitizer rejects the access, the step never gets values.
+        """
         if id(op) in self.line:
             missing = {"values": [""] * math.prod(step["shape"]), "first": {}, "real": []}
             self.steps.append({"line": self.line[id(op)], **step, **missing})
 
     def done(self, op: Op, values: Mapping[Op, Any], env: Mapping[Symbol, Any], real: Mapping[str, int]) -> None:
-        """Records the values of a tile."""
+        """Records the values of the tile that an op computed, loaded or stored."""
         if id(op) in self.line:
             held = values[op.value if isinstance(op, Store) else op]
             if not isinstance(op, (Load, Store)):
@@ -179,7 +188,7 @@ class _Recorder(Watch):
 
 
 def _numbers(values: Any) -> list[str]:
-    """The numbers as short texts."""
+    """Returns the numbers as short texts."""
     numbers = np.asarray(values).reshape(-1).tolist()
     return [f"{n:.3g}" if isinstance(n, float) and np.isfinite(n) else format_number(n) for n in numbers]
 
@@ -193,7 +202,10 @@ MORE = ((20, 18, 17, 19), (16, 16), (32, 32))  # for products
 
 
 def small(compiled: Compilation) -> Compilation | None:
-    """The program at the first sizes that it allows; None if sizes that it fixes itself are too large."""
+    """Returns the compilation for the first small sizes that the program allows.
+
+    The result is None if the text of the program prescribes sizes that are too large.
+    """
     context = replace(compiled.context, layouts={}, options=Options(), wide=False)
     if context.start is not None:
         return compiled if _fits(compiled) else None
@@ -217,7 +229,10 @@ def function_of(context: Context) -> ast.Function:
 
 
 def _blocked(context: Context) -> Compilation:
-    """Compiled with blocks of at most 2 and 3 along the grid and 4 in loops."""
+    """Compiles a program with small blocks.
+
+    A block has at most 4 elements along the axis of a loop, 3 along the last axis of the grid, and 2 along other axes.
+    """
     usual = Compilation(context)
     blocks: dict[str, int] = {}
     for program in usual.value("tile"):
@@ -230,7 +245,7 @@ def _blocked(context: Context) -> Compilation:
 
 
 def _fits(compiled: Compilation) -> bool:
-    """Whether all conditions hold and every array is small."""
+    """Checks whether all conditions of the program hold and every array is small."""
     sizes, plan = compiled.context.sizes, compiled.plan
     try:
         check_conditions(plan.conditions, sizes)
@@ -240,12 +255,15 @@ def _fits(compiled: Compilation) -> bool:
 
 
 def buffers(plan: Plan) -> list[Buffer]:
-    """The buffers with an array."""
+    """Returns the buffers of a plan that are arrays; the other buffers are scalars."""
     return [b for b in (*plan.inputs, *plan.temporaries, *plan.outputs) if b.role != "scalar"]
 
 
 def inputs(compiled: Compilation) -> dict[str, Any]:
-    """Inputs whose elements count 0, 1, 2, … so that one sees where a value comes from. Indices are inside every array."""
+    """Returns inputs whose elements count 0, 1, 2, … so that a reader sees which element a value comes from.
+
+    Integer inputs count again from 0 before they reach the size of the smallest axis, so that they are valid indices.
+    """
     context, plan = compiled.context, compiled.plan
     least = min((e.evaluate(context.sizes) for b in plan.inputs for e in b.shape), default=1)
     return {b.name: _array(b, context.sizes, max(1, least), function_of(context)) for b in plan.inputs}

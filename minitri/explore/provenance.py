@@ -1,18 +1,18 @@
 """Finds the nodes of the graph that each line of each stage comes from.
 
-In: a compilation (`low.compilation`). Out: a `Trace`, which has the nodes of the graph with their places in the source.
-The trace also has the text of each stage, with a set of node numbers for each line.
+In: a compilation. Out: a `Trace`, which has the nodes of the graph with their places in the source. The trace also has
+the text of each stage, with the numbers of the nodes that each line comes from.
 
     source     relu(x @ w + b)            nodes[3] is `x @ w`, source[5:10]
     triton     v5 = rt.dot(v1, v2, v4)    {0, 1, 3}
     sass       HMMA.16816.F32 R4, …       {0, 1, 3}
 
-Each op carries the spans of the source that it came from, and each span has the number of its node. So the nodes of a
-line are the nodes of the spans of its ops. A line without an op, such as an axis or the head of a loop, has the nodes
-of the ops that need the line.
+Each op carries the spans of the source that it came from, and each span has the number of its node. So a line comes
+from the nodes that the spans of its ops belong to. A line without an op, such as an axis or the head of a loop, has the
+nodes of the ops that need the line.
 
-The numbers count the nodes of the stage `graph`, or the ops of a program that was read from the kernels or tile stage.
-Left out: which part of a line belongs to which node.
+The number of a node is its index in the stage `graph`. If a program was loaded from the text of a kernels or tile
+stage, the ops of this stage take the place of the nodes. Left out: which part of a line belongs to which node.
 """
 
 from collections import defaultdict
@@ -52,7 +52,7 @@ class NodeInfo:
 class StageTrace:
     """A stage as text, with the nodes that each line comes from.
 
-    `lines[k]` has the numbers of the nodes of line k. `how[k]` says how these nodes are known (`Origin`).
+    `lines[k]` has the numbers of the nodes of line k. `how[k]` says how line k depends on its nodes (`Origin`).
     """
 
     text: str
@@ -86,9 +86,9 @@ class Trace:
         return self._stages[stage]
 
     def of(self, spans: Iterable[Span]) -> Nodes:
-        """Returns the nodes of spans.
+        """Returns the numbers of the nodes that spans come from.
 
-        For a span without a number, returns the nodes at the same place in the source.
+        If a span has no node number, the result has the nodes at the same place in the source.
         """
         return frozenset().union(*({s.node} if s.node is not None else self._there(s) for s in spans))
 
@@ -122,9 +122,9 @@ class Trace:
         return self._about(program_lines(program), list(program.ops()))
 
     def _within(self, node: ast.Node | None) -> Nodes:
-        """Returns the nodes with exactly the span of an expression.
+        """Returns the nodes whose span is exactly the span of an expression.
 
-        For a statement, returns the nodes of the statement's value.
+        For an assignment or `return`, returns the nodes of the statement's value.
         """
         match node:
             case None:
@@ -137,15 +137,16 @@ class Trace:
                 return frozenset(self._there(node.span))
 
     def _about(self, lines: Iterable[tuple[str, Any]], ops: Sequence[Op]) -> list[Nodes]:
-        """Returns the nodes of lines of kernels and programs.
+        """Returns the nodes of each line in a text of kernels or tile programs.
 
-        `ops` has all ops, where the accesses of a buffer and along an axis are found.
+        `ops` has all ops of the kernels or tile programs. For example, the line of a buffer has the nodes of the ops in
+        `ops` that access the buffer.
         """
         return [self.of(s for one in _served(item, ops) for s in one.spans) for _, item in lines]
 
 
 def _served(item: Any, ops: Sequence[Op]) -> Iterable[Op | Decision]:
-    """Returns the op or the decision of a line, or the ops that need the line."""
+    """Returns the op or fusion decision that a line shows, or for any other line the ops that need the line."""
     match item:
         case Program() | Kernel():
             body = item.ops() if isinstance(item, Program) else item.body
@@ -163,7 +164,7 @@ def _served(item: Any, ops: Sequence[Op]) -> Iterable[Op | Decision]:
 
 
 def _axes(op: Op) -> Container[str]:
-    """Returns the axes along which an op accesses memory, or which the op reduces or scans."""
+    """Returns the axes along which an op accesses memory, reduces or scans."""
     if isinstance(op, (Load, Store)):
         return op.indexed_by
     return (op.along,) if isinstance(op, Scan) else reduced_by(op)
@@ -173,7 +174,10 @@ def _axes(op: Op) -> Container[str]:
 
 
 def _nodes(compiled: Compilation) -> Iterator[NodeInfo]:
-    """Yields the nodes of a graph in the order of their numbers (`Graph.numbered`), or the ops of kernels or programs."""
+    """Yields the nodes of the graph in the order of their numbers (`Graph.numbered`).
+
+    For a program that was loaded from a kernels or tile stage, yields the ops of this stage.
+    """
     start = compiled.context.start
     match compiled.value("graph" if start is None else start.stage):
         case Graph() as graph:

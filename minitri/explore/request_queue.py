@@ -1,10 +1,11 @@
-"""A queue in front of one worker process, which is replaced if it hangs.
+"""A queue in front of one worker process, which is replaced if it hangs or dies.
 
-In: requests from any thread. Out: answers. The process (compile_worker.py) gets one request at a time, with a limit in
-seconds. If the process exceeds the limit or dies, `Desk` ends the process with all its children and starts another
-process. The request of the ended process gets an error as its answer. `ask` raises `Busy` if too many requests wait.
+In: requests from any thread. Out: answers. The worker process (compile_worker.py) gets one request at a time, and has a
+limited time to answer the request. If the process exceeds this limit or dies, `Desk` ends the process with all its
+children and starts another process. The request that the process worked on gets an error as its answer. `ask` raises
+`Busy` if too many requests wait.
 
-Left out: the meaning of a request, and the decision who may send requests (serve.py).
+Left out: what a request means (compile_worker.py), and who is allowed to send requests (serve.py).
 """
 
 import sys

@@ -1,9 +1,9 @@
-"""The explorer with a live editor, for the user of this machine alone.
+"""Serves the explorer with a live editor, for the user of this machine alone.
 
     minitri explore --serve
 
-In: requests over HTTP to 127.0.0.1. Out: the page, and a document or a diagnostic for each program. The server checks
-these properties before it reads a request:
+In: requests over HTTP to 127.0.0.1. Out: the page, and an answer for each program that the editor sends: the data of
+the page, or the error of the program. The server checks these properties before it reads a request:
 
     Host             must be a name of this server, so that no other host name can lead to the server
     Origin           must be this server, if the request has one
@@ -12,9 +12,9 @@ these properties before it reads a request:
     rate, number     limits of requests a second and of connections
 
 The address of the server stays the same, so that a link to a program stays valid. The address consists of the port 8748
-and a token. The token is in the user's cache folder, which no other user can read. Each port has its own token. On any
-other free port (`--port 0`, or if 8748 is taken) the token is new and is not saved. Another process may use this port
-the next time.
+and a token. The token is in the user's cache folder, which no other user can read. Each port has its own token. With
+`--port 0`, or if the port 8748 is taken, the server uses any free port and a new token. The token of such a free port
+is not saved, because another process can get the same port later.
 
 The server sends no CORS headers and answers only two paths. Separate processes (request_queue.py) compile programs,
 with limits of time and memory, and never run a kernel.
@@ -61,7 +61,7 @@ def _require(held: bool, status: int, reason: str) -> None:
 
 
 def _kept_token(port: int) -> str:
-    """Returns the token of the earlier runs on this port.
+    """Returns the token that earlier runs on this port used, or a new token if there was no earlier run.
 
     The token is in the cache folder, which belongs to this user alone.
     """
@@ -144,7 +144,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer("explore", lambda: self._send(200, self._asked(self._json())))
 
     def _answer(self, name: str, work: Callable[[], None]) -> None:
-        """Answers a request for the one path that its HTTP method has."""
+        """Answers a request: runs `work` if the request is allowed and its path is `/TOKEN/name`."""
         try:
             self._require_own()
             self._require_path(name)

@@ -8,15 +8,16 @@ In: the text of the stage `triton`, its kernels and the nodes of each op, or one
     v0 = tl.load(p0 + j, mask=m5, other=0)     {2}      the load itself
     tl.store(p1 + j, v3, mask=m5)              {7}
 
-A line that computes an op of the tile program has the op's nodes. An index, a mask or a carried value has the nodes
-of the lines that use it (`served`). The head of a loop also has the nodes of the lines in the loop. Three kinds of lines
-have the nodes that the kernel writes: the head of the function, the heads of its branches, and lines that wait.
+A line that computes an op of the tile program has the op's nodes. A line that computes an index, a mask or a carried
+value has the nodes of the lines that use the value (`served`). The head of a loop also has the nodes of the lines in
+the loop. Three kinds of lines have the nodes of all stores of the kernel: the head of the function, the heads of its
+branches, and lines that wait for an earlier kernel.
 
-In Triton's own stages the location of an operation leads to a generated line, and the operation has the nodes of that
-line (debug_locations.py). Some operations have no location: a constant that Triton hoists, an address, an allocation of
-tensor memory. Operations without a location have the nodes of the operations that use their results. If no operation
-uses the result, or if the location is the head of the function, the operation belongs to the whole kernel. Operations
-of the whole kernel have the nodes that the kernel writes.
+In Triton's own stages, the location of an operation leads to a line of the generated source, and the operation has the
+nodes of that line (debug_locations.py). Some operations have no location, such as a constant that Triton moves out of a
+loop, an address, or an allocation of tensor memory. Operations without a location have the nodes of the operations that
+use their results. If no operation uses the result, or if the location is the head of the function, the operation
+belongs to the whole kernel. An operation that belongs to the whole kernel has the nodes of all stores of the kernel.
 """
 
 import ast
@@ -38,11 +39,11 @@ OWN, SERVES, WHOLE = "own", "serves", "whole"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The nodes that a line comes from, and how these nodes are known.
+    """The nodes that a line comes from, and how the line depends on these nodes.
 
-    "own"      the line is an operation of these nodes
-    "serves"   operations of these nodes need the line: an index, a mask, a constant
-    "whole"    the line belongs to the whole kernel that computes these nodes
+    "own"      the line is an operation of its nodes
+    "serves"   the line is an index, a mask or a constant that operations of its nodes need
+    "whole"    the line belongs to the whole kernel, which computes the nodes of the line
     ""         the line is no operation: a brace, a label, a comment
     """
 
@@ -57,7 +58,7 @@ def _origins(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[s
     """Returns the origin of each row of one kernel.
 
     own     the nodes of each row, or None for a row that has the nodes of the rows that use its results
-    frame   the nodes that the kernel writes: the nodes of rows whose results are not used
+    frame   the nodes of the kernel's stores, which become the nodes of rows whose results are not used
     """
     users = served(rows, own, kept)
     made = [Origin(o, OWN) if o else Origin(u, SERVES) if u else Origin(frame, WHOLE) for o, u in zip(own, users)]
@@ -74,9 +75,9 @@ def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str
         s = 3                 serves the product: {5}
         y = x * s             {5}
 
-    The search goes from the last row to the first, twice, because a loop carries values to earlier rows. A use of a
-    name counts for the nearest earlier row that defines the name. If the name is in `kept`, the use counts for every
-    earlier row that defines it.
+    The search goes from the last row to the first, twice, because a loop carries values to earlier rows. A row that
+    uses a name gives its nodes to the nearest earlier row that defines the name. If the name is in `kept`, every
+    earlier row that defines the name gets the nodes.
     """
     needed: dict[str, Nodes] = defaultdict(frozenset)
     found = [NONE] * len(rows)
@@ -112,9 +113,9 @@ def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Calla
 
 
 def _rows(body: Sequence[ast.stmt], loop: bool = False) -> Iterator[tuple[Row, bool]]:
-    """Yields the rows of statements, and whether each is in a loop.
+    """Yields a row for each statement, and whether the statement is in a loop.
 
-    The row of a loop or a branch is that of its head; the rows of its body follow.
+    A loop or a branch has a row for its head, and then the rows of the statements in its body.
     """
     for statement in body:
         match statement:
@@ -130,9 +131,10 @@ def _rows(body: Sequence[ast.stmt], loop: bool = False) -> Iterator[tuple[Row, b
 
 
 def _whole(function: ast.FunctionDef) -> Iterator[int]:
-    """Yields the lines of `if` and `else`, whose branches hold the whole kernel.
+    """Yields the lines of a function that belong to the whole kernel: `if` and `else`, whose branches contain the whole
+    kernel.
 
-    Also yields the lines of statements without a result, such as waiting for the previous kernel.
+    The lines of statements without a result, such as waiting for the previous kernel, also belong to the whole kernel.
     """
     for node in ast.walk(function):
         if isinstance(node, ast.If):
@@ -158,8 +160,7 @@ def _names(trees: Iterable[ast.AST], context: type[ast.expr_context]) -> tuple[s
 def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) -> list[Origin]:
     """Returns the origin of each line of one of Triton's stages.
 
-    The stage contains all distinct kernels, each under a line with its name. `heads` has the line of the generated source
-    at which each kernel begins.
+    The stage contains all distinct kernels. Above the text of each kernel is a line with the kernel's name.
     """
     lines: list[Origin] = []
     source_lines = enumerate(machine.compilation.module_text.split("\n"), 1)
@@ -176,9 +177,9 @@ def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) ->
 
 
 def _with_twins(source: Sequence[Origin], kernel: KernelCode, heads: Mapping[str, int]) -> list[Origin]:
-    """Returns the origins of the generated lines.
+    """Returns the origins of the lines of the generated source, for one kernel that stands for all kernels equal to it.
 
-    A line of a kernel also gets the nodes of the same line in the kernels that are equal to it.
+    Each line of the compiled kernel also gets the nodes of the corresponding line in each equal kernel.
     """
     made = list(source)
     for k in range(kernel.kernel.source.count("\n")):

@@ -1,11 +1,10 @@
-"""Triton's stages of the kernels of a program: equal kernels are compiled once, and several kernels are compiled at the
-same time.
+"""Makes Triton's stages of a program's kernels: compiles equal kernels once, and several kernels at the same time.
 
     k0, k7, k14      three equal layers of a network become three equal kernels
 
 In: a compilation. Out: `MachineCode` with a `KernelCode` for each distinct kernel. A stage is made when it is first
-requested. `make` makes all stages in threads: Triton's compiler and NVIDIA's tools release Python's lock while they
-work.
+requested. The method `make` makes all stages in several threads, which works because Triton's compiler and NVIDIA's
+tools release Python's lock.
 
 Two kernels are equal if Triton gets the same input for both: source, types of arguments and options. Only the names of
 equal kernels differ. Left out: the nodes that the lines of a stage come from (triton_provenance.py).
@@ -54,7 +53,7 @@ class KernelCode:
 
     @property
     def built(self) -> Any:
-        """Triton's compiled kernel."""
+        """The compiled kernel, an object of Triton's compiler."""
         return self._once("built", lambda: artifacts.compiled(self.source, self.kernel, self.target))
 
     def text(self, stage: str) -> str:
@@ -67,9 +66,9 @@ class KernelCode:
         return self._once("lines", lambda: artifacts.disassembly(self.built.asm, ptx, self.kernel, self.target))
 
     def make(self) -> None:
-        """Makes all stages of the kernel, the disassembly too.
+        """Makes all stages of the kernel and the disassembly.
 
-        No exception is raised here: the error is raised when the stage is requested.
+        If a stage fails, `make` raises no exception: the exception is raised when the stage is requested.
         """
         with suppress(StageUnavailable):
             for stage in self.target.stages:
@@ -103,14 +102,14 @@ class MachineCode:
     def text(self, stage: str) -> str:
         """Returns the text of a stage for all distinct kernels.
 
-        Each kernel has a line above it with its name and the names of equal kernels.
+        Above the text of each kernel is a line with the kernel's name and the names of equal kernels.
         """
         for k in self.kernels:
             k.text(stage)  # an error names the kernel, without its twins
         return artifacts.stage_text([k.built for k in self.kernels], [k.title for k in self.kernels], stage)
 
     def make(self, tell: Tell) -> None:
-        """Makes all stages of all kernels, as many kernels at a time as there are processors."""
+        """Makes all stages of all kernels. At any time, as many kernels are compiled as the machine has processors."""
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             at_work = [pool.submit(k.make) for k in self.kernels]
             for done, _ in enumerate(as_completed(at_work), 1):
@@ -118,6 +117,9 @@ class MachineCode:
 
 
 def _identity(kernel: EmittedKernel, source: Any, target: Target) -> str:
-    """Returns Triton's input without the name of the kernel, as text to compare."""
+    """Returns the input that Triton gets for a kernel, without the kernel's name, as a text.
+
+    Two kernels are equal if this text is the same for both.
+    """
     nameless = replace(kernel, source=re.sub(r"^def \w+\(", "def kernel(", kernel.source))
     return json.dumps(machine_code.key(source, nameless, target), sort_keys=True)

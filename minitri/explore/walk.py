@@ -1,14 +1,16 @@
-"""The guided walk: one span of the program through all stages, in about ten steps.
+"""The guided walk: a tour of the page that follows one span of the program through all stages, in about ten steps.
 
-In: a trace, and the stages, passes and player of a page as data. Out: plain data, a list of steps:
+In: a `Trace` (provenance.py), and as data the page's stages, its passes, and the run on small arrays (player.py). Out:
+plain data, a list of steps:
 
-    {title, text, panes, marks, sketch}     panes: the two that matter; marks: what is lit in them
-    sketch  {kind, caption, …}              kind: fusion, grid, tile or mask; None where a drawing says nothing more
+    {title, text, panes, marks, sketch}     panes: the two panes that are open; marks: what they highlight
+    sketch  {kind, caption, …}              kind: fusion, grid, tile or mask; the sketch is None if the step needs none
 
-The walk follows the node of the graph that has lines of its own in the most stages. Among several, it takes a product,
-else a function such as exp, else a reduction, else the last operation. A step says what its stage has and
-what is gone (stages.toml), and what that means for this program. For example, it says how many kernels and grid programs
-there are. A step between two stages with the same text is left out. The texts are in walk.toml.
+The walk follows the node of the graph that has lines of its own in the most stages. If several nodes have lines in
+equally many stages, the walk prefers a matrix product, then a function such as exp, then a reduction, then the last
+operation. The text of a step says what is new in its stage, what is gone since the stage before (stages.toml), and what
+both mean for this program. For example, a text says how many kernels and grid programs there are. If two stages have
+the same text, the step between them is left out. The texts of the steps are in walk.toml.
 
 Left out: how a drawing looks (page/sketch.js).
 """
@@ -44,7 +46,10 @@ Data = Mapping[str, Any]  # a part of a page
 
 
 def walk(trace: Trace, stages: Sequence[Data], passes: Sequence[Data], player: Data | None) -> list[dict[str, Any]]:
-    """The steps; none for a program that begins after its graph."""
+    """Returns the steps of the walk.
+
+    There are no steps if the program was loaded from a stage after the graph.
+    """
     texts = {s["name"]: s["text"] for s in stages if "text" in s}
     if "graph" not in trace.stages or (node := followed(trace, texts)) is None:
         return []
@@ -52,7 +57,9 @@ def walk(trace: Trace, stages: Sequence[Data], passes: Sequence[Data], player: D
 
 
 def followed(trace: Trace, stages: Iterable[str]) -> int | None:
-    """The number of the node that is worth following through some stages."""
+    """Returns the number of the node that the walk follows through the given stages, or None if the graph computes
+    nothing.
+    """
     lines = [[nodes for nodes, how in zip(trace[s].lines, trace[s].how) if how == OWN] for s in stages]
 
     def worth(k: int) -> tuple[int, int, int]:
@@ -66,10 +73,12 @@ def followed(trace: Trace, stages: Iterable[str]) -> int | None:
 
 
 class _Walk:
-    """The walk along a node: the tile program that computes it, and the accesses that are drawn.
+    """The walk along a node: the tile program that computes the node, and the accesses that drawings of the walk show.
 
-    load     one along a loop, else along a whole axis, and of the highest rank; `loaded` has its nodes
-    tested   the last axis that a mask tests, and `masked` an access along it
+    load     the load to draw: along a loop if possible, otherwise along an axis that one block covers if possible;
+             `loaded` has the nodes of this load
+    tested   the last axis that a mask tests
+    masked   an access whose mask tests the axis `tested`
     """
 
     def __init__(
@@ -97,13 +106,13 @@ class _Walk:
     # ---- steps -------------------------------------------------------------------------------
 
     def _shown(self, panes: Sequence[str]) -> bool:
-        """Whether both panes are there, and differ."""
+        """Checks whether the page has the two panes of a step, and whether the texts of the panes differ."""
         there = {*self.texts, *OTHER_PANES} - ({"player"} if self.player is None else set())
         before, after = (self.texts.get(pane) for pane in panes)
         return there >= set(panes) and (before is None or before != after)
 
     def steps(self) -> Iterator[dict[str, Any]]:
-        """The steps whose stages have a text, and not the same one."""
+        """Yields the steps whose two panes are on the page and have different texts."""
         facts = self._facts()
         drawings = {
             "fusion": self._fusion(),
@@ -123,7 +132,9 @@ class _Walk:
             yield {"title": step.get("title", panes[1]), "panes": panes, "text": text, "marks": marks, "sketch": sketch}
 
     def _facts(self) -> dict[str, Any]:
-        """The values that the texts in walk.toml use: the fields of the walk, and what follows from them."""
+        """Returns the values that the texts in walk.toml use: the fields of the walk, and values computed from the
+        fields.
+        """
         node, axes, load = self.trace.nodes[self.node], self.program.axes, self.load
         code = " ".join(node.spans[0].text.split())
         gone_through = {pane for step in STEPS for pane in step["panes"]}
@@ -158,14 +169,18 @@ class _Walk:
         }
 
     def _changes(self, before: str, after: str) -> list[tuple[str, str]]:
-        """The passes between two stages that changed the program, with what their rules did."""
+        """Returns the passes between two stages that changed the program. Each pass comes with a text that says what it
+        did.
+        """
         at = {p["stage"]: k for k, p in enumerate(self.passes)}
         between = self.passes[at[before] + 1 : at[after] + 1]
         changed = [p for p in between if any(not renumbered for *_, renumbered in p["patch"])]
         return [(p["name"], _reason(p)) for p in changed]
 
     def _neutral(self) -> list[str]:
-        """What stands for masked elements in a reduction, and why."""
+        """Returns texts: each says which value masked elements have in a reduction, and why this value does not change
+        the result.
+        """
         ops = list(self.program.ops())
         values = [op.other for op in ops if isinstance(op, Load) and _conditions(op) and op.other]
         chosen = [op.args for op in ops if isinstance(op, Compute) and op.op == "where"]
@@ -173,7 +188,7 @@ class _Walk:
         return [f"`{value}`, which changes no {NEUTRAL[value]}" for value in dict.fromkeys(values) if value in NEUTRAL]
 
     def _spelled_load(self) -> re.Match[str] | None:
-        """The parts of the load in Triton's source: a match of `LOADED`."""
+        """Returns the parts of the load in Triton's source as a match of `LOADED`, or None if no line matches."""
         rows = zip(self.texts["triton"].split("\n"), self.trace["triton"].lines)
         own = (LOADED.search(row) for row, nodes in rows if self.loaded and self.loaded <= nodes)
         return next(filter(None, own), None)
@@ -190,7 +205,9 @@ class _Walk:
         return {"kernels": kernels, "here": here}
 
     def _array(self, access: Access) -> dict[str, Any]:
-        """The array of an access as data: for each dimension the axis of the program along it, and its blocks."""
+        """Returns the array of an access as data: for each dimension, the program's axis along the dimension and the
+        blocks of the axis.
+        """
         names = [{s.name for s in index.symbols()} for index in access.index]
         axes = [[a for a in self.program.axes if a.name in own] for own in names]
         dims = list(map(_dim, access.buffer.shape, axes))
@@ -198,12 +215,12 @@ class _Walk:
 
 
 def _filled(template: str, facts: Data) -> str:
-    """Fills in a text of walk.toml. Line breaks of the template become spaces."""
+    """Fills in the placeholders of a text in walk.toml. Line breaks of the text become spaces."""
     return " ".join(TEMPLATES.from_string(template).render(facts).split())
 
 
 def _part(a: TileAxis) -> str:
-    """The part of an axis that one grid program works on: `64 of 512 along i`."""
+    """Returns how much of an axis one grid program works on, as text: `64 of 512 along i`."""
     return f"{'all' if a.role == 'whole' else f'{a.block} of'} {a.extent} along {a.name}"
 
 
@@ -212,13 +229,17 @@ def _assignments(sizes: Data) -> list[str]:
 
 
 def _reason(p: Data) -> str:
-    """`two casts become one …`: what its rules did, or what a pass without rules does."""
+    """Returns what a pass did, as text.
+
+    The text says what the rules of the pass did, such as `two casts become one …`. If no rules were recorded, the text
+    is the description of the pass.
+    """
     rules = [f"{r['about'].rstrip('.')} (`{r['name']}`, {r['count']}×)." for r in p["rules"] if r["about"]]
     return " ".join(rules[:2]) or p["about"].partition(": ")[2]
 
 
 def _conditions(access: Access | None) -> dict[str, Dim]:
-    """The conditions of a mask, by the axes that they test."""
+    """Returns the conditions of an access's mask, by the axes that the conditions test."""
     found = access.mask.conditions if access and access.mask else ()
     return {s.name: c for c in found for s in c.symbols()}
 
@@ -231,7 +252,7 @@ def _dim(extent: Dim, axes: Sequence[TileAxis]) -> dict[str, Any]:
 
 
 def _count(grid: Sequence[TileAxis]) -> str:
-    """`250`, `64 × 8`, `ceil(M/4)`."""
+    """Returns the number of grid programs as text: `250`, `64 × 8` or `ceil(M/4)`."""
     known = [str(a.tiles) if not a.tiles.symbols() or a.block == 1 else f"ceil({a.extent}/{a.block})" for a in grid]
     return " × ".join(n for n in known if n != "1") or "1"
 

@@ -6,9 +6,10 @@
     def program(x: f32[N]):
         return sum(x)
 
-In: a `Case`. Out: the text of a file. The function `read` makes the case from this text again. The file is a module of
-the language, so every other command accepts it too. If the arguments have few elements, the file holds every element
-and the strides. Larger arguments are made again from the seed. Left out: running the case (trial.py).
+In: a `Case`. Out: the text of a file. The function `read` makes the same `Case` from this text. The file is a module of
+the language, so every other command of minitri accepts the file too. If the arguments have few elements, the file holds
+every element and the strides. If there are more elements, the file has only the seed, from which `read` makes the same
+arguments again. Left out: running the case (trial.py).
 """
 
 import json
@@ -33,7 +34,7 @@ class Case:
     """A program, its arguments, and the failure that was found.
 
     relation   a key of testing.changed_programs.RELATIONS; "" if `check` found the failure
-    variant    the variant of the row that failed in `check`
+    variant    the variant (minitri/trust/check.py) for which `check` found the failure
     said       the message that describes the failure
     """
 
@@ -73,7 +74,7 @@ def written(case: Case, name: str) -> str:
 def read(text: str) -> Case:
     """Returns the case in a file that `written` made.
 
-    Raises CompileError MT0003 if the text is no such file.
+    Raises CompileError MT0003 if the text does not come from such a file.
     """
     lines = text.splitlines(keepends=True)
     try:
@@ -108,7 +109,7 @@ def _plain(value: Any) -> Any:
 
 
 def _array(given: Any) -> Any:
-    """Returns the array that `_plain` wrote, with the strides that were written."""
+    """Returns the argument that `_plain` turned into data: a number, or an array with the strides that it had."""
     if not isinstance(given, Mapping):
         return float(given)
     dtype, shape, strides = DTYPES[given["dtype"]], tuple(map(int, given["shape"])), tuple(map(int, given["strides"]))

@@ -38,7 +38,7 @@ class Session:
     seconds     the seconds after which no new program starts
     seed        the first seed
     jobs        number of worker processes
-    on          "cpu" or "gpu"
+    on          where the programs run: "cpu" or "gpu"
     directory   folder for files of failures; None writes none
     programs    the largest number of programs; None is no limit
     """
@@ -57,7 +57,7 @@ class Summary:
 
     stages   how many results of passes were compared with the reference
     pairs    how many programs were compared with a changed program that must compute the same result
-    refused  how many pairs were left out, because Triton cannot compile the block sizes of the changed program
+    refused  how many changed programs were not compared, because Triton cannot compile their block sizes
     found    the failures: the kind, message and file of each failure
     """
 
@@ -93,7 +93,7 @@ class Summary:
 
 
 def machine(on: str) -> dict[str, str]:
-    """Returns the hardware and the versions of libraries that a session ran with."""
+    """Returns the names of the hardware and the versions of the libraries that a session ran with."""
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("numpy", "triton"))
     hardware = f"{os.cpu_count()} cores, {platform.machine()}"
     if on == "gpu":

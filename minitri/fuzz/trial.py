@@ -1,12 +1,13 @@
 """Checks one random program: compares every pass and stage with the reference, and the program with changed programs.
 
-In: a seed. Out: an `Outcome`, which says how much was compared, and has the shrunk failure, if there is one.
+In: a seed. Out: an `Outcome`, which says how many comparisons were made, and has the shrunk failure, if there is one.
 
     check         every pass for every variant (minitri/trust/check.py)
     relations     changed programs that must compute the same result (minitri/testing/changed_programs.py)
 
-Shrinking repeats the comparison that failed. Shrinking starts with the random choices that made the program, and
-continues with the sizes and elements of its arguments. Left out: crashes and hangs, which session.py reports.
+To shrink a failure, trial.py first simplifies the random choices that made the program, and then the sizes and elements
+of the arguments. After each change, only the comparison that failed is repeated. Left out: crashes and hangs, which
+session.py reports.
 """
 
 from collections.abc import Sequence
@@ -36,8 +37,8 @@ class Outcome:
     stages   number of stages that were compared
     pairs    number of changed programs that were compared
     case     the failure, or None if the program did not fail
-    refused  number of changed programs with block sizes that Triton cannot compile; if minitri itself chose a block
-             size, the kernel must compile
+    refused  number of changed programs that were not compared, because Triton cannot compile the block sizes that the
+             change prescribes. Triton must be able to compile the block sizes that minitri itself chooses
     """
 
     stages: int = 0
@@ -84,10 +85,10 @@ def examined(
     case: Case, variants: Sequence[str], shrinking: bool = False, on: str = "cpu",
     relations: Sequence[str] | None = None,
 ) -> Outcome:  # fmt: skip
-    """Checks a case, on the CPU or a GPU.
+    """Checks a case on the CPU or a GPU, and returns the outcome.
 
-    The passes in the given variants are checked first, and the changed programs after that. Without `relations`, all
-    changed programs of `PAIRS` are checked.
+    The passes in the given variants are checked first, and the changed programs after that. If `relations` is not
+    given, all changed programs of `PAIRS` are checked.
     """
     relations = PAIRS[on] if relations is None else relations
     try:
@@ -138,7 +139,7 @@ def _said(row: CheckRow) -> str:
 def _differs(program: Program, call: Call, text: str, relation: str, on: str) -> str:
     """Returns how the result of a changed program differs, or "" if it does not differ.
 
-    Programs with the same generated source are not run.
+    On the CPU, programs with the same generated source are not run, because their results are equal.
     """
     other = RELATIONS[relation](text)
     ordered = [call.arrays[n].owner if n in call.arrays else call.scalars[n] for n, _ in program.parameters]

@@ -4,8 +4,8 @@ session.
     python -m minitri.fuzz.worker cpu
 
 In: seeds on standard input, one on each line. Out: one line of JSON for each seed on standard output. All other printed
-text goes to standard error. The answer of a worker process that can no longer use the GPU has `lost`; its parent ends
-it.
+text goes to standard error. If the worker process can no longer use the GPU, its answer has the field `lost`, and the
+parent process ends the worker.
 """
 
 import sys

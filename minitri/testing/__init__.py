@@ -1,14 +1,14 @@
 """Makes random well-typed programs and arrays, for testing with hypothesis.
 
-In: a source of random choices: a seed, or the library hypothesis, which can shrink a failing program. Out:
-`RandomProgram`, which holds the *text* of a module and sizes for its dimensions, and numpy arrays to call it with.
+In: a source of random choices, which is a seed or the library hypothesis; hypothesis also shrinks a failing program.
+Out: a `RandomProgram`, which has the text of a module and sizes for its dimensions, and numpy arrays as arguments.
 
     @given(programs(max_ops=6), st.integers(0, 99))
     def test(example, seed):
         assert example.compile().check(*example.arguments(seed)).ok
 
-The one idea: random programs are valid by construction. The reference evaluator computes each statement as soon as it
-is written, so the program writer knows the dtype and the shape of every value.
+The one idea: random programs are valid by construction. The reference evaluator computes each statement as soon as the
+statement is written. So the program writer knows the dtype and the shape of every value.
 
     statement_forms.toml   the forms of statements, with placeholders
     statement_writer.py    draws forms and fills them; minitri/bench/random_programs.py uses it too
@@ -18,8 +18,8 @@ is written, so the program writer knows the dtype and the shape of every value.
     changed_programs.py    changed programs that must compute the same result
     random_arrays.py       arrays
 
-`programs` and `arrays` import hypothesis when they are called; `random_program(seed)` works without hypothesis. Left out:
-random programs with errors.
+`programs` and `arrays` import hypothesis when they are called; `random_program(seed)` works without hypothesis. Left
+out: random programs that contain errors.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["Parameter", "RandomProgram", "arrays", "programs", "random_array", "
 def programs(max_ops: int = 8) -> SearchStrategy[RandomProgram]:
     """Returns a hypothesis strategy for well-typed programs of up to `max_ops` statements.
 
-    Failing programs shrink to few and simple statements.
+    hypothesis shrinks a failing program to few and simple statements.
     """
     from hypothesis import strategies as st
 

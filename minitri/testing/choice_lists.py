@@ -1,8 +1,9 @@
 """Random programs as lists of choices, and smaller programs from shorter lists.
 
 In: a seed, or a list of numbers. Out: a `Tape`, which makes the random choices of the program writer and records them
-as numbers. `smaller` removes numbers or makes them smaller while the resulting program still fails. The one idea comes
-from the library hypothesis: the search shrinks the choices, because every list of choices gives a valid program.
+as numbers. The function `smaller` removes or decreases numbers in a list of choices, as long as the resulting program
+still fails. The one idea comes from the library hypothesis: the search shrinks the choices, because every list of
+choices gives a valid program.
 
 Left out: shrinking arrays (minitri/trust/shrink_arguments.py).
 """
@@ -17,7 +18,7 @@ T = TypeVar("T")
 
 
 class Tape:
-    """Makes random choices from `numbers`.
+    """Makes the choices that the list `numbers` records: each number is the index of the chosen option.
 
     After the last number, the tape chooses with `rng`, or takes the first option if there is no `rng`.
     """
@@ -49,9 +50,9 @@ def written(tape: Tape, max_ops: int = 8) -> RandomProgram:
 
 
 def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], tries: int = 300) -> RandomProgram:
-    """Returns a program from simpler choices for which `fails` is still true.
+    """Returns a program that was made from simpler choices and still fails: `fails(program)` is true.
 
-    If no simpler program fails, the result is the program that the choices `numbers` make.
+    If no simpler program fails, the result is the program that the choices `numbers` made.
 
     `fails` must be true for the program that the choices `numbers` make. The first simpler program that fails becomes
     the new start of the search, which tries at most `tries` programs.

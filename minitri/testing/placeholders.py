@@ -1,8 +1,8 @@
 """Replaces the placeholders of statement_forms.toml by names, axes and sizes of small programs.
 
-{y} → w, a value that broadcasts with x        {MK} → a, a new matrix        {axis} → 1
+    {y} → w, a value that broadcasts with x        {MK} → a, a new matrix        {axis} → 1
 
-A placeholder may stand for a value that an earlier statement computed, or for a new parameter with a sample array:
+A placeholder stands either for a value that an earlier statement computed, or for a new parameter with a sample array:
 
     x: f16[N, 2 * N]     →     Value(a numpy array of the shape (3, 6), f16, exact)
 """
@@ -73,7 +73,7 @@ class Value:
 
 
 class FormFiller(StatementWriter):
-    """Fills the placeholders of a form.
+    """Fills the placeholders of a form, which is a statement with placeholders (statement_forms.toml).
 
     sides   sizes of matrices, for statements that are parts of models
     sizes   the dimensions that parameters have so far
@@ -106,16 +106,19 @@ class FormFiller(StatementWriter):
     # ---- values and parameters ---------------------------------------------------------------
 
     def chance(self, odds: int) -> bool:
-        """Returns True once in `odds` times, and never in a shrunk program."""
+        """Returns True with the probability 1 / `odds`. When a program shrinks, the result becomes False."""
         return self.choose(range(odds)) == odds - 1
 
     def found(self, suits: Callable[[Value], bool]) -> str | None:
-        """Returns an array for which `suits` is true, most often an array that was added late."""
+        """Returns the name of a value for which `suits` is true, or None if there is none.
+
+        Most often, the value is one that was added late.
+        """
         found = [n for n, v in reversed(self.values.items()) if n != "s" and suits(v)]
         return self.choose([*found[:1], *found[:1], *found[:3], *found]) if found else None
 
     def dimensions(self) -> dict[str, int]:
-        """Returns the dimensions that a statement can name, because a parameter has them."""
+        """Returns the dimensions that a statement can name, because they occur in the type of a parameter."""
         named = {word for p in self.arrays.values() for word in words(p.type)}
         return {n: s for n, s in self.sizes.items() if n in named}
 
@@ -158,7 +161,7 @@ class FormFiller(StatementWriter):
         return name
 
     def size(self, name: str, k: int) -> str:
-        """Returns the text of the size of an axis."""
+        """Returns how a program writes the size of an axis: `2 * N` for a parameter, `v1.shape[0]` for a variable."""
         return self.axes[name][k].text if name in self.arrays else f"{name}.shape[{k}]"
 
     # ---- other operands ----------------------------------------------------------------------
@@ -166,7 +169,7 @@ class FormFiller(StatementWriter):
     def partner(self, filled: Filled, x: Value, kinds: str = "fiub") -> str:
         """Returns the name of another value that broadcasts with x, or the name of a new parameter.
 
-        Some kinds of statements limit the common dtype of x and the other value.
+        Some kinds of statements allow only some dtypes as the common dtype of x and the other value.
         """
         of = self.kinds[filled.kind].get("of", "fiub") if kinds == "fiub" else "fiub"
 
@@ -189,7 +192,10 @@ class FormFiller(StatementWriter):
         return self.choose([*(Axis(n, s) for n, s in self.sizes.items() if s == size), Axis(str(size), size)])
 
     def alike(self, filled: Filled, x: Value, but: int | None = None) -> str:
-        """Returns a value of the shape of x, which may differ along the axis `but`."""
+        """Returns the name of a value with the same shape as x.
+
+        If `but` is given, the sizes along the axis `but` can differ.
+        """
         axes = [k for k in range(len(x.shape)) if k != but]
 
         def suits(v: Value) -> bool:
@@ -211,7 +217,7 @@ class FormFiller(StatementWriter):
         return self.array(self.choose([x.dtype.name] * 4 + [self.choose((*DTYPE_CHOICES[:4], "i32"))]), axes)
 
     def indices(self, axes: Sequence[Axis], extent: int, dtypes: Sequence[str]) -> str:
-        """Returns a new parameter of indices.
+        """Adds a new parameter whose elements are indices, and returns its name.
 
         Some indices are negative, and a few are out of range.
         """
@@ -233,9 +239,11 @@ class FormFiller(StatementWriter):
         return self.parameter(Parameter("s", "float", -2, 2), Value(1.75, DTYPES["f32"], False))
 
     def _of_sides(self, prefix: str, letters: str, filled: Filled) -> str:
-        """Returns a new array with the sides `letters`, or the size of one side.
+        """Adds a new array with an axis for each of `letters`, and returns its name. For the prefix "size", returns the
+        size of one axis.
 
-        A letter stands for the same size, and the dtype stays the same, everywhere in a statement.
+        Within one statement, a letter always stands for the same size, and all arrays without a prefix have the same
+        dtype.
         """
         axes = []
         for letter in letters:
@@ -256,7 +264,8 @@ class FormFiller(StatementWriter):
         return self.choose(["2", *named, "3", "1", "17", *named])
 
     def place(self, filled: Filled, x: Value, step: int = 0) -> str:
-        """Returns the index of each element along an axis of x, shaped to broadcast with x.
+        """Returns the text of an expression: the index of each element along an axis of x, in a shape that broadcasts
+        with x.
 
         If `step` is not 0, the axis comes `step` axes before the axis of the previous index; otherwise the axis is
         random.

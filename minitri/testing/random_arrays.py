@@ -16,8 +16,8 @@ from minitri.language.reference_evaluator import Reference
 def random_array(type: str, sizes: dict[str, int], rng: np.random.Generator, low: float = -4, high: float = 4) -> Any:
     """Returns a random numpy array of `type`, with elements from `low` to `high` and a random memory layout.
 
-    `type` is written as in the language: `"f32[M, N]"`; `sizes` gives the dimensions. The type `"float"` gives a
-    Python float.
+    `type` is written as in the language: `"f32[M, N]"`; `sizes` gives the dimensions. If `type` is `"float"`, the
+    result is a Python float.
     """
     parsed = parse_type(type)
     if isinstance(parsed, ast.ScalarType):
@@ -31,7 +31,8 @@ def elements(
 ) -> Any:
     """Returns random elements.
 
-    If `usual` is true, the elements sometimes include special values such as NaN, and integers beyond the range.
+    If `usual` is true, the elements sometimes include special values such as NaN, or integers outside of the range from
+    `low` to `high`.
     """
     special = usual and rng.random() < 0.25
     if dtype.kind == "b":

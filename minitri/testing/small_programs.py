@@ -10,10 +10,10 @@ In: a function that makes random choices. Out: a `RandomProgram`, which is valid
 statement_forms.toml has the forms of statements, and placeholders.py fills them. The reference evaluator computes each
 statement for sample arrays, as soon as the statement is written. So the result of the statement is known: the dtype,
 the shape, and how large the elements are. A statement that the reference accepts stays in the program. If the compiler
-rejects such a statement, the compiler has a bug.
+rejects a statement that the reference accepts, the compiler has a bug.
 
-The reference does not know one rule: an axis of size 1 broadcasts only if 1 is written in the program. If a statement
-reads such an axis and the compiler rejects the shapes, the statement is left out.
+The reference does not check one rule: an axis broadcasts only if the program writes its size as 1, not as a name. If a
+statement reads an array with an axis of size 0 or 1 and the compiler rejects the shapes, the statement is left out.
 """
 
 import math
@@ -100,7 +100,9 @@ class SmallWriter(FormFiller):
     # ---- values ------------------------------------------------------------------------------
 
     def operand(self, kind: Mapping[str, Any]) -> str:
-        """Returns the name of a value for the placeholder {x} that the kind of statements accepts, or a new array."""
+        """Returns the name of a value that the kind of statements accepts for the placeholder {x}, or the name of a new
+        array.
+        """
         of, rank = kind.get("of", "fiub"), kind.get("rank", 0)
         most, size = kind.get("most", math.inf), kind.get("elements", math.inf)
         dtypes = [d for d in DTYPE_CHOICES if DTYPES[d].kind in of]
@@ -177,7 +179,8 @@ class SmallWriter(FormFiller):
     def _inlined(self, lines: dict[str, str], results: Sequence[str]) -> dict[str, str]:
         """Returns the statements of the body.
 
-        Some statements whose result is used once move into the statement that uses it.
+        If the result of a statement is used only once, the statement is sometimes written inside the statement that
+        uses the result.
         """
         for name in list(lines):
             readers = [n for n, text in lines.items() if name in words(text)]

@@ -5,8 +5,8 @@ In: a table of forms of statements, and a function that makes random choices. Ou
     "relu({x} @ {factor})"     →     v2 = relu(v1 @ w)
 
 Two writers of whole programs share this statement writer. small_programs.py writes programs for tests, and
-minitri/bench/random_programs.py writes programs of everyday sizes. Each writer defines what a placeholder becomes, and
-computes the value of a statement. A statement that cannot be computed is removed.
+minitri/bench/random_programs.py writes programs of everyday sizes. Each writer of whole programs defines what a
+placeholder becomes, and computes the value of a statement. A statement that cannot be computed is removed.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Statement:
 class Filled(dict[str, Any]):
     """The texts that replace the placeholders of a statement.
 
-    A placeholder becomes the same text everywhere in the statement. Placeholders in `drawn_again`, and placeholders for
-    a list of the table, get a new text each time.
+    A placeholder becomes the same text everywhere in the statement. Two kinds of placeholders get a new text each time
+    they occur: placeholders in `drawn_again`, and placeholders that stand for a list of texts in the table.
     """
 
     def __init__(self, writer: StatementWriter, kind: str, x: str) -> None:
@@ -60,8 +60,8 @@ class StatementWriter:
 
     kinds         the kinds of statements of the table; each kind has lists of forms
     words         lists of texts, by the placeholder that stands for a text of the list
-    drawn_again   other placeholders that get a new text each time they occur
-    refusals      exceptions of a statement that does not fit
+    drawn_again   the placeholders, besides the keys of `words`, that get a new text each time they occur
+    refusals      the exceptions that mean that a statement does not fit
 
     A subclass has two methods:
 

@@ -1,13 +1,13 @@
-"""Counterexamples: the smallest sizes and an index for which an access leaves its array.
+"""Counterexamples: small sizes and an index for which an access leaves its array.
 
 In: a masked tile program and one of its accesses. Out: an `Example`, or None if no trial finds a counterexample. The
 one idea: the search tries concrete numbers, because arithmetic on numbers shows whether an access is out of bounds.
 
 The search tries small sizes first, then sizes close to multiples of the block sizes. For each combination of sizes, the
-search tries the indices at the ends of blocks and axes. If there are few indices, the search tries all of them. If an
-index is loaded from an array, the search assumes that this index can be any number.
+search tries the indices at the ends of blocks and axes, or all indices if there are few. If an index is loaded from an
+array, the search assumes that this index can be any number.
 
-Left out: proofs (minitri/trust/proofs.py). If the search finds nothing, the access may still be wrong.
+Left out: proofs (minitri/trust/proofs.py). So if the search finds nothing, the access can still be wrong.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ MAX_LANES = 1 << 18  # how many elements are tried for one combination of sizes
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A counterexample: sizes, the indices of the axes (and loaded values), and what goes wrong for these numbers."""
+    """A counterexample: sizes, the index along each axis, the loaded values, and what goes wrong for these numbers."""
 
     sizes: Mapping[str, int]
     at: Mapping[str, int]
@@ -46,9 +46,11 @@ class Example:
 def out_of_bounds(
     program: Program, op: Access, tests: Sequence[Dim], conditions: Sequence[Condition] = (), tries: int = MAX_SIZES
 ) -> Example | None:
-    """Returns an element for which the access leaves its array although all `tests` hold, or None.
+    """Returns a counterexample in which the access leaves its array although all `tests` hold, or None if none is
+    found.
 
-    `tests` are expressions that must be at least 0. `tries` is how many combinations of sizes the search tries.
+    A test is an expression, which holds if its value is at least 0. The search tries at most `tries` combinations of
+    sizes.
     """
     every = [False, True] if any(not isinstance(a, Symbol) for d in (*op.index, *tests) for a in d.atoms()) else [False]
     for sizes, all_lanes in product(islice(_sizes(program, conditions), tries), every):
@@ -69,9 +71,10 @@ def out_of_bounds(
 def not_written_once(
     program: Program, stores: Sequence[Store], tests: Sequence[Sequence[Dim]], conditions: Sequence[Condition] = ()
 ) -> Example | None:
-    """Returns an element of the buffer that the stores write twice or never, or None.
+    """Returns a counterexample with an element of the buffer that the stores write twice or never, or None if none is
+    found.
 
-    `tests` has for each store the conditions of its mask.
+    `tests` has the conditions of each store's mask.
     """
     buffer = stores[0].buffer
     for sizes in _sizes(program, conditions, far=True):
@@ -95,9 +98,10 @@ def not_written_once(
 
 
 def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False) -> Iterator[dict[str, int]]:
-    """Yields combinations of sizes for which the program may be called.
+    """Yields combinations of sizes that a call of the program can have.
 
-    The smallest sizes come first, then sizes near the block sizes.
+    The smallest sizes come first, then sizes near the block sizes. If `far` is true, combinations that need large
+    buffers are left out.
     """
     exprs = [a.extent for a in program.axes] + [d for b in program.buffers for d in (*b.shape, *b.strides)]
     exprs += [d for c in conditions for d in (c.left, c.right)]
@@ -115,7 +119,7 @@ def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False)
 
 
 def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str, int], far: bool) -> bool:
-    """Checks whether a call may have these sizes and runs at least one program.
+    """Checks whether a call can have the given sizes, and whether the call runs at least one program of the grid.
 
     If `far` is true, the buffers must also be small enough to count the writes of every element.
     """
@@ -135,8 +139,8 @@ def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str,
 class _Points:
     """The indices at which an access is tried, as arrays that broadcast.
 
-    Each axis has an array of indices and an array of positions in its block. Each loaded value has an array of
-    numbers. `complete` is true if the arrays hold every index of the axes.
+    Each axis has an array of indices and an array of positions within a block. Each value that is loaded from memory
+    has an array of numbers to try. `complete` is true if the arrays hold every index of the axes.
     """
 
     def __init__(self, program: Program, op: Access, sizes: Mapping[str, int], every: bool = False) -> None:
@@ -162,7 +166,7 @@ class _Points:
             self.env |= {s: array.reshape(shape) for s, array in zip(symbols, arrays)}
 
     def _line(self, a: TileAxis, sizes: Mapping[str, int], lanes: bool) -> tuple[Any, Any]:
-        """Returns (indices, positions in the block) of all blocks of an axis.
+        """Returns (indices, positions within a block) of the elements of all blocks of an axis.
 
         If `lanes` is false, only the first element of each block is returned.
         """
@@ -171,8 +175,10 @@ class _Points:
         return (first[:, None] + lane).reshape(-1), np.tile(lane, len(first))
 
     def _corners(self, a: TileAxis, sizes: Mapping[str, int], line: tuple[Any, Any]) -> tuple[Any, Any]:
-        """Returns a part of `line`: the ends of blocks and of the axis, and the indices where a test or an index
-        changes its sign.
+        """Returns a part of `line`.
+
+        The part of `line` has the ends of blocks and of the axis. The part also has the indices where a condition of
+        the mask or an index changes its sign.
         """
         if len(line[0]) <= 64:
             return line
@@ -185,8 +191,9 @@ class _Points:
         return block * a.block + lane, lane
 
     def _zeros(self, a: TileAxis, sizes: Mapping[str, int]) -> Iterator[int]:
-        """Returns the indices where an expression becomes 0, for expressions that depend on this axis and on sizes
-        only.
+        """Returns the indices at which a condition of the mask or an index becomes 0.
+
+        Only expressions that depend on this axis and on sizes alone are examined.
         """
         for d in self.exprs:
             split = d.coefficient(a.symbol)
@@ -201,6 +208,6 @@ class _Points:
         return reduce(lambda inside, test: inside & (self.value(test) >= 0), tests, np.ones(shape, bool))
 
     def at(self, lane: Sequence[int]) -> dict[str, int]:
-        """Returns the index of each axis and each loaded value at one element, by name."""
+        """Returns the index along each axis and each loaded value, by name, for one element of the arrays."""
         symbols = [*(a.symbol for a in self.axes), *self.values]
         return {s.name: int(self.env[s].reshape(-1)[lane[k]]) for k, s in enumerate(symbols)}

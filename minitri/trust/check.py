@@ -1,8 +1,8 @@
 """Compares the result of every compiler pass with the reference, for every target whose code runs on this machine.
 
-In: a program and a call. Out: a `CheckReport` with one row for each pass and variant. A row holds the largest error of
-the stage that the pass made, the error bound, and whether the error stays within the bound. The first row that fails
-names the wrong pass: the stage before that pass was still right. If a pass fails, `check` shrinks the call to smaller
+In: a program and a call. Out: a `CheckReport` with one row for each pass and variant. A row has the largest error of
+the stage that the pass made, the error bound, and whether the error is within the bound. The first row that fails names
+the wrong pass, because the stage before that pass was still right. If a pass fails, `check` searches for smaller
 arguments for which the same pass fails.
 
     interpreter     code for numpy arrays, run by Triton's interpreter; its tiles are as large as Triton allows
@@ -12,13 +12,13 @@ arguments for which the same pass fails.
     gpu             the GPU itself, if there is one
 
 `check` compares each result with an f64 evaluation of the graph. A running error analysis gives a radius for each
-element: the largest error that rounding can explain (minitri/trust/error_bounds.py). The radius is 0 for integers,
-for moved data, and for single IEEE operations on exact operands. For other values the radius is a few rounding
-errors. If rounding can change an element to any value, `check` does not compare the element. A note in the report
-counts such elements.
+element: the largest error that rounding can explain (minitri/trust/error_bounds.py). The radius is 0 for integers, for
+data that is only moved, and for single IEEE operations on exact operands. For other values the radius is a few rounding
+errors. If rounding can change an element to any value, `check` does not compare the element. A note in the report says
+how many elements were not compared.
 
-Before the passes, `check` compares the graph with the syntax tree, which numpy evaluates. The syntax tree defines
-what a program means. A program that was loaded from the text of a stage is compared with its original program:
+Before the passes, `check` compares the graph with the syntax tree, which numpy evaluates. The syntax tree defines what
+a program means. A program that was loaded from the text of a stage is compared with its original program:
 `mt.load(text, stage, against=f)`.
 """
 
@@ -63,10 +63,9 @@ MOST_PROGRAMS = 3000  # programs that run one after another with a GPU's schedul
 def check(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL, shrinking: bool = True) -> CheckReport:
     """Compares the result of every pass with the reference.
 
-    A stage that this machine cannot run gets a note and counts as right.
+    If this machine cannot run a stage, the row of the stage gets a note and counts as right.
 
-    A pass that raises an exception counts as wrong. A pass whose stage raises an exception when the stage runs also
-    counts as wrong.
+    A pass counts as wrong if it raises an exception, or if the stage that it made raises an exception when it runs.
     """
     report = CheckReport(tuple(_Check(program, call).rows(variants)))
     if report.first is None or not shrinking:
@@ -75,7 +74,7 @@ def check(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL, shr
 
 
 class _Check:
-    """The check of one call: it computes the expected results once and yields the rows one by one."""
+    """The check of one call, which computes the expected results once and yields the rows one by one."""
 
     def __init__(self, program: BaseProgram, call: Call) -> None:
         self.program, self.call = program, on_cpu(program.fitted(call))
@@ -103,9 +102,10 @@ class _Check:
                 yield from self.passes(variant)
 
     def first(self) -> CheckRow:
-        """Returns the row of the stage where the program begins.
+        """Returns the row of the stage where the program begins: the graph, or the stage from whose text the program
+        was loaded.
 
-        The syntax tree is compared together with the graph.
+        The row of the graph also covers the syntax tree.
         """
         if self.program.against is not None:
             return self.row(TEXT, self.begin, "", lambda: self.program.evaluate(self.begin, self.call))
@@ -135,7 +135,8 @@ class _Check:
     def results(self, compiled: Compilation, stage: str, variant: str) -> tuple[Any, ...]:
         """Returns the results of a stage.
 
-        Raises StageUnavailable if a GPU's schedule has too many programs to run one after another.
+        Raises StageUnavailable if a schedule for a GPU has more than `MOST_PROGRAMS` programs, because these programs
+        would run one after another.
         """
         if variant != "interpreter" and (stage == "triton" or stage.startswith("tile")):
             count = run_stage.programs(compiled, self.call)
@@ -146,7 +147,10 @@ class _Check:
     def row(self, by: str, stage: str, variant: str, run: Callable[[], tuple[Any, ...]], times: int = 1) -> CheckRow:
         """Returns the row of a stage.
 
-        The function `run` computes all results of the stage, and `times` times one after the other.
+        The function `run` returns the results that are compared.
+
+        `times` is how many times each output occurs among the results: twice if the syntax tree and the graph are
+        evaluated.
         """
         start = time.perf_counter()
         try:
@@ -167,7 +171,9 @@ def compilation(program: BaseProgram, call: Call, variant: str) -> Compilation:
 
 
 def _origin(program: BaseProgram, call: Call) -> tuple[BaseProgram, Call]:
-    """Returns the program that defines the right result, and the call with its arguments bound to that program."""
+    """Returns the program that defines the right result, and the call with its arguments bound to the parameters of
+    that program.
+    """
     origin = program.against
     return (program, call) if origin is None else (origin, bind(origin.function, (), call.values))
 
@@ -175,7 +181,8 @@ def _origin(program: BaseProgram, call: Call) -> tuple[BaseProgram, Call]:
 def _same(before: Any, after: Any) -> bool:
     """Checks whether a pass changed nothing that can affect the result of numpy's evaluator.
 
-    Most hints for the target do not affect this result.
+    Of the hints for the target, only tensor descriptors can affect this result; others, such as the number of warps,
+    cannot.
     """
     if isinstance(before, Programs) and isinstance(after, Programs):
         return [_visible(p) for p in before] == [_visible(p) for p in after]
@@ -193,12 +200,14 @@ def _reason(error: Exception) -> str:
 
 
 def enclosures(program: BaseProgram, call: Call) -> tuple[Enclosure, ...]:
-    """For each output, the values that a correct implementation may return."""
+    """Returns for each output the values that a correct implementation can return."""
     return graph_enclosures(program.graph(call.instance), call.inputs, call.sizes)
 
 
 def worst(results: Sequence[Any], wanted: Sequence[Enclosure]) -> tuple[bool, float, float, str]:
-    """Compares every output and returns the tuple of `compare` for the output that is nearest to its bounds."""
+    """Compares every output, and returns what `compare` returns for the output with the largest error relative to its
+    bound.
+    """
     if len(results) != len(wanted):
         return False, np.inf, 0.0, f"{len(results)} results, not {len(wanted)}"
     compared = [compare(*two) for two in zip(results, wanted)]
@@ -208,7 +217,7 @@ def worst(results: Sequence[Any], wanted: Sequence[Enclosure]) -> tuple[bool, fl
 def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
     """Compares one output and returns (ok, error, bound, note).
 
-    The result has the error and the bound of the element that is nearest to its bound.
+    `error` and `bound` belong to the element that has the largest error relative to its bound.
     """
     result, value, radius = np.asarray(result), wanted.value, wanted.radius
     if result.shape != value.shape or result.dtype != wanted.dtype.numpy:
@@ -231,7 +240,7 @@ def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
 
 
 def _smallest(program: BaseProgram, call: Call, row: CheckRow) -> Failure:
-    """Shrinks the arguments of the call for as long as the same pass of the same variant is the first wrong pass."""
+    """Shrinks the arguments of the call while the first wrong pass and its variant stay the same."""
 
     def first(arguments: Mapping[str, Any]) -> tuple[Call, CheckRow] | None:
         with suppress(CompileError):  # a program may refuse some sizes
@@ -272,7 +281,7 @@ def _texts(compiled: Compilation, by: str) -> tuple[str, str]:
 def _text(program: BaseProgram) -> str:
     """Returns the source text of the program.
 
-    For an expression, a comment lists the types of the parameters.
+    If the program is an expression, a comment lists the types of its parameters.
     """
     text = program.module.span.text.strip()
     types = ", ".join(f"{name}: {type}" for name, type in program.parameters if type)

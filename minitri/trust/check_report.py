@@ -1,6 +1,7 @@
 """The result of `check`: a row for each pass and variant, and the smallest call that fails.
 
-In: the rows that check.py makes. Out: a `CheckReport`, which prints as a table, and shows itself as a card in notebooks.
+In: the rows that check.py makes. Out: a `CheckReport`, which is printed as a table, and which a notebook shows as a
+card.
 """
 
 from collections.abc import Sequence
@@ -27,8 +28,7 @@ SHOWN = 24  # elements of an array that a report prints
 class CheckRow:
     """The result of checking one stage. `by` is the name of the pass that made the stage.
 
-    `max_error` and `bound` belong to the same element of the result. This element of the result has the largest error
-    relative to its bound.
+    `max_error` and `bound` belong to the element of the result that has the largest error relative to its bound.
     """
 
     by: str
@@ -42,7 +42,7 @@ class CheckRow:
 
     @property
     def ran(self) -> bool:
-        """Whether this machine could run the stage."""
+        """Tells whether this machine could run the stage."""
         return not self.note.startswith("not run")
 
     def __str__(self) -> str:
@@ -86,7 +86,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The rows of a check. `smallest` is the shrunk failure, or None if every row is ok or shrinking was off."""
+    """The rows of a check, and the failure for the smallest arguments found.
+
+    `smallest` is the failure for the smallest arguments, or None if every row is ok or if the search for smaller
+    arguments was off.
+    """
 
     rows: Sequence[CheckRow]
     smallest: Failure | None = None
@@ -122,7 +126,7 @@ class CheckReport:
 
     @property
     def first_bad(self) -> str | None:
-        """The stage that the guilty pass made, or None if every row is right."""
+        """The stage that the first wrong pass made, or None if every row is right."""
         return self.first and self.first.stage
 
     def as_dict(self) -> dict[str, Any]:
@@ -142,7 +146,7 @@ class CheckReport:
         return card("check", facts=facts, wrong=not self.ok, rows=rows, fold=fold, text=text, note=note)
 
     def _table(self) -> list[tuple[str, ...]]:
-        """Returns the lines of the table: a line for each pass, after the line of heads."""
+        """Returns the lines of the table: a line with the names of the columns, and then a line for each pass."""
         variants = list(dict.fromkeys(r.variant for r in self.ran if r.variant))
         steps: dict[tuple[str, str], list[CheckRow]] = {}
         for r in self.ran:
@@ -158,7 +162,7 @@ class CheckReport:
 def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
     """Returns the table's cells for one pass in all variants.
 
-    The cells show the error and the bound of the worst variant.
+    The cells show the error and the bound of the variant with the largest error relative to its bound.
     """
     worst = max(rows, key=lambda r: (not r.ok, r.max_error / (r.bound or 1)))
     found = {r.variant: "ok" if r.ok else "WRONG" for r in rows}
@@ -168,7 +172,9 @@ def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
 
 
 def culprit(by: str) -> str:
-    """Returns how messages name the maker of a stage: a pass, or a text that was loaded."""
+    """Returns what made a stage, as messages say it: either a pass made the stage, or the user loaded the stage from a
+    text.
+    """
     return "the text" if by == TEXT else f"the pass `{by}`"
 
 

@@ -2,23 +2,24 @@
 graph.
 
 In: a graph, its inputs and sizes. Out: for each output an `Enclosure`, which has a value and a radius for each element.
-The value is computed in f64. The value of f64 results is computed in a longer float type, if the machine has one. The
-radius bounds the effect of rounding, for any order of addition and any fusion. The method is running error analysis:
-each kind of node computes its value and radius from the values and radii of its operands:
+The value of an element is computed in f64. If the result itself is f64, the value is computed in a longer float type,
+if the machine has one. The radius bounds the effect of rounding, for any order of addition and any fusion. The method
+is running error analysis: the value and the radius of each node are computed from the values and radii of its operands:
 
     x - max(x)         radius 0                   exact inputs, and one IEEE operation
     exp(that)          ulps of exp                from its row in the operator table
     sum(that)          sum(e) + (n-1) u sum|v|    n terms that are not 0, in any order
 
-If all operands of an element are exact and the operator is correctly rounded, the language fixes every bit of the
+If all operands of an element are exact and the operator is correctly rounded, the language defines every bit of the
 result. The value of the enclosure is then the result of the operator in its own dtype, and the radius is 0. Sums of
-small whole numbers are exact too, because no order of addition rounds them. For other elements the radius grows by
-multiples of u, half a unit in the last place of 1 in the dtype of the node. error_propagation.py computes how far an
-operator's result can move.
+small whole numbers are exact too, because no order of addition rounds them. For elements that are not exact, the radius
+grows by multiples of u. In the dtype of the node, u is half a unit in the last place of 1. error_propagation.py
+computes how far the result of an operator can move if its operands move.
 
-A radius of inf means that the result may be any number. The reason is an overflow that depends on the order of
-addition, or an index that is not certain. Elements with a radius of inf are not checked. Left out: correlations. For an
-inexact x with radius e, `x - x` gets the radius 2e instead of 0, so the bound is too large but never too small.
+A radius of inf means that the result can be any number. One reason for a radius of inf is an overflow that only some
+orders of addition cause. Another reason is an index that rounding can change. Elements with a radius of inf are not
+checked. Left out: correlations between operands. For an inexact x with radius e, `x - x` gets the radius 2e instead of
+0. So a bound can be too large, but is never too small.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ FACTOR_ERRORS = {"tf32": 2.0**-10, "tf32x3": FACTOR_ERROR}
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """The values that a correct result may have: each element lies within `radius` of `value`."""
+    """The values that a correct result can have: each element differs from `value` by at most `radius`."""
 
     value: Any
     radius: Any
@@ -61,7 +62,7 @@ class Enclosure:
 
 
 def enclosures(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Enclosure, ...]:
-    """Returns the enclosure of each output, for inputs without error.
+    """Returns the enclosure of each output, assuming that the inputs are exact.
 
     The radii of 16-bit outputs include the error of fast math.
     """
@@ -79,8 +80,10 @@ def widened(x: Any, dtype: DType) -> Any:
 
 
 class Terms(NamedTuple):
-    """The terms of a matrix product, for each element: how often a term is rounded, and the sum of the terms' absolute
-    values.
+    """Two facts about each element of a matrix product, which is a sum of terms.
+
+    `rounds` is the largest number of times that a term is rounded. `size` is the sum of the absolute values of the
+    terms.
     """
 
     rounds: Any
@@ -90,9 +93,10 @@ class Terms(NamedTuple):
 class _Analysis:
     """The values and radii of all nodes.
 
-    `strict` is the analysis of the same graph without fast math, or None. If `strict` is given, f32 operators may use
-    fast math, as in kernels that write 16-bit results only (minitri/optimize/fast_math/relax.py). Functions with jumps,
-    such as floor, take their values and radii from `strict`.
+    `strict` is the analysis of the same graph without fast math, or None. If `strict` is given, the radii allow fast
+    math for f32 operators, because kernels that write only 16-bit results use fast math
+    (minitri/optimize/fast_math/relax.py). Functions with jumps, such as floor, take their values and radii from
+    `strict`.
     """
 
     def __init__(
@@ -165,11 +169,11 @@ class _Analysis:
         return np.where(certain, widened(fixed, node.dtype), value), np.where(certain, unrounded, radius) + early
 
     def _accumulator_start_error(self, product: Node, start: Node) -> Any:
-        """Returns the extra error of `a @ b + c` if the sum of products starts from c.
+        """Returns the extra error of `a @ b + c` if the kernel adds the products to c, instead of adding c at the end.
 
-        If the sum starts from c, every rounding of the sum includes c.
+        If the sum starts from c, every partial sum includes c, so the rounding errors are larger.
 
-        Triton's pass triton-combine rewrites `dot(a, b, 0) + c` to `dot(a, b, c)`.
+        The sum can start from c because Triton's pass triton-combine rewrites `dot(a, b, 0) + c` to `dot(a, b, c)`.
         """
         if product not in self.terms:
             return 0.0
@@ -180,10 +184,11 @@ class _Analysis:
         return np.where(exact, 0, np.maximum(rounds, 0) * unit(product.dtype) * size)
 
     def _exp2_error(self, node: Apply, value: Any) -> Any:
-        """Returns the extra error of exp(x - h) computed as 2**(x * log2 e - h * log2 e)
+        """Returns the extra error of exp(x - h) if it is computed as 2**(x * log2 e - h * log2 e)
         (minitri/optimize/fast_math/relax.py).
 
-        Both products in the exponent are rounded, unless x is an input. Denormal results may become 0.
+        If x is not an input, both products in the exponent are rounded. The extra error includes the case that a
+        denormal result becomes 0.
         """
         if node.op not in ("exp", "exp2"):
             return 0.0
@@ -198,10 +203,10 @@ class _Analysis:
     def cast(self, node: Apply) -> tuple[Any, Any]:
         """Returns the value and the radius of a conversion to another dtype.
 
-        For an output, the converted ends of the interval bound the result, because rounding keeps order. For other
-        nodes, a fused kernel may round later in the computation. For example, `softmax(x) @ v` may divide after the
-        product, and `x @ (w * s)` may multiply sums with s. So the value of a node that is no output stays unrounded,
-        and the radius grows by one rounding error.
+        If the node is an output, the result lies between the converted ends of the operand's interval, because rounding
+        keeps order. If the node is no output, a fused kernel can round later in the computation. For example, a kernel
+        for `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums by s. So
+        if a node is no output, its value stays unrounded, and its radius grows by one rounding error.
         """
         (x,) = node.args
         v, e = self.values[x], self.radii[x]
@@ -255,13 +260,16 @@ class _Analysis:
                 return value, _argument(node, x, e, value)
 
     def running_means_error(self, node: Reduce) -> Any:
-        """Returns the extra error of a sum of products of deviations from a mean, if each part of the sum uses its own
-        mean.
+        """Returns the extra error of a sum of products of deviations from a mean, such as a variance, if the sum is
+        computed in parts.
 
-        Online reductions compute sums in such parts (minitri/optimize/online_reductions/transport.py). The error occurs
-        even if every term is exact. Let V = sum (x - mean)^2, and let each running mean have an error of at most o. The
-        steps of the running means, times n, add up to at most sqrt(2 n V). Each step of a running mean adds an error of
-        o times the length of the step. The rounding errors of the sums are added to these errors.
+        Online reductions compute sums in parts, and each part uses the mean of the elements so far, the running mean
+        (minitri/optimize/online_reductions/transport.py). The extra error occurs even if every term is exact.
+
+        Let n be the number of elements, V = sum (x - mean)^2, and o the largest error of a running mean. The running
+        mean changes in steps, whose lengths, times n, add up to at most sqrt(2 n V). Each step of the running mean adds
+        an error of o times the length of the step. The rounding errors of the sums are added to the errors of the
+        steps.
         """
         means = deviations(node)
         if means is None:
@@ -273,8 +281,8 @@ class _Analysis:
         return np.where(n > 1, lost + 2 * (n + 8) * u * np.sqrt(spread[0] * spread[1]), 0)
 
     def _spread(self, y: Reduce) -> tuple[Any, Any]:
-        """Returns two numbers for the operand x of the sum `y`: sum (x - mean)^2, and the largest error of a running
-        mean.
+        """Returns two numbers about the operand x of the sum `y`: sum (x - mean)^2, and the largest error of a running
+        mean of x.
         """
         x = self.values[y.x].astype(np.float64)
         x = np.where(np.isfinite(x), x, 0)
@@ -285,10 +293,11 @@ class _Analysis:
     def contract(self, node: Contract) -> tuple[Any, Any]:
         """Returns the value and the radius of a matrix product.
 
-        An element of a matrix product is a sum of m products that are not 0, so each product is rounded at most m
-        times. For 16-bit operands a tensor core truncates instead of rounding, which doubles the error. If factors are
-        rounded before the multiplication, as in TF32, the radius includes that error. The precision "f32" may mean
-        "tf32x3" if the sums have many terms.
+        An element of a matrix product is a sum of products. If m of these products are not 0, each product is rounded
+        at most m times. For 16-bit operands a tensor core truncates instead of rounding, which doubles the error. If
+        the factors are rounded before the multiplication, as in TF32, the radius includes the errors of the factors. If
+        the sums have many terms, a product with the precision "f32" counts as "tf32x3", because a kernel can use
+        either.
         """
         wide = widened(0, node.dtype).dtype
         a, b = (self.values[n].astype(wide) for n in (node.a, node.b))
@@ -316,16 +325,16 @@ class _Analysis:
         return value, np.where((specials > 0) & (seen == 0), np.inf, radius)
 
     def never_skipped(self, factor: Node) -> Any:
-        """Returns 1 for elements of a factor that every kernel multiplies, and 0 for zeros that the program computed.
+        """Returns 0 for each element of a factor that is 0 and that the program computed, and 1 for all other elements.
 
-        A kernel may skip products with such zeros (minitri/optimize/skip_blocks/skip.py). If the product is skipped, an
-        infinity or a NaN in the other factor has no effect.
+        A kernel can skip products with zeros that the program computed (minitri/optimize/skip_blocks/skip.py). If a
+        kernel skips a product, an infinity or a NaN in the other factor has no effect.
         """
         return 1.0 * ((self.values[factor] != 0) | (not isinstance(_origin(factor), Apply)))
 
 
 def _origin(x: Node) -> Node:
-    """Returns the value from which views and casts made x."""
+    """Returns the node from which x was made by views and casts alone, or x itself."""
     while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
         x = x.x if isinstance(x, View) else x.args[0]
     return x
@@ -338,7 +347,9 @@ def _jumps(node: Node) -> bool:
 
 
 def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
-    """Returns the largest rounding error of an operator itself, for results of absolute value up to `size`."""
+    """Returns the largest rounding error that an operator itself adds, if the absolute value of its result is at most
+    `size`.
+    """
     if row.name in MOVES:
         return 0.0
     size = np.where(np.isfinite(size), size, 0).astype(np.float64)
@@ -352,8 +363,8 @@ def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
 def _fast_math_error(row: Operator, value: Any, args: list[Any]) -> Any:
     """Returns the extra error of an operator in a kernel with fast math.
 
-    The extra error is one rounding, or `RELAXED` units for operators that have a faster instruction. The error is inf
-    if the kernel may compute a reciprocal that overflows, because the divisor is almost denormal.
+    The extra error is one rounding error, or `RELAXED` rounding errors if fast math has a faster instruction for the
+    operator. If the divisor is so small or large that its reciprocal can overflow or become 0, the extra error is inf.
     """
     size, tiny = np.abs(value), float(np.finfo(np.float32).tiny)
     loose = (RELAXED if row.relaxed or row.cost == "special" else 1) * 2.0**-23 * np.maximum(size, tiny)
@@ -365,9 +376,9 @@ def _fast_math_error(row: Operator, value: Any, args: list[Any]) -> Any:
 
 
 def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
-    """Makes results past the largest number of the dtype infinite.
+    """Replaces values by inf if they are certainly larger than the largest number of the dtype.
 
-    Next to the largest number, the radius becomes inf.
+    If only a part of a value's interval is larger than the largest number of the dtype, the radius becomes inf.
     """
     largest, size = float(ml_dtypes.finfo(dtype.numpy).max), np.abs(value)
     over = np.isfinite(value) & (size - radius > largest)
@@ -377,9 +388,9 @@ def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
 
 
 def _argument(node: Reduce, x: Any, e: Any, v: Any) -> Any:
-    """Returns how far the index of an argmax or argmin may move.
+    """Returns how far rounding can move the index of an argmax or argmin.
 
-    The index may move to any element whose interval overlaps the interval of the winner.
+    The index can move to any element whose interval overlaps the interval of the largest (or smallest) element.
     """
     (k,) = node.axes
     sign = 1.0 if reduction(node.op).combine == "greater" else -1.0

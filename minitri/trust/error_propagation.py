@@ -1,22 +1,24 @@
 """Computes how far the result of an operator, a sum or a product can move when its operands move or when it is rounded.
 
-In: the operands of one operator, each with a radius. Out: for each element, the largest distance from the result for
-exact operands. The one idea: operands that vary within their radius form a box. If a function is monotone or convex in
-each operand, its result moves farthest at a corner of the box. Other operators have a row in `WILD`:
+In: the operands of one operator, each with a radius. Out: for each element, the largest distance of the result from the
+result for exact operands. The one idea: the values that the operands can have, each within its radius, form a box. If a
+function is monotone or convex in each operand, its result moves farthest at a corner of the box. Other operators have a
+row in `WILD`:
 
     sin, cos             never farther than the operand moved
     tan, x / y, 1 / x    anything, if the box holds a pole
     x == y               the other answer, if the intervals of x and y overlap
     x % y                |y|, if the rounded quotient is not certain; twice that for fmod
 
-A sum or product of many terms is rounded in some order:
+A sum or product of many terms is computed in an unknown order, and each partial result is rounded. For a sum, the
+distance is:
 
     sum of n terms x, each with radius e    sum(e) + (n-1) u sum|x|
     sum of small whole numbers              0, because no order of addition rounds
 
-u is half a unit in the last place of 1. Source: N. J. Higham, Accuracy and Stability of Numerical Algorithms,
-chapter 4. A distance of inf means that the result may be any number, for example because a partial sum overflows in
-some order. Left out: the rounding of an operator itself (error_bounds.py).
+u is half a unit in the last place of 1. Source: N. J. Higham, Accuracy and Stability of Numerical Algorithms, chapter
+4. A distance of inf means that the result can be any number, for example because a partial sum overflows in some orders
+of addition. Left out: the rounding of an operator itself (error_bounds.py).
 """
 
 import itertools
@@ -52,7 +54,7 @@ def moved(row: Operator, operand: DType, args: Arrays, radii: Arrays, centre: An
 def corners(args: Arrays, radii: Arrays) -> list[list[Any]]:
     """Yields the operands at each corner of the box that their radii span.
 
-    Operands without error do not move.
+    Operands with the radius 0 have the same value at all corners.
     """
     choices = [[x] if not e.any() else [shifted(x, e, -1), shifted(x, e, 1)] for x, e in zip(args, radii)]
     return [list(c) for c in itertools.product(*choices)]
@@ -61,7 +63,7 @@ def corners(args: Arrays, radii: Arrays) -> list[list[Any]]:
 def shifted(x: Any, e: Any, sign: int) -> Any:
     """Returns x + sign * e where e is not 0.
 
-    Integers saturate; a truth value becomes True for sign 1 and False for sign -1.
+    Integers stop at the limits of their dtype. A truth value becomes True for sign 1 and False for sign -1.
     """
     if x.dtype.kind == "b":
         return np.where(e > 0, sign > 0, x)
@@ -104,7 +106,9 @@ def _holds_zero(x: Any, e: Any) -> Any:
 
 
 def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
-    """Returns |y| where the rounded quotient is not certain, inf where y may be 0, and 0 elsewhere."""
+    """Returns how far x % y can jump: |y| where the rounded quotient x / y is not certain, inf where y can be 0, and 0
+    elsewhere.
+    """
     places = [whole(x / y) for x, y in corners(args, radii)]
     jumps = np.logical_or.reduce([p != places[0] for p in places]) & ((radii[0] > 0) | (radii[1] > 0))
     length = np.where(jumps, np.abs(args[1]) + radii[1], 0)
@@ -112,9 +116,10 @@ def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
 
 
 def _power(args: Arrays, radii: Arrays) -> Any:
-    """Returns the error of a power: inf where the base may be 0 or negative, and 0 elsewhere.
+    """Returns inf where a small change of an operand can change a power by any amount, and 0 elsewhere.
 
-    Where the exponent is certain and not negative, the error is 0 for any base.
+    The result is inf only where the base can be 0 or negative. If the exponent is exact and not negative, the result is
+    0 for any base.
     """
     (b, n), (eb, en) = args, radii
     return np.where((b - eb <= 0) & ((en > 0) | ((eb > 0) & (n < 0))), np.inf, 0)
@@ -143,10 +148,10 @@ WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {  # of the operands x and th
 
 
 def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any:
-    """Returns inf where an uncertain integer operand can change the result by any amount or make the result wrap
-    around.
+    """Returns inf where an operand that is not certain can change an integer result by any amount, or make the result
+    wrap around.
 
-    Elsewhere the result is 0.
+    For all other elements, the result is 0.
     """
     unsure = np.logical_or.reduce([e > 0 for e in radii])
     if row.name in ERRATIC or row.name.startswith("bitwise"):
@@ -166,8 +171,8 @@ def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any
 def unit(dtype: DType) -> float:
     """Returns the largest relative rounding error u of a dtype: |rounded(x) - x| <= u |x|.
 
-    u is doubled for f64 on machines whose longdouble is f64, because the reference result is rounded to f64 there
-    too.
+    If numpy's longdouble is only f64 on this machine, u is doubled for f64, because the reference result is then
+    rounded to f64 too.
     """
     return 2.0 ** -BITS[dtype.name] * (2 if dtype.name == "f64" and not LONGER else 1)
 
@@ -185,14 +190,15 @@ def summed(x: Any, e: Any, dtype: DType, fold: Fold) -> Any:
 
 
 def on_grid(x: Any, e: Any, grid: float) -> Any:
-    """Returns which elements are exact multiples of 1 / grid."""
+    """Returns True for each element that is exact and a multiple of 1 / grid."""
     return (e == 0) & (x * grid == np.rint(x * grid)) & np.isfinite(x)
 
 
 def rounded(e: Any, size: Any, specials: Any, rounds: Any, exact: Any, dtype: DType) -> Any:
-    """Returns the error of a sum: the errors `e` of its terms, plus u * `size` for each of `rounds` roundings.
+    """Returns the error of a sum: the sum `e` of the errors of its terms, plus u * `size` for each of `rounds`
+    roundings.
 
-    `size` is the sum of the terms' absolute values. The error is inf if a partial sum may overflow.
+    `size` is the sum of the terms' absolute values. The error is inf if a partial sum can overflow.
     """
     error = np.where(specials, e, e + np.maximum(rounds, 0) * unit(dtype) * size)
     error = np.where(exact & ~specials, 0, error)

@@ -1,16 +1,16 @@
-"""graph → graph: computes the size of the terms of each result, which distinguishes rounding errors from wrong results.
+"""graph → graph: computes the size of the terms behind each result, to distinguish rounding errors from wrong results.
 
     sum(x - y)        becomes    sum(2 * abs(x - y))
     exp(x - y)                   exp(x - y) * (1 + abs(x - y)), about
 
-In: a graph. Out: a graph with the same inputs, whose float outputs are sizes. Two correct implementations of a program
-differ by a few units in the last place of these sizes, for any order of addition. If terms cancel, the result is small
-but its size is still the size of the terms.
+In: a graph. Out: a graph with the same inputs, which returns the size of each float output. The results of two correct
+implementations of a program differ by a few units in the last place of the sizes, for any order of addition. If terms
+cancel each other, the result is small, but its size is still that of the terms.
 
 The method is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms", 2nd
 edition, section 3.3). The analysis is itself a graph, so it runs on the same device as the program. error_bounds.py
-computes guaranteed bounds, but more slowly. Inputs are exact. For values that are not exact, these rules give the size,
-where e(x) is the size of x:
+computes guaranteed bounds, but more slowly. Inputs are exact and have no size. For values that are not exact, these
+rules give the size, where e(x) is the size of x:
 
     f(a, b)           |result|, and the change of f when a or b changes by units of its size:
     a * b             |result| + |b| e(a) + |a| e(b)
@@ -18,8 +18,8 @@ where e(x) is the size of x:
     sum, scan         the sum or scan of |a| + e(a)
     a @ b             |a| @ |b| + |a| @ e(b) + e(a) @ |b|
 
-Outputs of the graph that are not floats stay the same. Left out: errors of second order. Operators that jump, such as
-floor and ==, are assumed to give the same result in both implementations.
+Outputs of the graph that are not floats stay the same. Left out: errors of second order. Also left out: jumps.
+Operators such as floor and == are assumed to give the same result in two correct implementations.
 """
 
 import math
@@ -50,9 +50,10 @@ def magnitude(graph: Graph) -> Graph:
 
 
 class _Magnitudes:
-    """Builds the new graph.
+    """Builds the graph that computes the sizes.
 
-    `value` and `size` map each old node to new nodes. A node that is exact has no size.
+    `value` has the copy of each old node in the new graph. `size` has the new node that computes the old node's size,
+    unless the old node is exact.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -68,7 +69,9 @@ class _Magnitudes:
                 self.size[node] = size
 
     def output(self, node: Node) -> Node:
-        """Returns the size of a float, which is 0 if the float is exact. Returns the value of another node."""
+        """Returns the size of a float node, which is 0 if the node is exact. For a node of another dtype, returns its
+        value.
+        """
         if not node.dtype.is_float:
             return self.value[node]
         return self.size[node] if node in self.size else number(self.i, self.absolute(node), 0.0)
@@ -108,7 +111,7 @@ class _Magnitudes:
     def cast(self, node: Apply) -> Node | None:
         """Returns the size of a cast.
 
-        A cast to more bits adds nothing; a cast to fewer bits adds its rounding error.
+        A cast to fewer bits adds its rounding error. A cast to more bits is exact and adds nothing.
         """
         (x,) = node.args
         made = [self.i.cast(e, node.dtype.compute) for e in self.sizes(x)]
@@ -125,8 +128,10 @@ class _Magnitudes:
         return self.total(*sizes) if sizes else None
 
     def moved(self, node: Apply, k: int) -> Node:
-        """Returns the larger change of a function when its argument k moves up or down by `STEP` units of the size of
-        this argument.
+        """Returns the part of a function's size that comes from its argument k.
+
+        The function is evaluated with the argument moved up and down by `STEP` units of the argument's size. The larger
+        change of the result is divided by `STEP` units.
         """
         dtype = node.dtype.compute
         args = [self.i.cast(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]
@@ -141,7 +146,7 @@ class _Magnitudes:
         return self.scaled(self.op("maximum", *changes), 1 / (STEP * UNITS[dtype.name]))
 
     def of_factor(self, x: Node) -> Node:
-        """Returns 1 + e(x) / |x| for each element x of a factor of a product, where e(x) is the size of x."""
+        """Returns 1 + e(x) / |x| for each element x of a factor, where e(x) is the size of x."""
         size = self.absolute(x)
         one = number(self.i, size, 1.0)
         return self.op("add", one, self.op("divide", self.size[x], size)) if x in self.size else one
@@ -156,7 +161,7 @@ class _Magnitudes:
         return self.i.contract(node.dtype, node.shape, a, b, precision)
 
     def sizes(self, node: Node) -> list[Node]:
-        """Returns the size of a node, or nothing if the node is exact."""
+        """Returns a list with the size of a node, or an empty list if the node is exact."""
         return [self.size[node]] if node in self.size else []
 
     def absolute(self, node: Node) -> Node:

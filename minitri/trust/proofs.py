@@ -1,5 +1,4 @@
-"""Proves of a masked program that no access leaves its array, every bounds check is needed, and each element is written
-once.
+"""Proves of a masked program: accesses stay in their arrays, bounds checks are needed, elements are written once.
 
 In: a masked tile program, and the conditions that the call has checked. Out: a list of verdicts:
 
@@ -13,8 +12,8 @@ pass. The grid and the block sizes determine which indices an axis has:
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 
 A wrong mask is refuted by sizes and an index for which it fails (trust/bounds_counterexamples.py). Left out: overflow
-of 32-bit offsets (graph/index_width.py, optimize/index_width.py). Also left out: ranges of values that are loaded from
-memory. An index that is loaded from memory can be any number.
+of 32-bit offsets (graph/index_width.py, optimize/index_width.py), and ranges of values that are loaded from memory. An
+index that is loaded from memory can be any number.
 """
 
 from collections import defaultdict
@@ -68,8 +67,8 @@ class Verdict:
 def prove(program: Program, conditions: Sequence[Condition] = (), needed: bool = True) -> list[Verdict]:
     """Returns all verdicts on a masked program, in the order of its statements.
 
-    `conditions` are checked by each call before the program runs. If `needed` is false, verdicts about whether each
-    bounds check of a mask is needed are left out.
+    Each call checks the `conditions` before the program runs, so the proofs can use them. If `needed` is false, there
+    are no verdicts about whether each bounds check is needed.
     """
     return _Proving(program, conditions).run(needed)
 
@@ -121,7 +120,9 @@ class _Proving:
         return verdict("not proven", f"no proof of {goals}, and no example against it")
 
     def _bounds(self, op: Access, tests: Sequence[Dim]) -> tuple[list[Proof], list[Dim]]:
-        """Returns proofs that each index is at least 0 and below its extent, and the inequalities without a proof."""
+        """Returns proofs that each index is at least 0 and below the extent of its dimension, and the inequalities
+        without a proof.
+        """
         facts = self._facts(op, tests)
         goals = [g for d, e in zip(op.index, op.buffer.shape) for g in (d, e - 1 - d)]
         proofs = [(g, follows(g, facts)) for g in goals]
@@ -130,7 +131,8 @@ class _Proving:
     def _needed(self, op: Access, test: Dim) -> Verdict:
         """Returns the verdict on whether the mask of an access needs one of its bounds checks.
 
-        The verdict is found by removing the bounds check.
+        To find the verdict, the method removes the bounds check from the mask and searches for an access that goes
+        wrong.
         """
         verdict = partial(self._verdict, op, NEEDED, comparison(self._named(op, [test])[0]), test=test)
         rest = [c for c in _tests(op) if c != test]
@@ -153,9 +155,9 @@ class _Proving:
         return verdict("not proven", "no example of what happens without it")
 
     def _search(self, op: Access, tests: Sequence[Dim], **tries: int) -> Example | None:
-        """Returns an example of an access out of bounds.
+        """Returns an example for which the access is out of bounds, or None if the search finds no example.
 
-        Loaded values have the names that the program's text gives them.
+        In the example, a value that was loaded from memory has its name in the text of the program.
         """
         example = out_of_bounds(self.program, op, tests, self.conditions, **tries)
         if example is None or not isinstance(op, Load):
@@ -164,7 +166,9 @@ class _Proving:
         return replace(example, at={names.get(n, n): v for n, v in example.at.items()})
 
     def _meaning(self, op: Load, test: Dim) -> str | None:
-        """Returns the reason why a condition of a mask still changes the result although no bound needs it, or None."""
+        """Returns why a load needs a condition of its mask although the load would be in bounds without the condition,
+        or None.
+        """
         if test in op.guards:
             return f"the program asks for {op.other} elsewhere"
         for s in test.symbols():
@@ -189,8 +193,9 @@ class _Proving:
         return verdict("not proven", f"no proof of {', '.join(missing)}")
 
     def _once(self, op: Store) -> tuple[list[Proof], list[str], list[str]]:
-        """Returns (proofs, claims without a proof, the argument in words) that a store writes each element exactly
-        once.
+        """Returns (proofs, claims without a proof, the argument in words).
+
+        The claims together say that a store writes each element of its buffer exactly once.
         """
         facts, inside = self._facts(op, _tests(op)), [*self.common, *self._all_inside()]
         goals, walked, parts = list[Goal](), list[str](), list[str]()
@@ -212,8 +217,8 @@ class _Proving:
         return [p for _, p in found if p is not None], missing, parts or ["it is one element"]
 
     def _covers(self, a: TileAxis, extent: Dim, facts: Sequence[Fact], inside: Sequence[Fact]) -> Iterator[Goal]:
-        """Returns two goals: the blocks of an axis cover every index below the extent, and no two elements have the
-        same index.
+        """Returns the goals which together say that the blocks of an axis contain every index below the extent exactly
+        once.
         """
         yield f"{a.name} reaching {extent}", a.blocks * a.block - a.extent, inside
         yield f"{a.extent} <= {extent}", extent - a.extent, inside
@@ -229,9 +234,9 @@ class _Proving:
         return f"{a.name} meets 0 … {extent - 1} once: {blocks}{end}{apart}"
 
     def _all_inside(self) -> Iterator[Fact]:
-        """Returns facts about an element that must be written.
+        """Returns facts about the elements of the buffer, all of which must be written.
 
-        The index of an element that must be written is inside every axis, and its position is inside every block.
+        The index of each element is inside the range of every axis, and the position in a block is inside the block.
         """
         for a in self.program.axes:
             yield Fact(a.extent - 1 - a.index, f"{a.name} is inside")
@@ -244,8 +249,9 @@ class _Proving:
         return [d.substitute({s: value(self.names[v]) for s, v in picks}) for d in exprs]
 
     def _shown(self, op: Access, proofs: Sequence[Proof]) -> str:
-        """Returns the facts that the proofs use, in words: one clause for each index that has an axis or a loaded
-        value.
+        """Returns the facts that the proofs use, in words.
+
+        Only proofs about an index that depends on an axis or on a loaded value are described.
         """
         varying = [p for p in proofs if p.goal.constant is None and any(s.kind != "size" for s in p.goal.symbols())]
         clauses: dict[str, None] = {}

@@ -1,14 +1,14 @@
 """Runs one stage of a compilation on this machine and returns its outputs.
 
-In: a compilation, the name of a stage, and a checked call with its arrays on the CPU. Out: the outputs as numpy
-arrays. The type of the stage's value selects the evaluator, so a new stage needs no change here:
+In: a compilation, the name of a stage, and a checked call with its arrays on the CPU. Out: the outputs as numpy arrays.
+The type of the value that the stage holds selects the evaluator, so a new stage needs no change in run_stage.py:
 
     a graph             minitri/graph/evaluate.py
     a plan of kernels   minitri/kernels/evaluate.py
     tile programs       minitri/tiles/evaluate.py; masks are applied if the programs have them
     Triton source       Triton's interpreter, also for the schedule of a GPU
 
-Left out: the GPU itself (minitri/runtime/variants.py), and the stages inside Triton's compiler.
+Left out: running on the GPU itself (minitri/runtime/variants.py), and the stages inside Triton's compiler.
 """
 
 import math
@@ -34,7 +34,7 @@ from minitri.triton.emit import EmittedKernel
 def results(compiled: Compilation, stage: str, call: Call) -> tuple[Any, ...]:
     """Returns the outputs of a stage.
 
-    Exceptions of the evaluator, such as AccessError, pass through.
+    An exception of the evaluator, such as AccessError, is not caught.
     """
     match compiled.value(stage):
         case ast.Module() as module:
@@ -51,7 +51,7 @@ def results(compiled: Compilation, stage: str, call: Call) -> tuple[Any, ...]:
 
 
 def programs(compiled: Compilation, call: Call) -> int:
-    """Returns how many programs the grids of all kernels have together."""
+    """Returns the total number of programs in the grids of all kernels."""
     grids = [[a.tiles.evaluate(call.sizes) for a in p.grid] for p in compiled.value("tile")]
     return sum(math.prod(grid) for grid in grids)
 
@@ -59,7 +59,8 @@ def programs(compiled: Compilation, call: Call) -> int:
 def _interpreted(compiled: Compilation, call: Call) -> tuple[Any, ...]:
     """Runs the kernels in Triton's interpreter.
 
-    Guard bands find wrong stores, because the interpreter does not check accesses.
+    The interpreter does not check accesses. So each array lies between guard bands: memory that must not change, in
+    which wrong stores are found.
     """
     memory = Guarded()
     outputs = launchable(compiled, INTERPRETER)(memory.call(call), memory.empty)

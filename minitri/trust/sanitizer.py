@@ -9,10 +9,11 @@ kinds:
     never written   an element of an output that no program writes
     layout          a buffer whose shape and strides differ from the shape and strides of the array
     race            a program reads an element that another program of the same kernel writes
-    not neutral     an element past the end of a reduced axis that would change the reduction
+    not neutral     an element past the end of a reduced axis whose value would change the result of the reduction
 
-The error names the program, its position in the grid, the buffer and the index. The error also shows the statement as
-the stage prints it, and the source text of that statement. Left out: whether the values of elements are right.
+The error names the program, the position of the program in the grid, the buffer and the index. The error also shows the
+statement as the stage prints it, and the source text of that statement. Left out: whether the values of the elements
+are right (minitri/trust/check.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,7 @@ from minitri.tiles.text import statements
 
 @dataclass(eq=False)
 class AccessError(Exception):
-    """An access that a program must not make, and the program and statement that made it."""
+    """A forbidden access, with the program and the statement that made the access."""
 
     kind: str
     problem: str
@@ -63,7 +64,8 @@ class Watch:
 
     runs      the programs that have begun: the name and the position in the grid of each program
     writers   for each temporary and output: the number of the run that wrote each element; -1 if no run wrote it
-    readers   for each array that this kernel both reads and writes: the number of the last run that read each element
+    readers   for each array that the present kernel both reads and writes: the number of the last run that read each
+              element
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class Watch:
         self.program: Program | None = None
 
     def enter(self, program: Program, place: tuple[int, ...]) -> None:
-        """Starts a program: the accesses that follow belong to this program."""
+        """Notes that a program starts: all accesses up to the next call of `enter` belong to this program."""
         if program is not self.program:
             loaded = {op.buffer.name for op in program.ops() if isinstance(op, Load)}
             stored = {op.buffer.name for op in program.ops() if isinstance(op, Store)}
@@ -90,13 +92,13 @@ class Watch:
 
     @property
     def run(self) -> int:
-        """The number of the present run, counted over all programs of all kernels."""
+        """The number of the present run of a program. Runs are counted from 0 over all programs of all kernels."""
         return len(self.runs) - 1
 
     # ---- accesses --------------------------------------------------------------------
 
     def bounds(self, op: Load | Store, index: Sequence[Any], inside: Any) -> None:
-        """Checks that the index is inside the array for every element that the mask lets through."""
+        """Checks that the index of each element is inside the array, except for elements that the mask stops."""
         for i, extent in zip(index, self._shape(op)):
             outside = (i < 0) | (i >= extent)
             if outside.any() and (outside & inside).any():
@@ -107,7 +109,7 @@ class Watch:
                 raise self._error("out of bounds", problem, op, found)
 
     def load(self, op: Load, offset: Any, inside: Any) -> None:
-        """Checks that loaded elements have been written, and that no other program of this kernel wrote them."""
+        """Checks that the loaded elements were written before, and not by another program of the same kernel."""
         writer = self.writers.get(op.buffer.name)
         if writer is None:
             return
@@ -123,7 +125,7 @@ class Watch:
             self.readers[op.buffer.name][places] = self.run
 
     def store(self, op: Store, offset: Any) -> None:
-        """Checks that the elements have not been written before, and that no other program of this kernel reads
+        """Checks that nothing has written the elements before, and that no other program of the same kernel has read
         them.
         """
         writer, reader = self.writers.get(op.buffer.name), self.readers.get(op.buffer.name)
@@ -158,7 +160,8 @@ class Watch:
 
         The evaluator calls this method after each op, so that a subclass can look at values.
 
-        `env` has the present indices of all axes. `real[axis]` is the number of these indices that lie inside the axis.
+        `env` has, for each axis, the indices of the present tile. `real[axis]` is how many indices of the present tile
+        lie inside the axis.
         """
 
     def finish(self) -> None:
@@ -180,7 +183,7 @@ class Watch:
     def _shape(self, op: Load | Store) -> tuple[int, ...]:
         """Returns the shape of the buffer that an op accesses.
 
-        Raises AccessError if the layout of the buffer is not the layout of the array.
+        Raises AccessError if the op assumes another layout of the buffer than the array in memory has.
         """
         buffer = op.buffer
         if buffer not in self.shapes:
@@ -200,7 +203,10 @@ class Watch:
         return place
 
     def _twice(self, op: Store, offset: Any, again: Any) -> None:
-        """Reports the first element that a store writes a second time; `again` marks such elements."""
+        """Raises AccessError if a store writes an element a second time.
+
+        `again` is true for each element that is written a second time; the error names the first such element.
+        """
         if again.any():
             at = self._index(op.buffer, offset[again][0])
             name, place = self.runs[self.writers[op.buffer.name][offset[again][0]]]
@@ -208,9 +214,10 @@ class Watch:
             raise self._error("written twice", problem, op, at)
 
     def _race(self, op: Load | Store, others: Any, does: str, did: str) -> None:
-        """Reports an element that one program reads and another program of the same kernel writes.
+        """Raises AccessError if one program reads an element that another program of the same kernel writes.
 
-        The order of the two accesses is not defined.
+        The two accesses are an error because the order of the read and the write is not defined. `others` has the
+        offsets of the elements that both programs access.
         """
         if others.size:
             at = self._index(op.buffer, others[0])
@@ -230,9 +237,10 @@ class Watch:
 def _span(program: Program, op: Op) -> Span | None:
     """Returns the source text that an op comes from.
 
-    If the program was loaded from the text of a stage, returns the op's own line.
+    If the program was loaded from the text of a stage, the result is the op's own line in this text.
 
-    For a load, the result is the text of the op that uses the load. The load's own text is the type of a parameter.
+    If the program was compiled from its source, the result for a load is the text of the op that uses the loaded value.
+    The load's own text is only the type of a parameter.
     """
     if op.spans and op.spans[0].text.startswith("%"):
         return op.spans[0]

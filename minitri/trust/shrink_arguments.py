@@ -5,13 +5,13 @@
 In: the arguments of a call by name, the symbolic shapes of its arrays, the sizes, and a function `fails`.
 `fails(other)` is true if other arguments fail in the same way. Out: smaller arguments that fail in the same way.
 
-Sizes shrink first: to 0, 1, 2, a size next to a block size, half the size, or the size minus one. Elements shrink after
-the sizes: to zeros, ones, or small integers in a row-major layout. If an array has few elements, each element also
-becomes simpler on its own.
+Sizes shrink first: to 0, 1, 2, a size next to a block size, half the size, or the size minus one. After the sizes, the
+elements of each array shrink: to zeros, ones, or small integers in a row-major layout. If an array has few elements,
+single elements are also replaced by simpler numbers.
 
-The one idea: a smaller array is always a part of the array that failed. So a property of all elements stays true, for
-example that indices are in range or that there is no NaN. If smaller arguments still fail, the search continues from
-them. Left out: shrinking the program (minitri/testing).
+The one idea: a smaller array is always a part of the array that failed. So a property that all elements had stays true,
+for example that there is no NaN. If smaller arguments still fail, the search continues from these smaller arguments.
+Left out: shrinking the program (minitri/testing).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -79,7 +79,7 @@ class _Search:
         return self.sizes != before
 
     def cut(self, sizes: Mapping[str, int]) -> Arguments | None:
-        """Returns the arguments with their arrays cut to other sizes, or None if an array would have to grow."""
+        """Returns the arguments with their arrays cut to the given sizes, or None if an array would have to grow."""
         made = dict(self.arguments)
         for name, shape in self.shapes.items():
             array = made[name]
