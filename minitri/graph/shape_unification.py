@@ -26,11 +26,10 @@ def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, funct
     """Returns the argument for a parameter of an array type as an array.
 
     Binds the callee's dimension names to the sizes of the array. A weak scalar is converted to the dtype of the
-    annotation. An argument for any other parameter stays unchanged. Raises CompileError MT0207 for a wrong rank.
+    annotation. Raises CompileError MT0207 for a wrong rank.
     """
     declared = param.annotation
-    if not isinstance(declared, ast.ArrayType):
-        return value
+    assert isinstance(declared, ast.ArrayType)
     array = t.cast(value, DTYPES[declared.dtype]) if t.promoted([value])[1] else t.array(value)
     match_sizes(declared, array.shape, sizes, lambda: CompileError(
         "MT0207", f"argument `{param.name}` of {function.name} has rank {array.rank}: {array}"))  # fmt: skip
