@@ -280,7 +280,7 @@ def test_logs_of_tuning(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 @pytest.fixture
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "torch", None)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
 
 
 def test_bench_without_a_gpu_says_so(no_gpu: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,6 +30,7 @@ from minitri.hardware.predicted_work import Work, graph_work, kernel_work, tile_
 from minitri.hardware.targets import INTERPRETER, Target
 from minitri.pipeline import Compilation, Context
 from minitri.tiles.ir import Program
+from minitri.triton.compile import compile_options
 from minitri.triton.emit import EmittedKernel
 
 LAUNCH = 3e-6  # seconds from the start of a kernel that does nothing to the start of the next one
@@ -54,7 +55,8 @@ class Measured(UserDict[str, float]):
             return f"they are of {ran}, and this is {context.target}"
         if dict(self.sizes) != dict(context.sizes):
             return "they are of a call with other sizes"
-        ours, theirs = ([replace(k, lines=()) for k in ks] for ks in (compiled.value("triton"), self.kernels.values()))
+        both = compiled.value("triton"), self.kernels.values()
+        ours, theirs = ([(replace(k, lines=()), compile_options(k, self.target)) for k in kernels] for kernels in both)
         if ours != theirs:
             return "they are of other kernels: of another schedule, other strides or other passes"
         return ""

@@ -18,7 +18,7 @@ depends only on sizes is computed by the host, and passed to the kernel as an in
 """
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from minitri.base.dims import Dim, floordiv
 from minitri.base.operators import OPERATORS, reduction, running
@@ -41,7 +41,7 @@ class EmittedKernel:
     """
 
     name: str
-    program: Program
+    program: Program = field(compare=False)  # a new compilation makes new ops, which are never equal to these
     source: str
     pointers: tuple[Buffer, ...]
     sizes: tuple[Dim, ...]
