@@ -1,5 +1,4 @@
-"""The pass manager, and `CORE`, the table of passes that every program needs. Each pass makes the next stage, such as
-the graph or the tile program.
+"""The pass manager, and `CORE`, the table of passes that every program needs. Each pass makes the next stage.
 
     ast → graph → graph.simplified → kernels → tile → tile.masked → tile.target → triton → …
 
@@ -13,8 +12,7 @@ something, the verifier of the IR runs. If the verifier fails, the error MT0403 
 and after the pass.
 
 The passes of `CORE` can compile every program: they make one kernel for each node that computes, with a simple
-schedule. The passes of `CORE` import no optimisation. The table in minitri/optimize/pass_table.py inserts the
-optimisations between the passes of `CORE`. pipeline.py imports the optimisations only when a program is optimised.
+schedule. minitri/optimize/pass_table.py, which is imported only for optimised programs, has the optimisations.
 """
 
 import os
@@ -56,9 +54,7 @@ ROOMS = "minitri.optimize.pass_table"  # the module with the table of optimisati
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """The first stage of a program that was read from the text of a stage, such as a tile program. Other programs begin
-    at a syntax tree.
-    """
+    """The first stage of a program that was read from the text of a stage, such as a tile program."""
 
     stage: str
     value: Any

@@ -175,7 +175,7 @@ ONE_READ = {
     "mean(x, axis=(0, 2)), var(x, axis=(0, 2))": ((64, 256, 4096), 2),
     "var(x, axis=1)": ((8, 1 << 20), 2),
     "var(x, axis=0)": ((100_000, 64), 2),
-    "var(x, axis=0), mean(x, axis=0)": ((4096, 65536), 1),
+    "var(x, axis=0), mean(x, axis=0)": ((4096, 65536), 2),
     "std(x)": ((1 << 24,), 2),
     "logsumexp(x, axis=1)": ((8, (1 << 20) - 3), 2),
     "layer_norm(x, axis=1)": ((4096, 4096), 1),

@@ -2,8 +2,7 @@
 graph.
 
 In: a graph, its inputs and sizes. Out: for each output an `Enclosure`, which has a value and a radius for each element.
-The value of an element is computed in f64. If the result itself is f64, the value is computed in a longer float type,
-if the machine has one. The radius bounds the effect of rounding, for any order of addition and any fusion. The method
+The value of an element is computed in f64, or in a longer float type for f64 results, if there is one. The radius bounds the effect of rounding, for any order of addition and any fusion. The method
 is running error analysis: the value and the radius of each node are computed from the values and radii of its operands:
 
     x - max(x)         radius 0                   exact inputs, and one IEEE operation
@@ -16,10 +15,9 @@ small whole numbers are exact too, because no order of addition rounds them. For
 grows by multiples of u. In the dtype of the node, u is half a unit in the last place of 1. error_propagation.py
 computes how far the result of an operator can move if its operands move.
 
-A radius of inf means that the result can be any number. One reason for a radius of inf is an overflow that only some
-orders of addition cause. Another reason is an index that rounding can change. Elements with a radius of inf are not
-checked. Left out: correlations between operands. For an inexact x with radius e, `x - x` gets the radius 2e instead of
-0. So a bound can be too large, but is never too small.
+A radius of inf means that the result can be any number, because only some orders of addition overflow or because
+rounding can change an index. Elements with a radius of inf are not checked. Left out: correlations between operands.
+For an inexact x with radius e, `x - x` gets the radius 2e, not 0. So a bound can be too large, but never too small.
 """
 
 from __future__ import annotations
