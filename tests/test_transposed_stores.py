@@ -52,7 +52,7 @@ def test_the_ledger_says_why() -> None:
 
 
 @pytest.mark.parametrize("name", list(CASES))
-@pytest.mark.parametrize("shape", [(7, 33), (1, 5), (5, 1), (0, 3), (33, 64)])
+@pytest.mark.parametrize("shape", [(7, 33), (5, 1), (0, 3), (33, 64)])
 def test_results_are_right_at_every_stage(name: str, shape: tuple[int, int]) -> None:
     f = mt.compile(CASES[name][0], **ROWS)
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
