@@ -305,6 +305,12 @@ class Programs:
     def __iter__(self) -> Iterator[Program]:
         return iter(self.programs)
 
+    def __len__(self) -> int:
+        return len(self.programs)
+
+    def __getitem__(self, number: int) -> Program:
+        return self.programs[number]
+
     def map(self, change: Callable[[Program], Program]) -> Programs:
         """Applies `change` to each program. If `change` returns every program unchanged, the result is `self`."""
         made = tuple(map(change, self.programs))

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 
+from minitri.base.spans import Span
 from minitri.graph.ir import Graph, Layouts, Node
 from minitri.hardware.chips import Chip
 from minitri.kernels.demand import COMPUTE, NotOneKernel
@@ -52,6 +53,7 @@ def _ledger(parts: Partition) -> tuple[Decision, ...]:
     graph = parts.quotient()
     number = {h: f"k{k}" for k, h in enumerate(parts.ordered_homes())}
     rows: dict[tuple[str, str, str, str], Decision] = {}
+    spans: dict[tuple[str, str, str, str], dict[Span, None]] = {}
     refusal = cache(lambda maker, home: parts.refusal(maker, home, graph) or "it saves nothing")
     for node in parts.compute:
         for user, home, fused, times in _readers(parts, node):
@@ -59,11 +61,10 @@ def _ledger(parts: Partition) -> tuple[Decision, ...]:
             rule = _rule(parts, node, user) if fused else refusal(maker, home)
             row = decision(parts.graph, node, (number[home if fused else maker], number[home]), fused, rule, times)
             key = row.value, row.producer, row.consumer, rule
-            if before := rows.get(key):
-                spans = dict.fromkeys((*before.spans, *row.spans))
-                row = replace(row, bytes=before.bytes + row.bytes, spans=tuple(spans))
-            rows[key] = row
-    return tuple(rows.values())
+            spans.setdefault(key, {}).update(dict.fromkeys(row.spans))
+            before = rows.get(key)
+            rows[key] = replace(row, bytes=before.bytes + row.bytes) if before else row
+    return tuple(replace(row, spans=tuple(spans[key])) for key, row in rows.items())
 
 
 def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, int]]:
