@@ -12,7 +12,7 @@ an element past the end, a load returns the neutral element of the reduction tha
 ops between the load and the reduction for an element past the end. If the result of these ops is the neutral element
 too, the reduction needs no `where` that masks its operand.
 
-Three other passes omit tests as well. boundary_peeling.py runs before this pass and marks some programs `peeled`. The
+Other passes omit tests as well. skip_blocks/skip.py gives the last, shorter block a loop of its own. boundary_peeling.py runs before this pass and marks some programs `peeled`. The
 code of a peeled program for complete tiles has no tests. tensor_descriptors.py leaves the tests of some blocks to the
 copy engine. deferred_checks.py adds a loop that computes a sum again, one index at a time, and this loop needs fewer
 tests.
@@ -38,7 +38,7 @@ from minitri.tiles.index_facts import known
 from minitri.tiles.ir import Loop, Program, TileAxis, ends_whole
 from minitri.tiles.mask import Masking, Number, accumulated, overhangs, same
 
-WHOLE = "the loop leaves a short last block to the next one"
+WHOLE = "another loop has the short last block"
 
 
 def mask(program: Program) -> Program:
