@@ -7,8 +7,8 @@ In: rows of the table cases.toml. Out: `Case`s. For example, the table has this 
     cases = ["f32 512x131072"]
     library = "softmax(x, axis=-1)"
 
-The row becomes the case "softmax f32 512x131072". The array x of this case has the shape [512, 131072], because the
-type of x in the program is `f32[M, N]`. For eager torch, torch_twin.py translates the text of the program into a
+The row becomes the case "softmax f32 512x131072". In the program, x has the type `f32[M, N]`; in this case M is 512 and
+N is 131072. For eager torch, torch_twin.py translates the text of the program into a
 function of torch.
 
 In the benchmark's programs, attention is written as its mathematical definition. In torch, the definition computes the

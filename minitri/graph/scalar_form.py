@@ -118,9 +118,9 @@ class GraphTerms:
             return None
 
     def same_elements(self, e: Element) -> bool:
-        """Checks whether an element is the result of a reduction of the same elements as x.
+        """Checks whether `e` is the result of a reduction over the same elements that this reduction reduces.
 
-        A reduction of the same elements has the same axes as the reduction of x, and an operand of the same shape as x.
+        Both reductions then have the same axes, and their operands have the same shape.
         """
         return self.places(e) is not None
 

@@ -274,8 +274,10 @@ class _Builder:
                 raise AssertionError(type(node).__name__)
 
     def _spread(self, x: Op, axes: Sequence[str]) -> Op:
-        """Broadcasts the value `x` along the axes `axes`. The operand of a reduction needs the reduced axes, because a
-        sum must add a repeated element as often as it occurs.
+        """Broadcasts the value `x` along the axes `axes`.
+
+        If the operand of a reduction does not depend on a reduced axis, it is broadcast along this axis. So a sum adds
+        each element once for each index of the axis.
         """
         if set(axes) <= set(x.axes):
             return x

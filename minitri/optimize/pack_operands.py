@@ -186,7 +186,7 @@ def _copied(i: Interner, factor: Node, depth: int, missing: Dim, wanted: str) ->
 
 
 def _aligned(i: Interner, factor: Node, depth: int, wanted: str) -> Node:
-    """Returns a copy of a factor whose rows begin at multiples of 16 bytes. If necessary, the depth (summed axis)
+    """Copies a factor, so that each row of the copy begins at a multiple of 16 bytes. If necessary, the depth (summed axis)
     becomes the last axis of the copy.
     """
     last = factor.rank - 1

@@ -8,7 +8,7 @@ descriptor when it launches the kernel. GPUs since Hopper have a copy engine (TM
 a block and continues. For an access through a descriptor, no thread computes addresses. Elements outside of the array
 are loaded as zeros and are not stored, so loads and stores through descriptors need no masks.
 
-In: a masked program that allows descriptors (`descriptors`). Out: the same program, with a block shape on each access
+In: a masked program whose field `descriptors` is true. Out: the same program, with a block shape on each access
 that can use a descriptor. An access can use a descriptor under the conditions of CUDA's tensor maps:
 
   - The elements of the last axis are contiguous.

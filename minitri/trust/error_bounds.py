@@ -265,8 +265,8 @@ class _Analysis:
         (minitri/optimize/online_reductions/transport.py). The extra error occurs even if every term is exact.
 
         Let n be the number of elements, V = sum (x - mean)^2, and o the largest error of a running mean. The running
-        mean changes in steps, whose lengths, times n, add up to at most sqrt(2 n V). Each step of the running mean adds
-        an error of o times the length of the step. The rounding errors of the sums are added to the errors of the
+        mean changes in steps, whose lengths, times n, add up to at most sqrt(2 n V). Each step adds an error of at
+        most o times the change of the running mean in this step. The rounding errors of the sums are added to the errors of the
         steps.
         """
         means = deviations(node)
