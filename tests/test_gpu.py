@@ -451,3 +451,11 @@ def test_the_explorer_measures_kernels() -> None:
     (program,) = data(result.stdout)["programs"]
     graph, *kernels = program["figures"]["kernels"]
     assert graph["measured"] is None and kernels and all(0.5 * k["floor"] < k["measured"] < 0.1 for k in kernels)
+
+
+def test_the_benchmark_measures_a_case_and_host_times() -> None:
+    """The table of host times started child processes with a module that no longer existed."""
+    words = [sys.executable, "-m", "minitri", "bench", "add f32", "--host"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=540)
+    assert done.returncode == 0, done.stderr
+    assert "host time a call" in done.stdout and "first result" in done.stdout
