@@ -107,7 +107,7 @@ class Context:
 class Pass:
     """One pass of the compiler. `run(value, context)` makes the stage `stage` from the stage before it.
 
-    function   the function that does the work, which `run` calls
+    function   the main function of the pass; the docstring of its module explains the pass
     without    the function that runs instead of `run` if the pass is left out; None if the pass cannot be left out
     verify     the verifier: a function that raises ValueError if the result of the pass breaks a rule of its IR
     text       the function that prints the result of the pass as text
