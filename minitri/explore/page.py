@@ -6,8 +6,8 @@ of a program as text only. The content policy of the page allows only the script
 identifies by a hash. The policy forbids other scripts, connections to servers, and turning a text into HTML.
 
 Only a page that `minitri explore --serve` serves has an editor. The editor is the library CodeMirror, and no other
-library is used. page/codemirror.js is a bundle of CodeMirror's packages with their licences; tests/codemirror/ makes
-this bundle.
+library is used. The file page/codemirror.js is a bundle of CodeMirror's packages with their licences; tests/codemirror/
+makes this bundle.
 """
 
 import base64
@@ -58,7 +58,7 @@ class Page:
 
 
 def page(document: Mapping[str, Any], live: Mapping[str, Any] | None = None) -> tuple[str, str]:
-    """Returns the HTML of a document, and the content policy in it.
+    """Returns the HTML of a document, and the content policy in the HTML.
 
     `live` is the data for the editor. Only a page that a server serves has an editor.
     """

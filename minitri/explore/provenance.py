@@ -61,7 +61,7 @@ class StageTrace:
 
 
 class Trace:
-    """The nodes of a compilation, and its stages line by line: `trace["ptx"]`.
+    """The nodes of a compilation, and the lines of its stages; `trace["ptx"]` has the lines of the stage `ptx`.
 
     A stage is made when it is first requested. Raises StageUnavailable (MT0402) for a stage that the compilation does
     not have.
@@ -88,7 +88,7 @@ class Trace:
     def of(self, spans: Iterable[Span]) -> Nodes:
         """Returns the numbers of the nodes that spans come from.
 
-        If a span has no node number, the result has the nodes at the same place in the source.
+        If a span has no node number, the result has the nodes at the place of the span in the source.
         """
         return frozenset().union(*({s.node} if s.node is not None else self._there(s) for s in spans))
 
@@ -146,7 +146,7 @@ class Trace:
 
 
 def _served(item: Any, ops: Sequence[Op]) -> Iterable[Op | Decision]:
-    """Returns the op or fusion decision that a line shows, or for any other line the ops that need the line."""
+    """Returns the op or fusion decision that a line shows; for any other line, returns the ops that need the line."""
     match item:
         case Program() | Kernel():
             body = item.ops() if isinstance(item, Program) else item.body
@@ -192,5 +192,5 @@ def _nodes(compiled: Compilation) -> Iterator[NodeInfo]:
 
 
 def _op(text: str) -> str:
-    """Returns the operation in a line of a graph: `reduce.max` for `%3: f32[M] = reduce.max %2 …`."""
+    """Returns the operation in a line of a graph, such as `reduce.max` for `%3: f32[M] = reduce.max %2 …`."""
     return (text.partition(" = ")[2] or text.strip()).partition(" ")[0]

@@ -174,7 +174,7 @@ class Handler(BaseHTTPRequestHandler):
     # ---- the two paths ---------------------------------------------------------------
 
     def _page(self) -> None:
-        """Returns the page, which contains the first program."""
+        """Sends the page, which contains the first program, to the browser."""
         first = self.own.first
         document = self._asked(first)
         if "error" in document:
@@ -226,11 +226,11 @@ class Handler(BaseHTTPRequestHandler):
         self._send(code, {"error": {"message": "this is not a request that is answered here"}})
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Logs nothing: requests contain programs."""
+        """Logs nothing, because requests contain programs of the user."""
 
 
 def listening(port: int | None = 0, first: Mapping[str, Any] | None = None) -> Server:
-    """Returns a server that listens already.
+    """Returns a server that already accepts connections.
 
     `first` is the request with the program that the page shows first.
 
