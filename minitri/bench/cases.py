@@ -52,7 +52,7 @@ def cases_of(
     arrays: Mapping[str, Any] = {}, eager: str = "", library: str = "", flops: Sequence[Any] = (), mask: str = "",
     peers: Sequence[str] = (), beside: Sequence[str] = (), **settings: Any,
 ) -> Iterator[Case]:  # fmt: skip
-    """Returns the cases of a row of the table. cases.toml explains the fields of a row."""
+    """Returns the cases of a row of cases.toml. The head of cases.toml explains the fields of a row."""
     for of in cases:
         written = of.split()[0]
         dtype = written.replace("tf32", "f32")
@@ -98,7 +98,7 @@ def _seen(mask: str, back: Any) -> Any:
 
 
 def attention_by_definition(mask: str, q: Any, k: Any, v: Any) -> Any:
-    """Computes attention by its definition, for some of the queries at a time."""
+    """Computes attention by its definition, for `AT_ONCE` queries at a time."""
     parts = [_rows(mask, q[..., i : i + AT_ONCE, :], k, v, i) for i in range(0, q.shape[-2], AT_ONCE)]
     return torch.cat(parts, -2)
 

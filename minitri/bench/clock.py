@@ -12,7 +12,7 @@ implementation raised.
 An implementation is called with one set of inputs after another, and then with the first set again. Each result is kept
 until its set of inputs is used again. There are enough sets of inputs to push the inputs and results of a call out of
 the L2 cache before their next use (measure_case.py). The module clock.py does not clear the L2 cache by filling it with
-zeros. Such zeros would be written back from the cache to memory during the call, which would slow down a kernel that
+zeros. Zeros that fill the cache would be written back to memory during the call, which would slow down a kernel that
 mostly reads.
 
 Before each call, the GPU spins: it is kept busy without touching memory. While the GPU spins, the host queues the call,
@@ -47,7 +47,7 @@ LEAST = 5  # least number of calls in a measurement
 class Pace:
     """How long the warm-up and the measurement of a call last, in seconds.
 
-    Both times include the time in which the GPU spins between the calls.
+    The times of the warm-up and of the measurement include the time in which the GPU spins between the calls.
     """
 
     warm_up: float

@@ -118,7 +118,8 @@ def _copied(a: Any) -> Any:
 def _bytes_moved(case: Case, arrays: Arrays, reference: Arrays) -> int:
     """Returns the number of bytes that the case must read and write.
 
-    The reference results are wider (f64), so each float result counts with the element size of the first input instead.
+    A float result counts with the element size of the first input, because the reference result has the wider dtype
+    f64.
     """
     read, like = [a.nbytes for a in arrays], arrays[0]
     out = sum(r.numel() * (like if r.is_floating_point() else r).element_size() for r in reference)
@@ -164,7 +165,7 @@ def _tuned(text: str, sets: Sequence[Arrays], row: Row) -> Iterable[Run]:
 
 
 def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: Arrays | None) -> dict[str, Calls]:
-    """Returns the calls of each implementation that runs.
+    """Returns the calls of each implementation that runs without an error.
 
     For each implementation, the error and the time to the first result are stored in `peers`.
 

@@ -1,4 +1,4 @@
-"""`minitri bench --random N`: measures random programs, and shrinks the slow ones.
+"""`minitri bench --random N`: measures random programs, and finds the smallest slow part of each slow program.
 
 In: the number of programs, a seed and a dtype. Out: the distribution of the speedups over torch (result_tables.py), and
 a JSON file of all measurements, which is written again after each program. The exit status is 0 if every result was
@@ -7,10 +7,10 @@ right.
 torch.compile takes several seconds to compile a program. Because torch.compile is slow, worker processes (one for each
 processor core) compile a batch of programs before the batch is measured. When the batch is compiled, the workers rest,
 and the main process measures the programs one after another. Inductor, the compiler behind torch.compile, has a cache,
-from which the main process loads the compiled code. Inductor's cache also has times that inductor measured in the
-workers. These times are deleted, because many processes shared the GPU while inductor measured them. All caches are in
-a new folder, so the time to minitri's first result is measured with empty caches. The time to the first result of
-torch.compile is measured in a worker process, which shares the processor with other workers.
+from which the main process loads the compiled code. Inductor's cache also has times that inductor measured while many
+processes shared the GPU; these times are deleted. All caches are in a new folder, so the time to minitri's first result
+is measured with empty caches. The time to the first result of torch.compile is measured in a worker process, which
+shares the processor with other workers.
 
 A result is right if its error is small, or at most twice as large as the error of eager torch.
 """
@@ -162,7 +162,7 @@ def measured(
 
 
 def compile_time(text: str, inputs: Sequence[Input], device: str) -> float:
-    """Returns the seconds of the first call of a program by torch.compile, in a worker process."""
+    """In a worker process, returns the seconds that the first call of a program takes with torch.compile."""
     torch.backends.cuda.matmul.allow_tf32 = False  # as `compare` sets it: it is a part of the cache's key
     arrays = [tensor(i, device) for i in inputs]
     seconds = call_overhead.first_result(partial(torch.compile(torch_twin(text), dynamic=False), *arrays))[1]

@@ -141,8 +141,8 @@ def _beside(rows: Sequence[Row]) -> list[str]:
 
 
 def _tuning(rows: Sequence[Row]) -> list[str]:
-    """Returns a line with the longest time that measuring the schedules of a program took, and the largest speedup from
-    it.
+    """Returns a line with the longest time that measuring the schedules of a program took, and the largest speedup by
+    measured schedules.
     """
     known = [(r.tuning, share, r.name) for r in rows if r.tuning and (share := r.ratio("minitri tuned"))]
     if not known:
@@ -213,7 +213,7 @@ def ratio(row: Row) -> float:
 
 
 def _classes(rows: Sequence[Row]) -> str:
-    """Returns a line for all programs, and a line for each class of programs.
+    """Returns a table with a line for all programs, and a line for each class of programs.
 
     Each line shows the number of programs in a class, and their speedups.
     """

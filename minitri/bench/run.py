@@ -1,4 +1,4 @@
-"""Measures the cases and prints the tables.
+"""Measures cases of the benchmark, and prints tables of times and errors.
 
 In: names of cases, parts of names, or kinds of cases, and optionally a path for JSON. If no name is given, all cases
 are measured. Out: tables of times and errors on stdout, and the exit status. The exit status is 0 if every program of

@@ -6,9 +6,9 @@
     M=0 N=0   skipped  max over an axis of size 0 has no value
     ok: every pass is within its bound at 2 choices of sizes
 
-The sizes are no multiples of block sizes. In: a `Request`, which names the program. Out: a line for each choice of
-sizes, and the verdict. Below the first line with a wrong result, a table of all passes is printed. With `--verbose`, a
-table of all passes is printed below every line. The exit code is 1 if a pass is wrong.
+Most of the sizes are no multiples of block sizes, and some sizes are 0 or 1. In: a `Request`, which names the program.
+Out: a line for each choice of sizes, and the verdict. Below the first line with a wrong result, a table of all passes
+is printed. With `--verbose`, a table of all passes is printed below every line. The exit code is 1 if a pass is wrong.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, 
 
 
 def error_text(report: CheckReport) -> str:
-    """Returns a text about the pass whose error is the largest fraction of the error that is allowed.
+    """Returns a text about the pass whose error is the largest fraction of the error that is allowed for the pass.
 
     `report` must be a report without a wrong pass.
     """

@@ -51,7 +51,8 @@ class InputError(click.UsageError):
 class Inputs:
     """The arguments for a call of a program, and the sizes of its dimensions.
 
-    `arrays` are the arguments in order. `assumed` has those sizes that neither the user nor a file gave.
+    `arrays` are the arguments in the order of the parameters. `assumed` has those sizes that neither the user nor a
+    file gave.
     """
 
     arrays: tuple[Any, ...]

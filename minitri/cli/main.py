@@ -68,7 +68,9 @@ def words(value: str) -> tuple[str, ...]:
 
 
 def once(ctx: click.Context, param: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """Returns a dictionary of (name, value) pairs. If a name occurs twice, raises a usage error."""
+    """Makes a dictionary from the (name, value) pairs of all uses of an option. If a name occurs twice, raises a usage
+    error.
+    """
     names = [name for name, _ in pairs]
     for name in names:
         if names.count(name) > 1:

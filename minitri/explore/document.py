@@ -15,12 +15,14 @@ A mark is the index of a node of the graph; a line of a stage has the marks of t
 are not escaped for HTML, because the page inserts them as text, never as HTML. Left out: making the HTML file
 (page.py).
 
-A page also shows the command that makes the same page again. The command is usually a line for a shell:
+A page also shows the command that makes the same page again. The command that makes the same page again is usually a
+line for a shell:
 
     minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
 
-The command is a line of Python if the program comes from neither a file nor an expression, or if it has options for
-schedules. The command also says which program to compare with, and which panes of the page are open.
+The command that makes a page is a line of Python if the program comes from neither a file nor an expression, or if the
+compilation has options for schedules. The command that makes a page also says which program to compare with, and which
+panes of the page are open.
 """
 
 import re

@@ -176,7 +176,7 @@ def _printed(programs: str, target: str, seconds: float) -> str:
 
 
 def main(programs: str, target: str) -> None:
-    """Runs the separate process: compiles tile programs, given as the text of the stage `tile.target`."""
+    """Runs in a separate process: compiles tile programs, given as the text of the stage `tile.target`."""
     parsed = parse_programs(programs, masked=True)
     kernels = [emit(p) for p in parsed]
     text = module_text(parsed.plan, kernels)
@@ -189,9 +189,9 @@ def main(programs: str, target: str) -> None:
 
 
 def _steps(text: str) -> Iterator[Step]:
-    """Yields a step for each of Triton's passes. Triton has printed a text before each pass.
+    """Yields a step for each of Triton's passes. `text` is what Triton printed, such as the IR before each pass.
 
-    The text after a pass is the text before the next pass, or after the last pass the text of the stage.
+    The IR after a pass is the IR before the next pass; the IR after the last pass is the text of the stage.
     """
     pending: list[tuple[str, str, str]] = []
     for part in re.split(rf"(?=^// -----// |^{_MARK})", text, flags=re.M):

@@ -19,9 +19,10 @@ The evaluator of tile programs (tiles/evaluate.py) computes all values, and the 
 each access. The module player.py only records the values and accesses.
 
 The sizes are so small that a screen can show the arrays, and most sizes are no multiples of a block, so that masks
-matter. Several combinations of sizes are tried until the conditions of the program hold. Programs with matrix products
-get larger sizes, because a tile of a matrix product has at least 16 elements along an axis. Left out: the steps of
-later programs of a grid, if the steps of the earlier programs already have about `MAX_CELLS` elements.
+matter. Several combinations of sizes are tried until the conditions that the program sets for its sizes hold. Programs
+with matrix products get larger sizes, because a tile of a matrix product has at least 16 elements along an axis. Left
+out: the steps of later programs of a grid, if the steps of the earlier programs already have about `MAX_CELLS`
+elements.
 """
 
 from __future__ import annotations
@@ -249,7 +250,7 @@ def _blocked(context: Context) -> Compilation:
 
 
 def _fits(compiled: Compilation) -> bool:
-    """Checks whether all conditions of the program hold and every array is small."""
+    """Checks whether all conditions that the program sets for its sizes hold, and whether every array is small."""
     sizes, plan = compiled.context.sizes, compiled.plan
     try:
         check_conditions(plan.conditions, sizes)

@@ -7,9 +7,9 @@ the text of each stage, with the numbers of the nodes that each line comes from.
     triton     v5 = rt.dot(v1, v2, v4)    {0, 1, 3}
     sass       HMMA.16816.F32 R4, …       {0, 1, 3}
 
-Each op carries the spans of the source that it came from, and each span has the number of its node. So a line comes
-from the nodes that the spans of its ops belong to. A line without an op, such as an axis or the head of a loop, has the
-nodes of the ops that need the line.
+Each op carries the spans of the source that it came from, and each span has the number of its node. A line comes from
+the nodes whose numbers the spans of the line's ops have. A line without an op, such as an axis or the head of a loop,
+has the nodes of the ops that need the line.
 
 The number of a node is its index in the stage `graph`. If a program was loaded from the text of a kernels or tile
 stage, the ops of this stage take the place of the nodes. Left out: which part of a line belongs to which node.

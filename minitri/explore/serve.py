@@ -16,8 +16,8 @@ and a token. The token is in the user's cache folder, which no other user can re
 `--port 0`, or if the port 8748 is taken, the server uses any free port and a new token. The token of such a free port
 is not saved, because another process can get the same port later.
 
-The server sends no CORS headers and answers only two paths. Separate processes (request_queue.py) compile programs,
-with limits of time and memory, and never run a kernel.
+The server sends no CORS headers, and answers requests for only two paths. Separate processes (request_queue.py) compile
+programs, with limits of time and memory, and never run a kernel.
 """
 
 import hmac

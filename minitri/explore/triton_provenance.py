@@ -67,7 +67,7 @@ def _origins(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[s
 
 
 def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str]) -> list[Nodes]:
-    """Returns the nodes of every row.
+    """Returns the numbers of the graph nodes that every row comes from or serves.
 
     A row without nodes of its own has the nodes of the rows that use its results.
 

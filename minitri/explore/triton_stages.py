@@ -119,7 +119,7 @@ class MachineCode:
 def _identity(kernel: EmittedKernel, source: Any, target: Target) -> str:
     """Returns the input that Triton gets for a kernel, without the kernel's name, as a text.
 
-    Two kernels are equal if this text is the same for both.
+    Two kernels are equal if `_identity` returns the same text for both.
     """
     nameless = replace(kernel, source=re.sub(r"^def \w+\(", "def kernel(", kernel.source))
     return json.dumps(machine_code.key(source, nameless, target), sort_keys=True)

@@ -1,7 +1,7 @@
 """The guided walk: a tour of the page that follows one span of the program through all stages, in about ten steps.
 
-In: a `Trace` (provenance.py), and the page's stages, passes and run on small arrays (player.py) as plain data. Out:
-plain data, a list of steps:
+In: a `Trace` (provenance.py), and the plain data of the page's stages, its passes, and its run on small arrays
+(player.py). Out: plain data, a list of steps:
 
     {title, text, panes, marks, sketch}     panes: the two panes that are open; marks: what they highlight
     sketch  {kind, caption, …}              kind: fusion, grid, tile or mask; the sketch is None if the step needs none
@@ -73,7 +73,8 @@ def followed(trace: Trace, stages: Iterable[str]) -> int | None:
 
 
 class _Walk:
-    """The walk along a node: the tile program that computes the node, and the accesses that drawings of the walk show.
+    """The walk along a node: the tile program that computes the node, and the accesses (loads or stores) that drawings
+    of the walk show.
 
     load     the load to draw: along a loop if possible, otherwise along an axis that one block covers if possible;
              `loaded` has the nodes of this load
@@ -132,7 +133,7 @@ class _Walk:
             yield {"title": step.get("title", panes[1]), "panes": panes, "text": text, "marks": marks, "sketch": sketch}
 
     def _facts(self) -> dict[str, Any]:
-        """Returns the values that the texts in walk.toml use: the fields of the walk, and values computed from the
+        """Returns the values that the texts in walk.toml use: the fields of `_Walk`, and values computed from the
         fields.
         """
         node, axes, load = self.trace.nodes[self.node], self.program.axes, self.load
@@ -243,7 +244,7 @@ def _reason(p: Data) -> str:
 
 
 def _conditions(access: Access | None) -> dict[str, Dim]:
-    """Returns the conditions of an access's mask, by the axes that the conditions test."""
+    """Returns a dictionary from the name of an axis to the condition of the access's mask that tests this axis."""
     found = access.mask.conditions if access and access.mask else ()
     return {s.name: c for c in found for s in c.symbols()}
 
