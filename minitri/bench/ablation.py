@@ -4,12 +4,13 @@
 
 In: cases and names of optimisations. Out: a `Cell` for each case and optimisation, if the generated code of the case
 differs without the optimisation. A cell holds three ratios: of the time of a call, of the memory of a call, and of the
-time to a first result. Each ratio is the value without the optimisation divided by the value with it. A ratio of 1.25
-means that the optimisation saves a fifth of the time or memory.
+time to a first result. Each ratio is the value without the optimisation divided by the value with it. For example, a
+time ratio of 1.25 means that the optimisation saves a fifth of the time, because 1 / 1.25 is 0.8.
 
-A version of a case is the case with all optimisations, or with one optimisation left out. The versions of a case
-alternate while they are timed (clock.py), and all versions get the same inputs. Each result is compared with the
-reference in f64. A version is not run if its generated code equals the code with all optimisations.
+A version of a case is the case with all optimisations, or with one optimisation left out. The versions of a case are
+timed in turns (clock.py), and all versions get the same inputs. The result of each version is compared with the
+reference, which torch computes in f64. A version without an optimisation is not run if its generated code equals the
+code of the version with all optimisations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -72,23 +73,24 @@ class Cell:
 
     @property
     def best(self) -> float:
-        """The largest of the three ratios.
+        """The largest of the ratios of time, memory and time to a first result.
 
-        The result is inf if the version without the optimisation fails, because then the case needs the optimisation.
+        If the version without the optimisation fails or gives a wrong result, `best` is inf, because the case then
+        needs the optimisation.
         """
         return float("inf") if self.note else max(self.time, self.memory, self.first)
 
 
 @dataclass(slots=True)
 class Ablation:
-    """The cells of several cases, and the names of all optimisations that were left out, one at a time."""
+    """The results (`Cell`s) of several cases, and the names of the optimisations, which were left out one at a time."""
 
     device: str
     optimisations: Sequence[str]
     cells: list[Cell] = field(default_factory=list)
 
     def of(self, name: str) -> list[Cell]:
-        """Returns the cells of one optimisation, the largest ratio first."""
+        """Returns the cells of all cases for one optimisation; the cell with the largest ratio comes first."""
         return sorted((c for c in self.cells if c.without == name), key=lambda c: -c.best)
 
     def __str__(self) -> str:
@@ -103,7 +105,10 @@ class Ablation:
         return (name, str(len(cells)), *most, cells[0].case)
 
     def matrix(self) -> str:
-        """Returns a table with the ratio of the time of a call: a row for each optimisation, a column for each case."""
+        """Returns a table of the time of a call without an optimisation, divided by the time with all optimisations.
+
+        The table has a row for each optimisation and a column for each case.
+        """
         cases = list(dict.fromkeys(c.case for c in self.cells))
         found = {(c.without, c.case): "wrong" if c.note else f"{c.time:.2f}" for c in self.cells}
         rows = [(name, *(found.get((name, case), "") for case in cases)) for name in self.optimisations]
@@ -112,9 +117,9 @@ class Ablation:
 
 
 def measure(case: Case, optimisations: Sequence[str], clock: Clock, device: str) -> list[Cell]:
-    """Returns the cells of one case.
+    """Returns a `Cell` for each version of the case that leaves out an optimisation.
 
-    `clock` times all versions together, so that they alternate.
+    The function `clock` times all versions together, so that the versions alternate.
     """
     arrays = [tensor(i, device) for i in case.inputs]
     reference = as_tuple(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))

@@ -53,7 +53,7 @@ class Table:
 def tables() -> list[Table]:
     """Returns all tables of the module call_overhead.py.
 
-    Memory has no table in call_overhead.py, because memory is measured with each case.
+    No table shows memory, because measure_case.py measures memory together with the times of each case.
     """
     return [call_times(), first_results()]
 
@@ -83,7 +83,9 @@ def microseconds() -> dict[str, float]:
 
 
 def _medians(ways: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
-    """Returns the median time of a call in microseconds, over batches that alternate."""
+    """Returns the median time of a call of each function in `ways`, in microseconds; batches of the functions
+    alternate.
+    """
     turns = [
         {name: timeit.timeit(run, torch.cuda.synchronize, number=CALLS) for name, run in ways.items()}
         for _ in range(1 + BATCHES)
@@ -95,7 +97,7 @@ def _medians(ways: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
 
 
 def first_results() -> Table:
-    """Returns the milliseconds from the text of a program to its first result.
+    """Returns a table with the milliseconds from the text of a program to the program's first result.
 
     The time is measured with empty caches, and then in a second process, which uses the caches of the first process.
     """
@@ -109,7 +111,9 @@ def first_results() -> Table:
 
 
 def first(who: str, text: str) -> float:
-    """Returns the seconds until the implementation `who` has the first result of an expression of x."""
+    """Returns the seconds that the implementation `who` needs for a first result of `text`, an expression of the
+    variable x.
+    """
     for module in IMPORTED:
         import_module(module)
     x = torch.randn(1000, 1000, device="cuda")
@@ -136,7 +140,8 @@ def _wait() -> None:
 
 @contextmanager
 def empty_caches() -> Iterator[str]:
-    """Puts all caches into a new folder, which is removed at the end of the `with` block.
+    """Puts the caches of minitri, Triton and inductor into a new folder, which is removed at the end of the `with`
+    block.
 
     Yields the name of the new folder.
     """

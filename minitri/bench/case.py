@@ -86,7 +86,7 @@ def program(name: str, dtype: str = "f32") -> str:
 def _functions() -> dict[str, str]:
     """Returns the text of each function of programs.mt, by name.
 
-    A function ends at the first blank line.
+    In programs.mt, a function ends at the first blank line after its `def`.
     """
     text = Path(__file__).with_name("programs.mt").read_text(encoding="utf-8").strip()
     return {found[2]: found[1] for found in re.finditer(r"^(def (\w+).*?)(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)}

@@ -7,14 +7,14 @@ In: rows of the table cases.toml. Out: `Case`s. For example, the table has this 
     cases = ["f32 512x131072"]
     library = "softmax(x, axis=-1)"
 
-The row becomes the case "softmax f32 512x131072". In the program, x has the type `f32[M, N]`; in this case M is 512 and
-N is 131072. For eager torch, torch_twin.py translates the text of the program into a
-function of torch.
+The name of a case consists of a row's name and one text of the row's list `cases`, as in "softmax f32 512x131072". The
+text "f32 512x131072" means that an array whose type in the program is `f32[M, N]` has f32 elements, 512 rows (M) and
+131072 columns (N). For eager torch, torch_twin.py translates the text of a case's program into a function of torch.
 
-In the benchmark's programs, attention is written as its mathematical definition. In torch, the definition computes the
-attention scores of only some queries at a time, so that the longest case fits into memory. Attention is also timed with
-the kernels of cuDNN and FlashAttention-2, which `scaled_dot_product_attention` calls, and with compiled flex_attention.
-If a machine lacks an implementation, the report says so.
+In the benchmark's programs, attention is written as its mathematical definition. In torch, the mathematical definition
+of attention computes the scores of only some queries at a time, so that the longest case fits into memory. Attention is
+also timed with the kernels of cuDNN and FlashAttention-2, which `scaled_dot_product_attention` calls, and with compiled
+flex_attention. If a machine lacks an implementation, the report says so.
 """
 
 import math
@@ -33,14 +33,14 @@ INTERPRETED = "interpreted"  # the kind of a case that Triton's interpreter runs
 
 @cache
 def cases(group: str = "benchmark") -> tuple[Case, ...]:
-    """Returns all cases of the list `group` of the table: "benchmark" or "ablation"."""
+    """Returns all cases of one list in cases.toml; `group` is the name of the list, "benchmark" or "ablation"."""
     return tuple(case for row in TABLE[group] for case in cases_of(**row))
 
 
 def ablated(names: Sequence[str]) -> list[Case]:
     """Returns the cases whose names contain one of `names`.
 
-    Without names, returns at least one case for each optimisation.
+    If `names` is empty, returns at least one case for each optimisation.
     """
     extra = cases("ablation")
     wanted = names or [*TABLE["ablated"]["names"], *(c.name for c in extra)]
@@ -52,7 +52,7 @@ def cases_of(
     arrays: Mapping[str, Any] = {}, eager: str = "", library: str = "", flops: Sequence[Any] = (), mask: str = "",
     peers: Sequence[str] = (), beside: Sequence[str] = (), **settings: Any,
 ) -> Iterator[Case]:  # fmt: skip
-    """Returns the cases of a row of the table. cases.toml explains the fields of a row."""
+    """Returns the cases of a row of cases.toml. The head of cases.toml explains the fields of a row."""
     for of in cases:
         written = of.split()[0]
         dtype = written.replace("tf32", "f32")
@@ -77,9 +77,9 @@ def cases_of(
 def _input(
     param: tuple[str, str, str], pack: Sequence[int], known: Mapping[str, int], below: Any = 0, **settings: Any
 ) -> Input:
-    """Returns the input array of a parameter (name, dtype, dims).
+    """Returns the description (`Input`) of the array for a parameter, which is given as (name, dtype, dims).
 
-    If the dtype is bool, the elements are random integers below 2.
+    If the dtype is bool, each element is 0 or 1 at random.
     """
     _, dtype, dims = param
     shape = [n for d in dims.split(", ") for n in (pack if d[0] == "*" else [known[d] if d in known else int(d)])]
@@ -98,7 +98,7 @@ def _seen(mask: str, back: Any) -> Any:
 
 
 def attention_by_definition(mask: str, q: Any, k: Any, v: Any) -> Any:
-    """Computes attention by its definition, for some of the queries at a time."""
+    """Computes attention by its definition, for `AT_ONCE` queries at a time."""
     parts = [_rows(mask, q[..., i : i + AT_ONCE, :], k, v, i) for i in range(0, q.shape[-2], AT_ONCE)]
     return torch.cat(parts, -2)
 

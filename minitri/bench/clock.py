@@ -1,7 +1,7 @@
 """Times calls on a GPU: implementations alternate, each call gets other inputs, and two events enclose each call.
 
-In: the calls of each implementation, one call for each set of inputs, and a pace. The pace is how long the warm-up and
-the measurement last. Out: for each implementation the median time of a call in seconds, or the exception that the
+In: for each implementation one call for each set of inputs, and a `Pace`. A `Pace` says how long the warm-up and the
+measurement last. Out: for each implementation the median time of a call in seconds, or the exception that the
 implementation raised.
 
     order        a b c, then c b a: if the chip slows down, the later implementations do not suffer more
@@ -11,11 +11,12 @@ implementation raised.
 
 An implementation is called with one set of inputs after another, and then with the first set again. Each result is kept
 until its set of inputs is used again. There are enough sets of inputs to push the inputs and results of a call out of
-the L2 cache before their next use (measure_case.py). The L2 cache is not cleared by filling it with zeros. Zeros in the
-cache would be written back to memory during the call, which would slow down a kernel that mostly reads.
+the L2 cache before their next use (measure_case.py). The module clock.py does not clear the L2 cache by filling it with
+zeros. Zeros that fill the cache would be written back to memory during the call, which would slow down a kernel that
+mostly reads.
 
-Before each call, the GPU spins: it is kept busy without touching memory. While the GPU spins, the host queues the call.
-So the measured time of a call does not include the host's time.
+Before each call, the GPU spins: it is kept busy without touching memory. While the GPU spins, the host queues the call,
+so the measured time of the call does not include the host's time.
 
 Left out: the host's time of a call (call_overhead.py).
 """
@@ -46,7 +47,7 @@ LEAST = 5  # least number of calls in a measurement
 class Pace:
     """How long the warm-up and the measurement of a call last, in seconds.
 
-    Both times include the time in which the GPU spins between the calls.
+    The times of the warm-up and of the measurement include the time in which the GPU spins between the calls.
     """
 
     warm_up: float
@@ -89,10 +90,11 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace, device: Cuda = Cud
     """Returns the median time of a call of each implementation, in seconds, or the exception that the implementation
     raised.
 
-    Each implementation is measured twice, and the second pass is in reverse order. The last implementation of the first
-    pass is the first of the second pass, without another warm-up. An implementation that fails is not run again. Before
-    each call, the GPU spins equally often for all implementations, because a chip that rests longer between calls
-    computes faster. The number of spins is large enough for the implementation whose call takes the host longest.
+    All implementations are measured in the given order, and then once more in reverse order. The last implementation of
+    the given order is the first of the reverse order, and gets no second warm-up. An implementation that fails is not
+    run again. Before each call, the GPU spins equally often for all implementations, because a chip that rests longer
+    between calls computes faster. The GPU spins often enough for the host to queue even the call that takes the host
+    longest.
     """
     each = {name: _Peer(calls, device) for name, calls in peers.items()}
     for peer in each.values():
@@ -108,8 +110,9 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace, device: Cuda = Cud
 class _Peer:
     """The calls of one implementation, and its measured times.
 
-    `length` is roughly the time of a call: the host's time or the GPU's time, whichever is longer. `length` is measured
-    once, so that both measurements have the same number of calls and the same weight in the median.
+    `length` is roughly the time of a call: the host's time or the GPU's time, whichever is longer. The implementation
+    is measured twice with one `length`, so that both measurements have the same number of calls and the same weight in
+    the median.
     """
 
     def __init__(self, calls: Calls, device: Cuda) -> None:
@@ -118,7 +121,7 @@ class _Peer:
         self.failed: Exception | None = None
 
     def find_spins(self) -> None:
-        """Finds how many times the GPU must spin so that the host can queue the next call in time."""
+        """Finds how often the GPU must spin before a call, so that the host has queued the call when the spins end."""
         whole, host = _call_seconds(self.calls, self.device)
         computing = 3 * (whole - host)  # how long the GPU still runs when the host has queued three calls
         self.spins = min(max(math.ceil((SLACK * host - computing) / SPIN), 1), MOST_SPINS)
@@ -132,7 +135,7 @@ class _Peer:
         self.seconds += _timed_calls(self.calls, warm, repetitions, spins, self.device)
 
     def attempt(self, step: Callable[..., None], *arguments: Any) -> None:
-        """Runs `find_spins` or `measure`, unless one of these two methods has failed before."""
+        """Runs `step`, which is `find_spins` or `measure`, unless an earlier call of `attempt` has failed."""
         if self.failed is None:
             try:
                 step(*arguments)
@@ -145,9 +148,9 @@ class _Peer:
 
 
 def _call_seconds(calls: Calls, device: Cuda) -> tuple[float, float]:
-    """Returns two times: the seconds of a call, and the seconds in which the host queues the call.
+    """Returns two times: the seconds that a call takes, and the seconds that the host takes to queue the call.
 
-    Each of the two times is the shortest of three batches of three calls.
+    Three batches of three calls are timed; for each of the two times, the shortest batch counts.
     """
     rotation, found = cycle(calls), list[tuple[float, float]]()
     for _ in range(3):
@@ -163,9 +166,9 @@ def _call_seconds(calls: Calls, device: Cuda) -> tuple[float, float]:
 
 
 def _timed_calls(calls: Calls, warm: int, timed: int, spins: int, device: Cuda) -> list[float]:
-    """Returns the seconds of `timed` calls.
+    """Returns the seconds of each of `timed` calls.
 
-    The measured calls follow `warm` calls that do not count.
+    Before the measured calls, `warm` calls run whose times do not count.
     """
     kept = deque[Any](maxlen=len(calls))
     marks: list[tuple[Any, Any]] = []

@@ -6,8 +6,8 @@ computed in f64. If a case has no matrix products (`flops` is 0), a copy of memo
 
 Left out: the tables that are printed (result_tables.py).
 
-Without a GPU, `small_table` compares Triton's interpreter with numpy, for small sizes that are no multiples of blocks.
-The small table shows whether the kernels are right, but not how fast they are.
+Without a GPU, `small_table` compares Triton's interpreter with numpy, for small sizes that are no multiples of block
+sizes. The small table shows whether the kernels are right, but not how fast they are.
 """
 
 import math
@@ -43,11 +43,11 @@ Maker = Callable[[], Iterable[Run]]  # makes the calls of an implementation one 
 
 
 def compare(case: Case, device: str, clock: Clock, copy: Run | None, tune: bool = False) -> Row:
-    """Returns the measured row of a case on `device`.
+    """Measures a case on `device`, and returns the measurements as a `Row`.
 
     `copy` is a function that copies `COPY_BYTES` bytes of memory. If `copy` is None, neither a copy nor the memory of a
-    call is measured. If `tune` is true, minitri is also timed with measured schedules, even if the case does not ask
-    for measured schedules.
+    call is measured. If `tune` is true, minitri is also timed with measured schedules, even if the field `tuned` of the
+    case is false.
     """
     arrays = [tensor(i, device) for i in case.inputs]
     reference = as_tuple(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
@@ -100,15 +100,17 @@ def tensor(given: Input, device: str) -> Any:
 
 
 def rotated(arrays: Arrays) -> list[Arrays]:
-    """Returns the arrays, and enough copies of them that one set leaves the L2 cache before it is used again."""
+    """Returns sets of inputs: the arrays themselves, and enough copies to push one set out of the L2 cache before the
+    set is used again.
+    """
     count = min(max(math.ceil(ROTATED / max(sum(a.nbytes for a in arrays), 1)), 1), SETS)
     return [arrays, *(list(map(_copied, arrays)) for _ in range(count - 1))]
 
 
 def _copied(a: Any) -> Any:
-    """Returns a copy of an array with the same strides.
+    """Returns a copy of an array; the copy has the strides of the array.
 
-    torch's `clone` of a strided array would be contiguous.
+    The function does not call torch's `clone`, because `clone` would make a contiguous copy of a strided array.
     """
     return torch.empty_strided(a.shape, a.stride(), dtype=a.dtype, device=a.device).copy_(a)
 
@@ -116,7 +118,8 @@ def _copied(a: Any) -> Any:
 def _bytes_moved(case: Case, arrays: Arrays, reference: Arrays) -> int:
     """Returns the number of bytes that the case must read and write.
 
-    A float result counts with the dtype of the first input, because the reference was computed in f64.
+    A float result counts with the element size of the first input, because the reference result has the wider dtype
+    f64.
     """
     read, like = [a.nbytes for a in arrays], arrays[0]
     out = sum(r.numel() * (like if r.is_floating_point() else r).element_size() for r in reference)
@@ -162,8 +165,9 @@ def _tuned(text: str, sets: Sequence[Arrays], row: Row) -> Iterable[Run]:
 
 
 def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: Arrays | None) -> dict[str, Calls]:
-    """Returns the calls of each implementation that runs, and stores the time to its first result and its error in
-    `peers`.
+    """Returns the calls of each implementation that runs without an error.
+
+    For each implementation, the error and the time to the first result are stored in `peers`.
 
     If an implementation fails, its exception becomes a note in `peers`, which the report prints.
     """
@@ -180,8 +184,8 @@ def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: A
 
 
 def _begin(make: Maker) -> tuple[Iterable[Run], Run, Any]:
-    """Returns the calls of an implementation after the first call, the first call itself, and the result of the first
-    call.
+    """Runs the first call of an implementation, and returns the other calls, the first call, and the result of the
+    first call.
     """
     calls = iter(make())
     first = next(calls)
@@ -189,9 +193,9 @@ def _begin(make: Maker) -> tuple[Iterable[Run], Run, Any]:
 
 
 def time_together(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run | None) -> None:
-    """Times all implementations together.
+    """Times all implementations of a case in one call of `clock`, so that they alternate.
 
-    From the rate of the copy, the function computes how long a copy of the case's bytes would take.
+    If a copy of memory is timed too, the rate of the copy gives the time that a copy of the case's bytes would take.
     """
     copies = {} if row.flops or copy is None else {"copy": [copy]}
     times = clock({**ready, **copies}, COMPUTING if row.flops else MOVING)
@@ -227,7 +231,7 @@ def as_tuple(result: Any) -> tuple[Any, ...]:
 
 
 def _memory(case: Case, arrays: Arrays) -> tuple[int, int]:
-    """Returns the most bytes that a call allocates, and the bytes of its outputs and temporaries alone."""
+    """Returns the most bytes that a call allocates, and the bytes that the outputs and temporaries of the call need."""
     program = mt.compile(case.program)
     first = call_overhead.peak(lambda: program(*arrays))
     run, call = program.prepare(*arrays)
@@ -238,7 +242,9 @@ def _memory(case: Case, arrays: Arrays) -> tuple[int, int]:
 
 
 def _predict(case: Case, arrays: Arrays, row: Row) -> None:
-    """Stores the predicted time, and the bytes and operations predicted from the graph, the kernels and the tiles."""
+    """Stores in `row` the predicted time, and the bytes and operations predicted from the graph, the kernels and the
+    tiles.
+    """
     if found := roofline(mt.compile(case.program).lower(*arrays).compilation):
         total = found.total
         works = {"graph": found.graph.needed, "kernels": total.needed, "tiles": total.asked}
@@ -250,9 +256,9 @@ def _predict(case: Case, arrays: Arrays, row: Row) -> None:
 
 
 def small_table(chosen: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
-    """Prints a table of small cases in Triton's interpreter.
+    """Prints a table of cases with small sizes, which Triton's interpreter runs.
 
-    For comparison, numpy evaluates the syntax tree of each case.
+    For comparison, numpy evaluates the syntax tree of each case's program.
     """
     random = np.random.default_rng(0)  # the same inputs in every run
     rows: list[Row] = []
@@ -289,7 +295,10 @@ def relative(result: Any, reference: Any) -> float:
 
 
 def small(n: int) -> int:
-    """Returns a small size in place of a large size: 16384 becomes 129. Equal sizes of a case stay equal."""
+    """Returns a small size in place of the large size `n`, such as 129 in place of 16384.
+
+    Equal large sizes become equal small sizes.
+    """
     return n // 128 + 1
 
 

@@ -1,17 +1,18 @@
 """Random programs of everyday sizes for the benchmark, and smaller programs cut out of them.
 
 In: a seed, a dtype and a range of sizes. Out: a `RandomProgram`, which has the text of a program, and the shapes and
-layouts of its arrays. The method `case` of a `RandomProgram` makes a `Case` with the torch function of the same text
-(torch_twin.py). So a random program is measured like any other case.
+layouts of its arrays. The method `case` of a `RandomProgram` makes a `Case`, whose torch function torch_twin.py makes
+from the text of the program. As a `Case`, a random program is measured like any other case.
 
     def program(x1: bf16[8192, 4096], row2: bf16[4096]):
         v1 = layer_norm(x1, row2)
         v2 = gelu(v1)
         return v2
 
-The table random_programs.toml has the forms of statements. The program writer draws forms at random
-(minitri/testing/statement_writer.py). The program writer runs each statement on torch's meta device, whose tensors have
-a shape but no data. A statement stays in the program if it runs on the meta device and if no array is too large.
+The table random_programs.toml has forms of statements, such as `gelu({x})`. The class `EverydayWriter` draws forms at
+random, and fills their placeholders such as {x} (minitri/testing/statement_writer.py). `EverydayWriter` runs each
+statement on torch's meta device, whose tensors have a shape but no data. A statement stays in the program if it runs on
+the meta device and if no array is too large.
 
 Left out: small programs of all kinds with awkward values, which `minitri fuzz` draws (minitri/testing).
 """
@@ -60,9 +61,7 @@ class RandomProgram:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The classes that the program belongs to, by the kinds of its statements, its sizes, layouts and number of
-        results.
-        """
+        """The names of the classes that the program belongs to, such as "odd sizes", "strided" or "several results"."""
         kinds = sorted({s.kind for s in self.statements} - {"elementwise"}) or ["elementwise"]
         elements = max(math.prod(i.shape) for i in self.arrays.values())
         marks = {
@@ -118,7 +117,7 @@ def _meta(given: Input) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A torch tensor without data, and the approximate logarithm of its largest element."""
+    """A torch tensor without data, and the approximate logarithm of the largest element that the tensor would have."""
 
     meta: Any
     log: float
@@ -138,7 +137,7 @@ class EverydayWriter(StatementWriter):
         self.rng, self.dtype, self.sizes = rng, dtype, sizes
 
     def program(self, name: str) -> RandomProgram | None:
-        """Returns the program whose results are the last three values that no statement reads.
+        """Returns a random program, whose results are the last three values that no statement reads.
 
         The program has only the statements that its results need. Returns None if too few statements could be added, or
         if the matrix products need too many operations.
@@ -214,8 +213,9 @@ class EverydayWriter(StatementWriter):
         return self.array(name, shape, shape[DEPTHS[name]] if name in DEPTHS else 1)
 
     def scores(self, filled: Filled, of: Shape) -> Shape:
-        """Returns the shape of the keys for the queries {x}. Raises DoesNotFit if the matrix of attention scores would
-        be too large.
+        """Returns the shape of the keys of an attention whose queries, the placeholder {x}, have the shape `of`.
+
+        Raises DoesNotFit if the matrix of attention scores would be too large.
         """
         if of[-1] > 256 or math.prod(of[:-1]) * of[-2] > 2 * self.sizes["most"]:
             raise DoesNotFit

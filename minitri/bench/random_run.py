@@ -1,14 +1,16 @@
-"""`minitri bench --random N`: measures random programs, and shrinks the slow ones.
+"""`minitri bench --random N`: measures random programs, and finds the smallest slow part of each slow program.
 
 In: the number of programs, a seed and a dtype. Out: the distribution of the speedups over torch (result_tables.py), and
-after each program a JSON file of the figures so far. The exit status is 0 if every result was right.
+a JSON file of all measurements, which is written again after each program. The exit status is 0 if every result was
+right.
 
-torch.compile takes several seconds to compile a program. So worker processes, one for each processor core, first
-compile a batch of programs. When the batch is compiled, the workers rest, and the main process measures the programs
-one after another. The main process finds the code that inductor compiled in inductor's cache. The times that inductor
-measured are deleted from inductor's cache, because many processes shared the GPU while inductor measured. All caches
-are in a new folder, so the time to minitri's first result is measured with empty caches. The time to the first result
-of torch.compile is measured in a worker process, which shares the processor with other workers.
+torch.compile takes several seconds to compile a program. Because torch.compile is slow, worker processes (one for each
+processor core) compile a batch of programs before the batch is measured. When the batch is compiled, the workers rest,
+and the main process measures the programs one after another. Inductor, the compiler behind torch.compile, has a cache,
+from which the main process loads the compiled code. Inductor's cache also has times that inductor measured while many
+processes shared the GPU; these times are deleted. All caches are in a new folder, so the time to minitri's first result
+is measured with empty caches. The time to the first result of torch.compile is measured in a worker process, which
+shares the processor with other workers.
 
 A result is right if its error is small, or at most twice as large as the error of eager torch.
 """
@@ -44,7 +46,7 @@ Measure = Callable[[Sequence[RandomProgram]], Iterator[Row]]
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a session of random programs measures.
+    """The settings of a session, which measures random programs.
 
     shrink   a program is shrunk if its ratio of times (result_tables.py) is smaller than this; 0 shrinks no program
     budget   the seconds after which no new program is started
@@ -80,7 +82,7 @@ def main(session: Session) -> int:
 def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int) -> tuple[list[Row], list[Row]]:
     """Draws, measures and shrinks programs until the time is up.
 
-    Returns the rows of the programs, and the rows of slow parts of programs.
+    Returns a `Row` for each program, and a `Row` for the slow part of each program that was shrunk.
     """
     start, rows, shrunk = now(), list[Row](), list[Row]()
     facts = {**facts, "random": session.programs, "seed": session.seed, "dtype": session.dtype}
@@ -113,7 +115,8 @@ def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int
 def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Measure) -> Row:
     """Measures the parts of a slow program alone, and returns the row of the smallest part that is slow too.
 
-    Compared with torch, this part must lose at least half of the time that the whole program loses.
+    The seconds by which the part is slower than torch must be at least half of the seconds by which the program is
+    slower.
 
     whole   the row of the program itself, which is the result if all parts are fast
     bound   a part whose ratio is smaller than this is slow
@@ -134,14 +137,14 @@ def _loss(row: Row) -> float:
 
 
 def short_times(peers: Mapping[str, Calls], pace: Pace) -> Times:
-    """Returns the times of implementations that alternate, with a short warm-up."""
+    """Times implementations as `alternating_times` does, but with a warm-up of at most `WARM_UP` seconds."""
     return alternating_times(peers, Pace(min(pace.warm_up, WARM_UP)))
 
 
 def measured(
     programs: Sequence[RandomProgram], device: str, clock: Clock, pool: Executor, caches: Path
 ) -> Iterator[Row]:
-    """Yields the rows of programs.
+    """Yields a measured `Row` for each program.
 
     torch.compile compiles all programs before the first program is measured.
     """
@@ -159,7 +162,7 @@ def measured(
 
 
 def compile_time(text: str, inputs: Sequence[Input], device: str) -> float:
-    """Returns the seconds of the first call of a program by torch.compile, in a worker process."""
+    """In a worker process, returns the seconds that the first call of a program takes with torch.compile."""
     torch.backends.cuda.matmul.allow_tf32 = False  # as `compare` sets it: it is a part of the cache's key
     arrays = [tensor(i, device) for i in inputs]
     seconds = call_overhead.first_result(partial(torch.compile(torch_twin(text), dynamic=False), *arrays))[1]

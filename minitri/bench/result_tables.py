@@ -91,7 +91,10 @@ class Row:
 
 
 def ratios(rows: Sequence[Row], *others: str) -> list[float]:
-    """Returns the ratios of the rows. A row without the necessary times has no ratio and is left out."""
+    """Returns for each row the shortest time of the implementations `others`, divided by the time of minitri.
+
+    A row is left out if it lacks the time of minitri or of all `others`.
+    """
     return [x for r in rows if (x := r.ratio(*others))]
 
 
@@ -120,7 +123,7 @@ def _memory(rows: Sequence[Row]) -> list[str]:
 
 
 def _means(rows: Sequence[Row]) -> list[str]:
-    """Returns lines with the geometric means over the cases of each kind."""
+    """For each kind of cases, returns a line with the geometric means of their speedups."""
     lines: list[str] = []
     for what in dict.fromkeys(r.kind for r in rows):
         group = [r for r in rows if r.kind == what]
@@ -132,13 +135,15 @@ def _means(rows: Sequence[Row]) -> list[str]:
 
 
 def _beside(rows: Sequence[Row]) -> list[str]:
-    """Returns lines that compare programs with other programs of the language on the same inputs."""
+    """Returns lines that compare each program with the other programs of the language in the field `beside` of its row."""
     pairs = [(r, n, p.seconds) for r in rows for n, p in r.beside.items() if p.seconds]
     return [f"{r.name}: {s / own:.2f} times as fast as our own {n}" for r, n, s in pairs if (own := r.best("minitri"))]
 
 
 def _tuning(rows: Sequence[Row]) -> list[str]:
-    """Returns a line that says how long schedules were measured, and the largest speedup from measured schedules."""
+    """Returns a line with the longest time that measuring the schedules of a program took, and the largest speedup by
+    measured schedules.
+    """
     known = [(r.tuning, share, r.name) for r in rows if r.tuning and (share := r.ratio("minitri tuned"))]
     if not known:
         return []
@@ -187,9 +192,9 @@ def _share(row: Row) -> str:
 
 
 def distribution(rows: Sequence[Row], shrunk: Sequence[Row], facts: Mapping[str, Any]) -> str:
-    """Returns the whole report as text.
+    """Returns the whole report about random programs as text.
 
-    `shrunk` has the smallest slow part of each program that was shrunk.
+    `shrunk` has a row for the smallest slow part of each program that was shrunk.
     """
     wrong = [r for r in rows if not r.ok]
     slow = sorted((r for r in rows if r.ok and ratio(r) < math.inf), key=ratio)[:WORST]
@@ -208,7 +213,7 @@ def ratio(row: Row) -> float:
 
 
 def _classes(rows: Sequence[Row]) -> str:
-    """Returns a line for all programs, and a line for each class of programs.
+    """Returns a table with a line for all programs, and a line for each class of programs.
 
     Each line shows the number of programs in a class, and their speedups.
     """

@@ -4,9 +4,9 @@
     minitri bench --from docs/log/benchmarks.json --plot docs/log/benchmarks.svg       without a GPU
 
 In: the output of `bench --json`. Out: an SVG file. The left figure shows the operations per byte of each case (counted
-in the graph), and its operations per second. Two lines show the limits: the rate of a copy, and the rate of the fastest
-matrix product. The right figure shows minitri's speedup over the best other implementation and over torch.compile. The
-figures need matplotlib, which is not installed with minitri.
+in the graph), and its operations per second. Two lines in the left figure show the limits: the rate of a copy, and the
+rate of the fastest matrix product. The right figure shows minitri's speedup over the best other implementation and over
+torch.compile. The figures need matplotlib, which is not installed with minitri.
 """
 
 import json
@@ -87,7 +87,7 @@ def plot_file(figures: str, path: str) -> None:
 
 
 def _pyplot() -> Any:
-    """Returns matplotlib's module pyplot, with settings that make the same file for the same figures."""
+    """Returns matplotlib's module pyplot, with settings under which equal figures become identical files."""
     try:
         import matplotlib
     except ImportError:
@@ -109,7 +109,7 @@ def _save(figure: Any, path: str) -> None:
 def _roofline(axes: Any, cases: Sequence[Case], copy: float) -> None:
     """Draws operations per second over operations per byte.
 
-    Both numbers count only necessary operations and bytes, so unnecessary work does not make a program look faster.
+    Only necessary operations and bytes are counted, so unnecessary work does not make a program look faster.
     """
     computing = [c for c in cases if _operations(c)]
     best = max((c["flops"] / c["peers"]["minitri"]["seconds"] for c in cases if c["flops"]), default=0.0)
@@ -140,8 +140,8 @@ def _ratios(axes: Any, cases: Sequence[Case]) -> None:
 
 
 def _operations(case: Case) -> int:
-    """Returns the number of operations that the case declares, or else the number that its graph needs.
+    """Returns the number of operations that the case declares, or if it declares none, the number that its graph needs.
 
-    For attention with a mask, the declared number leaves out the scores that the mask leaves out.
+    For attention with a mask, the declared number counts no operations for attention scores that are masked.
     """
     return case["flops"] or case["work"]["graph"]["flops"]

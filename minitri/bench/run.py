@@ -1,4 +1,4 @@
-"""Measures the cases and prints the tables.
+"""Measures cases of the benchmark, and prints tables of times and errors.
 
 In: names of cases, parts of names, or kinds of cases, and optionally a path for JSON. If no name is given, all cases
 are measured. Out: tables of times and errors on stdout, and the exit status. The exit status is 0 if every program of
@@ -6,10 +6,10 @@ the language ran and was right.
 
 clock.py describes how calls are timed. Every implementation of a case runs in one process, on the same random inputs
 (measure_case.py). The column `best/ours` is the time of the fastest other implementation divided by minitri's time. If
-`best/ours` is above 1, minitri is faster. The column `of copy` is the time of a copy of the same bytes divided by
+`best/ours` is above 1, minitri is faster. The column `of copy` is the time of a copy of as many bytes, divided by
 minitri's time. For matrix products, the column `of copy` shows TFLOP/s instead. For each case, the rate of a copy is
-measured together with the implementations. The rate in the head of the table is measured once, before all cases.
-torch.compile runs with dynamic=False. Square matrix products are also measured tuned: torch with
+measured together with the implementations. The rate of a copy in the head of the table is measured once, before all
+cases. All cases call torch.compile with dynamic=False. Square matrix products are also measured tuned: torch with
 max-autotune-no-cudagraphs, and minitri with measured schedules (runtime/schedule_search.py). With `--tune` all programs
 are also measured with measured schedules.
 
@@ -87,8 +87,7 @@ def select(names: Sequence[str]) -> list[Case]:
 def _on_gpu(chosen: Sequence[Case], json_path: str | None, tune: bool, calls: bool) -> tuple[list[Row], dict[str, Any]]:
     """Returns the rows of a run on the GPU, and facts about the run such as the device.
 
-    After each case, the results so far are written to the file. So an interrupted run has a file with the cases before
-    the interruption.
+    After each case, the results so far are written to the file `json_path`, so that an interruption does not lose them.
     """
     start = time.perf_counter()
     copy = copy_of_memory()

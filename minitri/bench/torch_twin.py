@@ -1,14 +1,15 @@
 """A torch function that computes what a program of the language computes.
 
-In: the text of a module. Out: a Python function of torch tensors that computes the last function of the module. The
-syntax tree becomes a tree of closures, and each closure calls one function of torch. For example, `sum(x, axis=0)`
-becomes this closure:
+In: the text of a module. Out: a Python function, which takes and returns torch tensors and computes the same as the
+last function of the module. The syntax tree becomes a tree of closures, and each closure calls one function of torch.
+For example, `sum(x, axis=0)` becomes this closure:
 
     lambda scope: torch.sum(scope["x"], dim=0)
 
-Eager torch and torch.compile run the Python function. If the arrays are f64, the function computes the reference. With
-f64 arrays, a conversion to another float dtype converts to f64 instead, so that the reference is not rounded. The one
-idea: torch has the functions of the language under the same names, except for those in `NAMES` and `FUNCTIONS`.
+Eager torch and torch.compile run the Python function. If the arrays are f64, the Python function computes the
+reference, with which all results are compared. With f64 arrays, a conversion to another float dtype converts to f64
+instead, so that the reference is not rounded. The one idea: torch has most functions of the language under their own
+names; the tables `NAMES` and `FUNCTIONS` list the exceptions.
 
 Left out: functions that no program of the benchmark needs, and calls of other functions of the same module.
 """
@@ -48,7 +49,7 @@ DEVICE, RESULT = "the device of the first array", "the result"  # keys of a scop
 
 
 def torch_twin(text: str) -> Callable[..., Any]:
-    """Returns a torch function that computes the last function of a module.
+    """Returns a function of torch tensors that computes the same as the last function of a module.
 
     The torch function returns one tensor, or a tuple of several tensors.
     """

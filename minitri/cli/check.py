@@ -6,9 +6,9 @@
     M=0 N=0   skipped  max over an axis of size 0 has no value
     ok: every pass is within its bound at 2 choices of sizes
 
-The sizes are no multiples of block sizes. In: a `Request`, which names the program. Out: a line for each choice of
-sizes, and the verdict. Below the first line with a wrong result, a table of all passes is printed. With `--verbose`, a
-table of all passes is printed below every line. The exit code is 1 if a pass is wrong.
+Most of the sizes are no multiples of block sizes, and some sizes are 0 or 1. In: a `Request`, which names the program.
+Out: a line for each choice of sizes, and the verdict. Below the first line with a wrong result, a table of all passes
+is printed. With `--verbose`, a table of all passes is printed below every line. The exit code is 1 if a pass is wrong.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, 
 
 
 def error_text(report: CheckReport) -> str:
-    """Returns a text about the pass whose error is the largest fraction of the error that is allowed.
+    """Returns a text about the pass whose error is the largest fraction of the error that is allowed for the pass.
 
     `report` must be a report without a wrong pass.
     """
@@ -66,8 +66,8 @@ def error_text(report: CheckReport) -> str:
 def _choices(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size]) -> Iterator[dict[str, Size]]:
     """Yields the choices of sizes to check. Each choice is a dictionary with a size for every dimension.
 
-    Sizes that come from options or from files are the same in every choice. The sizes of all other dimensions come from
-    one row of the table `SIZES` for each choice.
+    Sizes that come from options or from files are the same in every choice. The sizes that neither options nor files
+    give come from the table `SIZES`, which has one row for each choice.
     """
     function = program.function
     fixed: dict[str, Size] = {}
@@ -84,9 +84,9 @@ def _choices(program: Program, given: Mapping[str, str], sizes: Mapping[str, Siz
 
 
 def _tried(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int) -> Outcome:
-    """Checks the program with random arrays of these sizes, and returns the report.
+    """Checks the program with random arrays of the sizes `sizes`, and returns the report.
 
-    If the program does not accept these sizes, returns the error instead.
+    If the program does not accept the sizes, returns the error instead of a report.
     """
     try:
         return program.check(*make_inputs(program.function, given, sizes, seed).arrays)
@@ -109,7 +109,7 @@ def _result(outcome: Outcome) -> str:
 
 
 def _conclude(choices: Sequence[Mapping[str, Size]], outcomes: Sequence[Outcome], as_json: bool) -> None:
-    """Prints the verdict. If `as_json` is true, prints all reports as JSON instead.
+    """Prints the verdict. If `as_json` is true, prints all reports as JSON instead of the verdict.
 
     The exit code is 1 if a pass is wrong, or if the program accepts none of the sizes.
     """

@@ -1,6 +1,6 @@
 """The functions that run the commands of `minitri`.
 
-In: a `Request`, which says the program, the sizes and the target, and the options of one command. Out: text or JSON,
+In: the options of one command, and a `Request`, which names the program, the sizes and the target. Out: text or JSON,
 which output.py and terminal.py print. A command only calls methods of `Program`, so a Python script can do everything
 that a command does.
 
@@ -41,8 +41,8 @@ def compile(
 ) -> None:
     """Runs `minitri compile`: prints the requested stages, and the program after each of the requested passes.
 
-    If `directory` is given, the stages are written to files in this directory instead. The exit code is 3 if a stage is
-    not available on this machine.
+    If `directory` is given, the stages are written to files in this directory, and are not printed. The exit code is 3
+    if a stage is not available on this machine.
     """
     low = request.lower()
     everything = "all" in emit or (directory is not None and not emit)
@@ -274,7 +274,7 @@ def fuzz(
     budget: float, programs: int | None, seed: int, jobs: int | None, on: str, directory: str | None,
     replay: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Runs `minitri fuzz`: checks random programs until `budget` seconds have passed, or `programs` were checked.
+    """Runs `minitri fuzz`: checks random programs for `budget` seconds, or until as many as `programs` were checked.
 
     If `replay` names a file that an earlier run wrote, only the program in this file is checked again.
 

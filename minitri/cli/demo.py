@@ -1,8 +1,9 @@
 """`minitri demo`: shows a program at every stage, and checks a run of the program, on one or two screens of text.
 
 In: the file of a module. Out: lines on stdout. The demo follows one node of the graph, such as the program's matrix
-product. From the text of each stage, the demo shows two lines that belong to the node. minitri/explore/provenance.py
-finds the lines of a node. After the last stage, the demo prints the command that shows a whole stage.
+product. From the text of each stage, the demo shows two lines that belong to the node. The module
+minitri/explore/provenance.py finds the lines of a node. After the last stage, the demo prints the command that shows a
+whole stage.
 """
 
 import re
@@ -49,7 +50,7 @@ def demo(file: str, sizes: Mapping[str, Size]) -> None:
 
 
 def _stage(trace: Trace, name: str, node: int) -> Iterator[str]:
-    """Yields a title line for a stage, and then the lines of its text that say most about a node of the graph."""
+    """Yields a title line for a stage, and then the lines of the stage that say most about a node of the graph."""
     try:
         stage = trace[name]
     except StageUnavailable as error:

@@ -9,9 +9,9 @@ parameter, and the sizes of all dimensions. The option `--input` takes these val
     3.5                  a number; if the parameter is an array, an array filled with this number
     random               the default: randn for floats, small numbers for integers, coin flips for booleans
 
-The size of a dimension comes from -D if it is given there, else from the files, else from `DEFAULT_SIZES`. The default
-sizes differ from each other, so that two axes in the wrong order cause an error. Left out: the check that the arrays
-fit the program. A later call of the program checks whether the arrays fit.
+The size of a dimension comes from the option -D if given, else from the shape of an array in a file, else from
+`DEFAULT_SIZES`. The default sizes differ from each other, so that two axes in the wrong order cause an error. Left out:
+the check that the arrays fit the program. A later call of the program checks whether the arrays fit.
 """
 
 import re
@@ -51,7 +51,8 @@ class InputError(click.UsageError):
 class Inputs:
     """The arguments for a call of a program, and the sizes of its dimensions.
 
-    `arrays` are the arguments in order. `assumed` has those sizes that neither the user nor a file gave.
+    `arrays` are the arguments in the order of the parameters. `assumed` has those sizes that neither the user nor a
+    file gave.
     """
 
     arrays: tuple[Any, ...]
@@ -232,7 +233,7 @@ def _filled(text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
 def require_known(what: str, given: Iterable[str], names: list[str]) -> None:
     """Raises InputError if one of the given names is not among `names`, the names that the program has.
 
-    For the error message, `what` says what kind of names these are, such as "dimension".
+    `what` is the kind of the names, such as "dimension", and becomes a part of the error message.
     """
     for name in given:
         if name not in names:
@@ -284,8 +285,8 @@ def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: 
 def _reach(function: ast.Function, sizes: Mapping[str, Size]) -> int:
     """Returns the limit below which random integers must be.
 
-    The program possibly uses random integers as indices. So the limit is not larger than the smallest extent of any
-    float array.
+    Because the program possibly uses random integers as indices, the limit is at most the smallest extent of any float
+    array.
     """
     types = [p.annotation for p in function.params if isinstance(p.annotation, ast.ArrayType)]
     extents = [n for t in types if DTYPES[t.dtype].is_float for n in _shape(t, sizes)]

@@ -2,11 +2,12 @@
 
     highlighted("Stage", "%2: f32[i] = add %0, %1")
 
-In: a text, and the name of its lexer. Out: the text, with escape codes that colour its tokens. lexers.toml has the
-rules of each lexer. pygments also has lexers for LLVM IR, PTX and AMD's assembly, but minitri does not use these
-lexers. Triton emits instructions that the lexers of pygments do not know, and mark as errors.
+In: a text, and the name of its lexer. Out: the text, with escape codes that colour its tokens. The table lexers.toml
+has the rules of each lexer. For LLVM IR, PTX and AMD's assembly, minitri does not use the lexers of pygments, because
+these lexers mark some instructions of Triton as errors.
 
-Left out: a lexer for Python, because pygments has a good one. terminal.py decides whether a stream gets colour.
+Left out: a lexer for Python, because pygments has a good lexer for Python. The module terminal.py decides whether a
+stream gets colour.
 """
 
 from pkgutil import resolve_name
@@ -31,7 +32,7 @@ def highlighted(name: str, text: str) -> str:
 
 
 def lexer(name: str) -> Lexer:
-    """Returns the lexer with this name. A lexer with a name such as `MLIR` is defined in lexers.toml.
+    """Returns the lexer called `name`. A lexer with a name such as `MLIR` is defined in lexers.toml.
 
     A name with a colon, such as `pygments.lexers:PythonLexer`, means a class in a module of pygments.
     """

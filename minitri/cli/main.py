@@ -1,8 +1,9 @@
 """Reads the command line of `minitri`.
 
 In: a command line, and commands.toml, the table of the commands and their options. Out: a call of one function in
-command_functions.py, check.py, demo.py or doctor.py. main.py imports no library except click, so `minitri --help`
-answers at once. The function of a command imports the compiler, numpy and rich only when the command needs them.
+command_functions.py, check.py, demo.py or doctor.py. The module main.py imports no library except click, so `minitri
+--help` answers at once. The function of a command imports the compiler, numpy and rich only when the command needs
+them.
 
 Exit codes: 0 means success, 1 an error in the program or a failed check, 2 a usage error, 3 a stage that this machine
 cannot make.
@@ -67,7 +68,9 @@ def words(value: str) -> tuple[str, ...]:
 
 
 def once(ctx: click.Context, param: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """Returns a dictionary of (name, value) pairs. If a name occurs twice, raises a usage error."""
+    """Makes a dictionary from the (name, value) pairs of all uses of an option. If a name occurs twice, raises a usage
+    error.
+    """
     names = [name for name, _ in pairs]
     for name in names:
         if names.count(name) > 1:
@@ -152,9 +155,10 @@ OPTIONS = TABLE.pop("options")
 
 
 def parameter(name: str, command: Mapping[str, Any]) -> click.Parameter:
-    """Makes click's description of a parameter (option or argument) of a command, from its rows in commands.toml.
+    """Makes click's description of the option or argument `name` of a command, from the rows of this name in
+    commands.toml.
 
-    If the row has no field `flags`, the parameter is a positional argument.
+    If no row of this name has the field `flags`, the parameter is a positional argument.
     """
     row = {**OPTIONS.get(name, {}), **command.get(name, {})}
     settings = {**KINDS.get(row.pop("kind", ""), {}), **row}
@@ -203,10 +207,10 @@ def main() -> None:
 def add_command(name: str, row: Mapping[str, Any]) -> None:
     """Adds a command that is described by a row of commands.toml.
 
-    The field `where` of the row names the function that runs the command. A row without `where` means the function with
-    the command's name in command_functions.py. The function that runs the command is imported only when the command
-    runs. The function's arguments are the values of the command's options. If the command takes a program, the
-    function's first argument is a `Request`.
+    The field `where` of the row names the function that runs the command. If the row has no field `where`, the function
+    in command_functions.py with the name of the command runs the command. The function that runs the command is
+    imported only when the command runs. The function's arguments are the values of the command's options. If the
+    command takes a program, the function's first argument is a `Request`.
     """
 
     def run(**given: Any) -> None:
@@ -228,7 +232,7 @@ def _request(given: dict[str, Any]) -> tuple[Any]:
 
 
 def allowed(given: Mapping[str, str]) -> AbstractContextManager[object]:
-    """Returns a context manager in which the limits have the values that the option --limit gave."""
+    """Returns a context manager in which the compiler's limits have the values that the option --limit gave."""
     for name, text in given.items():
         if not re.fullmatch(r"\d{1,15}", text, re.ASCII):
             raise click.UsageError(f"--limit {name}: `{text[:40]}` is not a natural number")

@@ -79,7 +79,7 @@ def write_files(directory: str, texts: Mapping[str, str]) -> None:
 def write_file(path: Path, text: str) -> None:
     """Writes a file.
 
-    If the path is a symbolic link, raises a usage error. So nothing is written to the file to which the link points.
+    If the path is a symbolic link, raises a usage error, so that the file to which the link points does not change.
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise click.UsageError(f"{path.name} in that directory is not a plain file; nothing was written to it")

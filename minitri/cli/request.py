@@ -1,7 +1,7 @@
 """Finds the program that the arguments of a command name, with its sizes and target.
 
 In: a file, an expression or the text of a stage, with sizes, a target and a schedule. Out: a `Program`, as `mt.compile`
-returns it, or the stages of the program for these sizes and this target. If arguments of the command contradict each
+returns it, or the stages of the program for the given sizes and target. If arguments of the command contradict each
 other, the functions raise a usage error.
 """
 
@@ -69,8 +69,8 @@ class Request:
     def _module(self, untyped: Sequence[str]) -> ast.Module:
         """Returns the syntax tree of the program's text.
 
-        This method does not call `mt.compile`. If a parameter of the program is called `entry`, `mt.compile` could take
-        the parameter's type for its own argument `entry`.
+        This method does not call `mt.compile`, which takes types as keyword arguments. If a parameter of the program is
+        called `entry`, `mt.compile` could take the parameter's type for its own argument `entry`.
         """
         if (self.file is None) == (self.expression is None):
             raise click.UsageError("give one program: a file, `-` for standard input, or -e EXPR")

@@ -3,9 +3,10 @@
     page(highlighted("tile", text))         prints the text in colour, through `less`
     with progress("check"):                 shows a progress bar, after two seconds
 
-The first of these settings that is given decides about colour: `--color`, NO_COLOR, FORCE_COLOR, and whether the stream
-is a terminal. The libraries rich and pygments take long to import, so they are imported only when they are used. Left
-out: messages and exit codes (output.py), and the tokens of each text (lexers.py).
+Whether text is coloured depends on the first of these settings that is given: the option `--color`, the variables
+NO_COLOR and FORCE_COLOR, and whether the stream is a terminal. The libraries rich and pygments take long to import, so
+they are imported only when they are used. Left out: messages and exit codes (output.py), and how a text is split into
+tokens (lexers.py).
 """
 
 import os
@@ -93,7 +94,7 @@ def diagnostic(text: str) -> str:
 
 
 def lexer_name(stage: str) -> str:
-    """Returns the name of the lexer that colours the text of a stage, or the text of the program after a pass.
+    """Returns the name of the lexer that colours the text of a stage, or of the program after a pass.
 
     For example, the text after the pass `tile.rotated` has the lexer of the stage `tile`.
     """
@@ -106,7 +107,7 @@ def lexer_name(stage: str) -> str:
 
 @contextmanager
 def progress(title: str, total: float | None = None) -> Iterator[Tell]:
-    """Shows a progress bar on a terminal if the `with` block takes longer than `PATIENCE`.
+    """Shows a progress bar on a terminal if the `with` block takes longer than `PATIENCE` seconds.
 
         with progress("compile", total=3) as tell:
             tell(1, "ptx")                              one of three is done; "ptx" stands beside the bar

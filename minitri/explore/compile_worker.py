@@ -17,8 +17,8 @@ In: requests on standard input, each one line of JSON. Out: one line of JSON for
 `start` and `end` are offsets in the text of the program, counted in UTF-16 units as in JavaScript.
 
 The table `LIMITS` limits the size of a program and the time of its compilation. The worker process has little memory
-and no GPU, and it never runs a kernel. The process uses no part of a request as the name of a file. request_queue.py
-sends the requests, and ends a worker process that does not answer in time.
+and no GPU, and it never runs a kernel. The process uses no part of a request as the name of a file. The module
+request_queue.py sends the requests, and ends a worker process that does not answer in time.
 """
 
 import resource
@@ -72,8 +72,8 @@ def failed(message: str) -> dict[str, Any]:
 def diagnostic(error: CompileError) -> dict[str, Any]:
     """Returns an error as data.
 
-    The data is what the command line prints as JSON, with two differences. Places are positions in the text of the
-    editor, and `text` has the message that a terminal would show.
+    The data has the fields that the command line prints as JSON, but each place is a position in the text of the
+    editor. The field `text` has the message that a terminal would show.
     """
     return error.as_dict() | {
         "text": str(error), **_place(error.span),

@@ -12,8 +12,9 @@ If the location of an operation is in a function that Triton has inlined (minitr
 that calls the function.
 
 On Blackwell GPUs, matrix products are computed in tensor memory, which other instructions allocate. Rows that allocate
-tensor memory define the name `TENSOR`, and rows that access tensor memory use this name. So triton_provenance.py can
-follow the name `TENSOR` from an allocation to the matrix products, as it follows a register from an address to a load.
+tensor memory define the name `TENSOR`, and rows that access tensor memory use this name. Through the name `TENSOR`,
+triton_provenance.py finds which matrix products use an allocation, just as the name of a register shows which load uses
+an address.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      allocates columns: defines TENSOR
     ATOMS.OR RZ, [UR6+0x14], R3                records the allocation: defines TENSOR
@@ -21,10 +22,10 @@ follow the name `TENSOR` from an allocation to the matrix products, as it follow
                                                it also defines TENSOR, for the instructions that read its result
 
 The single PTX instruction `tcgen05.alloc` becomes about thirty machine instructions. The code that frees tensor memory
-also has traps, which stop the kernel if columns were never allocated. Instructions that allocate or free tensor memory
-have no line of the source. Consecutive instructions without a source line all belong to the allocator if one of them
-allocates or frees tensor memory. The instructions that enter and leave the kernel never belong to the allocator. Left
-out: which columns of tensor memory belong to which product.
+also has traps, which stop the kernel if columns of tensor memory were never allocated. Instructions that allocate or
+free tensor memory have no line of the source. Consecutive instructions without a source line all count as allocating
+tensor memory if one of them allocates or frees tensor memory. The instructions that enter and leave the kernel never
+count as allocating tensor memory. Left out: which columns of tensor memory belong to which product.
 """
 
 import re
@@ -59,7 +60,7 @@ Site = tuple[str, ...]  # a file, a line and a column
 
 
 def _known(line: int) -> Lines:
-    """Returns a tuple of the line number, or an empty tuple for the number 0.
+    """Returns a tuple with the number of a source line, or an empty tuple if the number is 0.
 
     LLVM and NVIDIA's tools write the line number 0 if an instruction has no source line.
     """
@@ -215,7 +216,7 @@ def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
     """Gives source lines to instructions that enable masked threads again, and registers to instructions that wait for
     loads.
 
-    LLVM gives no source line to an instruction that enables masked threads again. `_closed` gives it the line of the
+    LLVM gives no source line to an instruction that enables masked threads again, so `_closed` takes the line of the
     instruction that disabled the threads. An instruction that waits for loads counts as defining and using the
     registers that the loads fill.
     """
@@ -281,7 +282,7 @@ def sass_rows(text: str, disassembly: str) -> list[Row]:
 
 
 def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:
-    """Returns the rows, in which the padding at the end of the code does not count as operations.
+    """Returns the rows; the rows of the padding at the end of the code become rows without an operation.
 
     The padding consists of a jump to itself, which never runs, and of NOPs that fill a line of the instruction cache.
     """
@@ -311,7 +312,7 @@ def _instructions(disassembly: str) -> Iterator[tuple[int, str, str]]:
     """Yields three values for each instruction: its source line, the name of the routine that contains it, and the name
     of the routine that it calls.
 
-    Only routines that the assembler added have names here; otherwise the name is "".
+    The name of a routine is "" unless the assembler added the routine.
 
     Comments before an instruction give its source lines. If the comments give several lines, the line in the innermost
     inlined function comes first. The comments apply to all instructions up to the next comments with source lines.
@@ -346,8 +347,8 @@ _FRAME = re.compile(r"\b(EXIT|ret|LDC R1)\b")  # R1 is the stack
 
 
 def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
-    """Returns the rows, in which allocations of tensor memory also define the name `TENSOR`, and matrix products use
-    this name.
+    """Returns the rows; rows that allocate tensor memory also define the name `TENSOR`, and rows that access tensor
+    memory use this name.
 
     `head` is the source line at which the kernel begins. Instructions whose source line is `head` count as instructions
     without a source line.

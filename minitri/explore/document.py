@@ -10,16 +10,19 @@
                                                             o(wn), s(erves) or w(hole) (provenance.py)
     mark      = {label, spans}                              spans: [source, start, end]
 
-A mark is the index of a node of the graph; provenance.py finds the nodes. The page highlights everything that shares a
-mark with the text under the pointer. Texts in the data are not escaped for HTML, because the page inserts them as text,
-never as HTML. Left out: making the HTML file (page.py).
+A mark is the index of a node of the graph; a line of a stage has the marks of the nodes that the line comes from
+(provenance.py). The page highlights everything that shares a mark with the text under the pointer. Texts in the data
+are not escaped for HTML, because the page inserts them as text, never as HTML. Left out: making the HTML file
+(page.py).
 
-A page also shows the command that makes the same page again. The command is usually a line for a shell:
+A page also shows the command that makes the same page again. The command that makes the same page again is usually a
+line for a shell:
 
     minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
 
-The command is a line of Python if the program comes from neither a file nor an expression, or if it has options for
-schedules. The command also says which program to compare with, and which panes of the page are open.
+The command that makes a page is a line of Python if the program comes from neither a file nor an expression, or if the
+compilation has options for schedules. The command that makes a page also says which program to compare with, and which
+panes of the page are open.
 """
 
 import re
@@ -89,8 +92,8 @@ def document(
 def program(compiled: Compilation, label: str, quick: bool, measured: Seconds, tell: Tell) -> dict[str, Any]:
     """Returns all stages of one program, as data.
 
-    If `quick` is true, the data lacks the parts that take seconds to compute: Triton's stages and passes, player.py's
-    steps, the guided walk (walk.py) and the fusion plans (plans.py).
+    If `quick` is true, the data lacks what takes seconds to compute, namely Triton's stages and passes, the steps of
+    player.py, the guided walk (walk.py) and the fusion plans (plans.py).
     """
     trace = Trace(compiled)
     sources = _Sources(trace)
@@ -226,7 +229,7 @@ def _words(context: Context, compare: Mapping[str, Any], panes: Sequence[str]) -
 def _sizes(context: Context) -> dict[str, int | tuple[int, ...]]:
     """Returns the sizes as keyword arguments for `Program.lower`.
 
-    The axes of a pack `*B` become one tuple.
+    The sizes of the axes of a pack `*B` become one tuple.
     """
     sizes: dict[str, Any] = dict(context.sizes)
     for pack, rank in context.instance.packs.items():

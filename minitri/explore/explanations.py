@@ -3,9 +3,9 @@
     tile       "… no longer has whole arrays: each program of a grid loads tiles, …"
     tl.load    "reads a tile from memory; where the mask is false it reads nothing"
 
-In: the stages of a page as data. Out: `ABOUT`, which has a sentence for each pane, and a line for each common word that
-the stages contain. The texts of the explanations are in stages.toml and explanations.toml. Left out: how the page finds
-the word under the pointer (page/text.js).
+In: the stages of a page as data. Out: the table `ABOUT`, which has a sentence for each pane, and a line for each common
+word that the stages contain. The texts of the explanations are in stages.toml and explanations.toml. Left out: how the
+page finds the word under the pointer (page/text.js).
 """
 
 import re
@@ -35,8 +35,8 @@ def words_of(stages: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
 
 
 def _prefixes(word: str) -> Iterable[str]:
-    """Yields a name and its shorter prefixes: `ld.global.v4`, `ld.global` and `ld`, or `s_load_dword`, `s_load` and
-    `s`.
+    """Yields a name and its shorter prefixes, such as `ld.global.v4`, `ld.global` and `ld`, or `s_load_dword`, `s_load`
+    and `s`.
     """
     while word:
         yield word

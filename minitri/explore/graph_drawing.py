@@ -1,14 +1,14 @@
 """Draws the graph with a box for each node, or a large graph with one box for each library call or source line.
 
-In: a graph, and a function that gives the marks of a node (document.py). Out: a list of views. A view is a drawing of
-the graph, as plain data.
+In: a graph, and a function that returns the marks of a node, by which the page links a box to other texts
+(document.py). Out: a list of views. A view is a drawing of the graph, as plain data.
 
 In a graph of more than `LARGE` nodes, the nodes that come from one library call or source line form a group. In the
 first view of a large graph, all groups are folded: each group is drawn as one box. If the graph has at most `MOST`
 nodes, a second view shows all nodes. Each group of at most `MOST` nodes has one more view, in which only this group is
 unfolded. A small graph has only the view of all nodes. The page switches between the views, and computes no layout.
 
-A constant has no box: it is part of the label of each box that uses it.
+A constant has no box: the value of the constant is part of the label of each box that uses the constant.
 
 The layout method is Sugiyama's, which arranges the nodes of the graph in layers. The number of a node's layer is the
 length of the longest path to the node (networkx's topological generations). If an edge crosses layers, it gets a bend
@@ -16,7 +16,8 @@ in each layer that it crosses. A few sweeps down and up the layers sort the node
 their neighbours. No layout library fits: graphviz is not a Python package, and grandalf is not maintained. The
 JavaScript libraries dagre and elk would be larger than the rest of the page.
 
-Left out: separate points on a box at which its edges begin or end, and how the page draws a view (page/drawing.js).
+Left out: a separate point on a box for each edge that begins or ends there, and how the page draws a view
+(page/drawing.js).
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def _function(span: Span) -> str:
 
 
 def _literal(node: Node) -> str:
-    """Returns the text of a constant or of a view of a constant, and "" for any other node."""
+    """Returns the text of a constant or of a `View` node of a constant, and "" for any other node."""
     constant = node.x if isinstance(node, View) else node
     return format_number(constant.value) if isinstance(constant, Const) else ""
 

@@ -9,7 +9,8 @@ triton_provenance.py finds which instructions use the result of an instruction w
     amdgcn    s_add_u32 s10, s2, s6                 defines s10; uses s2, s6
 
 An instruction writes its first operand, unless the instruction's name shows that the instruction writes only memory, or
-nothing. If the width of an operand is uncertain, the operand counts as wide, so that no register is missing.
+nothing. If the width of an operand is uncertain, the operand counts as several registers, so that no register is
+missing.
 """
 
 import re

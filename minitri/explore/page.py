@@ -2,12 +2,13 @@
 
 In: a document (document.py). Out: HTML. The HTML file consists of a template, one style sheet, one script, and data.
 The data is JSON, deflated, in base64, so a browser cannot take any part of a program for HTML. The script inserts parts
-of a program as text only. The content policy of the page allows only the script of this file, which the policy
-identifies by a hash. The policy forbids other scripts, connections to servers, and turning a text into HTML.
+of a user's program into the page as text, never as HTML. The content policy of the page allows only the script in the
+HTML file, which the policy identifies by a hash. The policy forbids other scripts, connections to servers, and turning
+a text into HTML.
 
-Only a page that `minitri explore --serve` serves has an editor. The editor is the library CodeMirror, and no other
-library is used. page/codemirror.js is a bundle of CodeMirror's packages with their licences; tests/codemirror/ makes
-this bundle.
+Only a page that `minitri explore --serve` serves has an editor. The editor is the library CodeMirror, and the page uses
+no other library. The file page/codemirror.js is a bundle of CodeMirror's packages with their licences;
+tests/codemirror/ makes this bundle.
 """
 
 import base64
@@ -58,7 +59,7 @@ class Page:
 
 
 def page(document: Mapping[str, Any], live: Mapping[str, Any] | None = None) -> tuple[str, str]:
-    """Returns the HTML of a document, and the content policy in it.
+    """Returns the HTML of a document, and the content policy in the HTML.
 
     `live` is the data for the editor. Only a page that a server serves has an editor.
     """

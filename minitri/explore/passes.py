@@ -5,8 +5,8 @@ syntax tree to the Triton source. `triton_steps` returns the steps of Triton's o
 Triton's GPU dialect. To find the rules that a pass of minitri applied, the pass runs once more on the same input, while
 minitri/base/pass_logs.py records each application of a rule.
 
-If the environment variable MLIR_ENABLE_DUMP is set, Triton prints its IR to standard error before every pass. So a
-separate process, in which this variable is set, runs Triton's passes; passes.py is also the main program of this
+If the environment variable MLIR_ENABLE_DUMP is set, Triton prints its IR to standard error before every pass. A
+separate process, in which MLIR_ENABLE_DUMP is set, runs Triton's passes; passes.py is also the main program of this
 process. The separate process reads the tile programs from standard input, as the text of the stage `tile.target`, and
 it has a time limit. Locations are removed from the printed IR, because the numbers of locations change with each print.
 Left out: LLVM's passes.
@@ -16,9 +16,10 @@ Left out: LLVM's passes.
     {name, group, stage, about, where, patch, rules, fresh}
 
 `patch` turns the text before a pass into the text after it: [[start, end, new lines, renumbered], …]. A patch does not
-repeat unchanged text, and the page shows a patch as a difference. Lines that differ only in the numbers of values are
-marked as renumbered. `fresh` is true if there is no text to compare with: for the first pass, and for the text of a
-kernel as Triton reads it. `rules` is the field `rules` of `Step`.
+repeat unchanged text, and the page shows a patch as a difference. Lines that differ only in the numbers of values, such
+as `%3` and `%4`, are marked as renumbered. `fresh` is true if there is no text to compare with: for the first pass, and
+for the text of a kernel as Triton reads it. `rules` lists the rules that the pass applied, as the field `rules` of
+`Step` does.
 """
 
 import inspect
@@ -84,7 +85,7 @@ def our_steps(compiled: Compilation) -> Iterator[Step]:
 
 
 def defined(function: Callable[..., Any]) -> str:
-    """Returns the file and line where a function is defined: `minitri/optimize/simplify.py:43`."""
+    """Returns the file and line where a function is defined, such as `minitri/optimize/simplify.py:43`."""
     plain: Any = inspect.unwrap(getattr(function, "__func__", function))
     return f"{plain.__module__.replace('.', '/')}.py:{plain.__code__.co_firstlineno}"
 
@@ -106,7 +107,7 @@ def _rules(firings: Sequence[Firing]) -> Iterator[dict[str, Any]]:
 
 
 def _shown(item: Any, depth: int = 2) -> str:
-    """Returns a node, an op or an axis as a short text: `cast(view(x)): f16[M]`."""
+    """Returns a node, an op or an axis as a short text, such as `cast(view(x)): f16[M]`."""
     match item:
         case Const() | Constant():
             return format_number(item.value)
@@ -175,7 +176,7 @@ def _printed(programs: str, target: str, seconds: float) -> str:
 
 
 def main(programs: str, target: str) -> None:
-    """Runs the separate process: compiles tile programs, given as the text of the stage `tile.target`."""
+    """Runs in a separate process: compiles tile programs, given as the text of the stage `tile.target`."""
     parsed = parse_programs(programs, masked=True)
     kernels = [emit(p) for p in parsed]
     text = module_text(parsed.plan, kernels)
@@ -188,9 +189,9 @@ def main(programs: str, target: str) -> None:
 
 
 def _steps(text: str) -> Iterator[Step]:
-    """Yields a step for each of Triton's passes. Triton has printed a text before each pass.
+    """Yields a step for each of Triton's passes. `text` is what Triton printed, such as the IR before each pass.
 
-    The text after a pass is the text before the next pass, or after the last pass the text of the stage.
+    The IR after a pass is the IR before the next pass; the IR after the last pass is the text of the stage.
     """
     pending: list[tuple[str, str, str]] = []
     for part in re.split(rf"(?=^// -----// |^{_MARK})", text, flags=re.M):

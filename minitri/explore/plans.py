@@ -1,14 +1,14 @@
-"""Draws the kernels that fusion made, the arrays between kernels and the bytes on each edge; and other plans.
+"""Draws plans: the kernels that fusion made, and other choices, with the arrays between kernels and the bytes moved.
 
-In: a `Trace` (provenance.py). Out: plain data:
+In: a `Trace`, which is a compilation with the graph nodes of each line (provenance.py). Out: plain data:
 
     {assumed, plans, decisions}
     plan      {title, kernels, bytes, view}      the chosen plan, the plan without fusion, plans without one fusion
     decision  {value, from, to, verdict, rule, bytes, marks, instead}    instead: index of the plan without this fusion
 
-To make a plan without one fusion, the fusion pass runs again and keeps one fused value in memory. An unknown size
-counts as 1024. Left out: the time of a plan. The bytes of a plan are the memory traffic that the plan cannot avoid
-(kernels/memory_traffic.py).
+For a plan without one fusion, the fusion pass runs again, but keeps one value in memory that it fused before. An
+unknown size counts as 1024. Left out: the time of a plan. The bytes of a plan are the memory traffic that the plan
+cannot avoid (kernels/memory_traffic.py).
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class _Ledger:
         return {"assumed": assumed, "plans": plans, "decisions": [self._decision(d, instead) for d in self.plan.ledger]}
 
     def _instead(self, plans: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
-        """Adds a plan for each fused value to `plans`, and returns the index of each added plan by the key of the
-        value.
+        """Adds a plan for each fused value to `plans`, and returns the index of each added plan by the key of the value
+        (`_key`).
 
         In the plan that is added for a fused value, this value is kept in memory. For a large graph, fewer plans are
         added.

@@ -1,8 +1,9 @@
 """Runs a program on small arrays step by step, and records what each program of the grid does to each element.
 
-In: a compilation. Out: plain data: the arrays, and for each kernel its text, the marks of each line, and the steps of
-each program of its grid. A step says which elements of a tile are read or written, which elements a mask stops, and
-what values the elements have. For each masked access, the data also has the steps of the access without its mask.
+In: a compilation. Out: plain data: the arrays, and for each kernel its text, the marks (numbers of graph nodes) of each
+line, and the steps of each program of its grid. A step says which elements of a tile are read or written, which
+elements a mask stops, and what values the elements have. For each masked access, the data also has the steps of the
+access without its mask.
 
     x[7] in blocks of 3     program (2): element 0 reads x[6], elements 1 to 3 are masked
                             without the mask element 1 reads x[7], out of bounds
@@ -15,12 +16,13 @@ what values the elements have. For each masked access, the data also has the ste
             state   a letter for each element: a(ccessed), m(asked), x (out of bounds)
 
 The evaluator of tile programs (tiles/evaluate.py) computes all values, and the sanitizer (trust/sanitizer.py) reports
-each access. player.py only records the values and accesses.
+each access. The module player.py only records the values and accesses.
 
 The sizes are so small that a screen can show the arrays, and most sizes are no multiples of a block, so that masks
-matter. Several combinations of sizes are tried until the conditions of the program hold. Programs with matrix products
-get larger sizes, because a tile of a matrix product has at least 16 elements along an axis. Left out: the steps of
-later programs of a grid, if the steps of the earlier programs already have about `MAX_CELLS` elements.
+matter. Several combinations of sizes are tried until the conditions that the program sets for its sizes hold. Programs
+with matrix products get larger sizes, because a tile of a matrix product has at least 16 elements along an axis. Left
+out: the steps of later programs of a grid, if the steps of the earlier programs already have about `MAX_CELLS`
+elements.
 """
 
 from __future__ import annotations
@@ -115,7 +117,7 @@ class _Player:
 def _dropped(
     program: Program, before: _Recorder, line: Mapping[int, int], grid: Sequence[Sequence[int]]
 ) -> Iterator[tuple[int, Runs]]:
-    """Yields for each masked access its line, and its steps in each program of the grid if its mask is removed."""
+    """Yields for each masked access its line, and its steps in a run of the grid in which this access has no mask."""
     for k, op in enumerate(program.ops()):
         if isinstance(op, (Load, Store)) and op.mask is not None and op.mask.conditions:
             bare = exchange(program, op, replace(op, mask=Mask(())))
@@ -124,13 +126,15 @@ def _dropped(
 
 
 class _Recorder(Watch):
-    """A sanitizer that also records each step."""
+    """Checks each access to memory as the sanitizer does, and also records each step."""
 
     steps: list[dict[str, Any]]
     line: Mapping[int, int]
 
     def copy(self) -> _Recorder:
-        """Returns a recorder with a copy of the memory, which other programs may change."""
+        """Returns a recorder with a copy of the memory, so that runs of this recorder and of the copy do not affect
+        each other.
+        """
         made = _Recorder(self.plan, self.programs, deepcopy(self.memory), self.sizes)
         made.writers, made.runs = deepcopy(self.writers), [*self.runs]
         return made
@@ -138,7 +142,8 @@ class _Recorder(Watch):
     def play(self, program: Program, line: Mapping[int, int], grid: Sequence[Sequence[int]], cells: int) -> Runs:
         """Runs a tile program for each given point of the grid, and returns the steps of each run.
 
-        Once the steps have `cells` elements, the result has None instead of the steps of each later run.
+        Once the recorded steps have `cells` elements in total, the result has None instead of the steps of each later
+        run.
 
         line   the line of each op whose steps are recorded, by the `id` of the op
         """
@@ -165,7 +170,7 @@ class _Recorder(Watch):
         super().bounds(op, index, inside)
 
     def _begin(self, op: Op, step: dict[str, Any]) -> None:
-        """Records a step without values.
+        """Records a step without values, which the method `done` adds later.
 
         If the sanitizer rejects the access, the step never gets values.
         """
@@ -245,7 +250,7 @@ def _blocked(context: Context) -> Compilation:
 
 
 def _fits(compiled: Compilation) -> bool:
-    """Checks whether all conditions of the program hold and every array is small."""
+    """Checks whether all conditions that the program sets for its sizes hold, and whether every array is small."""
     sizes, plan = compiled.context.sizes, compiled.plan
     try:
         check_conditions(plan.conditions, sizes)

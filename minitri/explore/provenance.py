@@ -7,9 +7,9 @@ the text of each stage, with the numbers of the nodes that each line comes from.
     triton     v5 = rt.dot(v1, v2, v4)    {0, 1, 3}
     sass       HMMA.16816.F32 R4, …       {0, 1, 3}
 
-Each op carries the spans of the source that it came from, and each span has the number of its node. So a line comes
-from the nodes that the spans of its ops belong to. A line without an op, such as an axis or the head of a loop, has the
-nodes of the ops that need the line.
+Each op carries the spans of the source that it came from, and each span has the number of its node. A line comes from
+the nodes whose numbers the spans of the line's ops have. A line without an op, such as an axis or the head of a loop,
+has the nodes of the ops that need the line.
 
 The number of a node is its index in the stage `graph`. If a program was loaded from the text of a kernels or tile
 stage, the ops of this stage take the place of the nodes. Left out: which part of a line belongs to which node.
@@ -61,7 +61,7 @@ class StageTrace:
 
 
 class Trace:
-    """The nodes of a compilation, and its stages line by line: `trace["ptx"]`.
+    """The nodes of a compilation, and the lines of its stages; `trace["ptx"]` has the lines of the stage `ptx`.
 
     A stage is made when it is first requested. Raises StageUnavailable (MT0402) for a stage that the compilation does
     not have.
@@ -88,7 +88,7 @@ class Trace:
     def of(self, spans: Iterable[Span]) -> Nodes:
         """Returns the numbers of the nodes that spans come from.
 
-        If a span has no node number, the result has the nodes at the same place in the source.
+        If a span has no node number, the result has the nodes at the place of the span in the source.
         """
         return frozenset().union(*({s.node} if s.node is not None else self._there(s) for s in spans))
 
@@ -146,7 +146,7 @@ class Trace:
 
 
 def _served(item: Any, ops: Sequence[Op]) -> Iterable[Op | Decision]:
-    """Returns the op or fusion decision that a line shows, or for any other line the ops that need the line."""
+    """Returns the op or fusion decision that a line shows; for any other line, returns the ops that need the line."""
     match item:
         case Program() | Kernel():
             body = item.ops() if isinstance(item, Program) else item.body
@@ -192,5 +192,5 @@ def _nodes(compiled: Compilation) -> Iterator[NodeInfo]:
 
 
 def _op(text: str) -> str:
-    """Returns the operation in a line of a graph: `reduce.max` for `%3: f32[M] = reduce.max %2 …`."""
+    """Returns the operation in a line of a graph, such as `reduce.max` for `%3: f32[M] = reduce.max %2 …`."""
     return (text.partition(" = ")[2] or text.strip()).partition(" ")[0]

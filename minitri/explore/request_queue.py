@@ -1,9 +1,9 @@
-"""A queue in front of one worker process, which is replaced if it hangs or dies.
+"""A queue of requests in front of one worker process; a worker process that hangs or dies is replaced.
 
 In: requests from any thread. Out: answers. The worker process (compile_worker.py) gets one request at a time, and has a
-limited time to answer the request. If the process exceeds this limit or dies, `Desk` ends the process with all its
-children and starts another process. The request that the process worked on gets an error as its answer. `ask` raises
-`Busy` if too many requests wait.
+limited time to answer the request. If the worker process exceeds the time limit or dies, `Desk` ends the process with
+all its children and starts another process. If a worker process is ended or dies, the request that the process worked
+on gets an error as its answer. The method `ask` raises `Busy` if too many requests wait.
 
 Left out: what a request means (compile_worker.py), and who is allowed to send requests (serve.py).
 """

@@ -16,8 +16,8 @@ and a token. The token is in the user's cache folder, which no other user can re
 `--port 0`, or if the port 8748 is taken, the server uses any free port and a new token. The token of such a free port
 is not saved, because another process can get the same port later.
 
-The server sends no CORS headers and answers only two paths. Separate processes (request_queue.py) compile programs,
-with limits of time and memory, and never run a kernel.
+The server sends no CORS headers, and answers requests for only two paths. Separate processes (request_queue.py) compile
+programs, with limits of time and memory, and never run a kernel.
 """
 
 import hmac
@@ -174,7 +174,7 @@ class Handler(BaseHTTPRequestHandler):
     # ---- the two paths ---------------------------------------------------------------
 
     def _page(self) -> None:
-        """Returns the page, which contains the first program."""
+        """Sends the page, which contains the first program, to the browser."""
         first = self.own.first
         document = self._asked(first)
         if "error" in document:
@@ -226,11 +226,11 @@ class Handler(BaseHTTPRequestHandler):
         self._send(code, {"error": {"message": "this is not a request that is answered here"}})
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Logs nothing: requests contain programs."""
+        """Logs nothing, because requests contain programs of the user."""
 
 
 def listening(port: int | None = 0, first: Mapping[str, Any] | None = None) -> Server:
-    """Returns a server that listens already.
+    """Returns a server that already accepts connections.
 
     `first` is the request with the program that the page shows first.
 

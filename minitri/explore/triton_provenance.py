@@ -1,7 +1,7 @@
 """Finds the nodes of the graph that each line of the generated Triton source, and of Triton's own stages, comes from.
 
-In: the text of the stage `triton`, its kernels and the nodes of each op, or one of Triton's own stages. Out: an
-`Origin` for each line.
+In: the text of one of Triton's own stages, or the text of the stage `triton` with its kernels and the nodes of each op.
+Out: an `Origin` for each line.
 
     j = tl.arange(0, 512)                      {2, 7}   serves the load and the store
     m5 = j < 300                               {2, 7}
@@ -15,9 +15,10 @@ branches, and lines that wait for an earlier kernel.
 
 In Triton's own stages, the location of an operation leads to a line of the generated source, and the operation has the
 nodes of that line (debug_locations.py). Some operations have no location, such as a constant that Triton moves out of a
-loop, an address, or an allocation of tensor memory. Operations without a location have the nodes of the operations that
-use their results. If no operation uses the result, or if the location is the head of the function, the operation
-belongs to the whole kernel. An operation that belongs to the whole kernel has the nodes of all stores of the kernel.
+loop, an address, or an allocation of tensor memory. An operation without a location has the nodes of the operations
+that use its result. If the result of an operation is not used, or if the location is the head of the function, the
+operation belongs to the whole kernel. An operation that belongs to the whole kernel has the nodes of all stores of the
+kernel.
 """
 
 import ast
@@ -55,7 +56,7 @@ NOWHERE = Origin(NONE, "")
 
 
 def _origins(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str], frame: Nodes) -> list[Origin]:
-    """Returns the origin of each row of one kernel.
+    """Returns an `Origin` (nodes, and how the row depends on them) for each row of one kernel.
 
     own     the nodes of each row, or None for a row that has the nodes of the rows that use its results
     frame   the nodes of the kernel's stores, which become the nodes of rows whose results are not used
@@ -66,7 +67,7 @@ def _origins(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[s
 
 
 def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str]) -> list[Nodes]:
-    """Returns the nodes of every row.
+    """Returns the numbers of the graph nodes that every row comes from or serves.
 
     A row without nodes of its own has the nodes of the rows that use its results.
 
@@ -96,7 +97,7 @@ def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str
 
 
 def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Callable[[Op], Nodes]) -> list[Origin]:
-    """Returns the origin of each line of the generated Triton source."""
+    """Returns the `Origin` of each line of the generated Triton source."""
     ops = line_ops(kernels)
     own = {line: nodes_of(op) for line, op in ops.items()}
     launches = {match[1]: k for k, line in enumerate(text.split("\n"), 1) if (match := re.match(r"# (\w+)\[", line))}
@@ -131,8 +132,8 @@ def _rows(body: Sequence[ast.stmt], loop: bool = False) -> Iterator[tuple[Row, b
 
 
 def _whole(function: ast.FunctionDef) -> Iterator[int]:
-    """Yields the lines of a function that belong to the whole kernel: `if` and `else`, whose branches contain the whole
-    kernel.
+    """Yields the lines of a function that belong to the whole kernel, such as `if` and `else`, whose branches contain
+    the whole kernel.
 
     The lines of statements without a result, such as waiting for the previous kernel, also belong to the whole kernel.
     """
@@ -158,7 +159,7 @@ def _names(trees: Iterable[ast.AST], context: type[ast.expr_context]) -> tuple[s
 
 
 def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) -> list[Origin]:
-    """Returns the origin of each line of one of Triton's stages.
+    """Returns the `Origin` of each line of one of Triton's stages.
 
     The stage contains all distinct kernels. Above the text of each kernel is a line with the kernel's name.
     """
@@ -177,7 +178,7 @@ def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) ->
 
 
 def _with_twins(source: Sequence[Origin], kernel: KernelCode, heads: Mapping[str, int]) -> list[Origin]:
-    """Returns the origins of the lines of the generated source, for one kernel that stands for all kernels equal to it.
+    """Returns the `Origin` of each line of the generated source; `kernel` stands for all kernels equal to it.
 
     Each line of the compiled kernel also gets the nodes of the corresponding line in each equal kernel.
     """

@@ -2,9 +2,9 @@
 
     k0, k7, k14      three equal layers of a network become three equal kernels
 
-In: a compilation. Out: `MachineCode` with a `KernelCode` for each distinct kernel. A stage is made when it is first
-requested. The method `make` makes all stages in several threads, which works because Triton's compiler and NVIDIA's
-tools release Python's lock.
+In: a compilation. Out: a `MachineCode`, which has a `KernelCode` for each distinct kernel. A stage is made when it is
+first requested. The method `make` makes all stages in several threads, which works because Triton's compiler and
+NVIDIA's tools release Python's global interpreter lock.
 
 Two kernels are equal if Triton gets the same input for both: source, types of arguments and options. Only the names of
 equal kernels differ. Left out: the nodes that the lines of a stage come from (triton_provenance.py).
@@ -48,7 +48,7 @@ class KernelCode:
 
     @property
     def title(self) -> str:
-        """Returns a line with the names of equal kernels: `k0, the same as k7 and k14`."""
+        """Returns a line with the names of equal kernels, such as `k0, the same as k7 and k14`."""
         return f"{self.name}, the same as {listed(self.twins)}" if self.twins else self.name
 
     @property
@@ -109,7 +109,7 @@ class MachineCode:
         return artifacts.stage_text([k.built for k in self.kernels], [k.title for k in self.kernels], stage)
 
     def make(self, tell: Tell) -> None:
-        """Makes all stages of all kernels. At any time, as many kernels are compiled as the machine has processors."""
+        """Makes all stages of all kernels. As many kernels are compiled at the same time as the machine has processors."""
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             at_work = [pool.submit(k.make) for k in self.kernels]
             for done, _ in enumerate(as_completed(at_work), 1):
@@ -119,7 +119,7 @@ class MachineCode:
 def _identity(kernel: EmittedKernel, source: Any, target: Target) -> str:
     """Returns the input that Triton gets for a kernel, without the kernel's name, as a text.
 
-    Two kernels are equal if this text is the same for both.
+    Two kernels are equal if `_identity` returns the same text for both.
     """
     nameless = replace(kernel, source=re.sub(r"^def \w+\(", "def kernel(", kernel.source))
     return json.dumps(machine_code.key(source, nameless, target), sort_keys=True)

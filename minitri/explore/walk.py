@@ -1,16 +1,16 @@
 """The guided walk: a tour of the page that follows one span of the program through all stages, in about ten steps.
 
-In: a `Trace` (provenance.py), and as data the page's stages, its passes, and the run on small arrays (player.py). Out:
-plain data, a list of steps:
+In: a `Trace` (provenance.py), and the plain data of the page's stages, its passes, and its run on small arrays
+(player.py). Out: plain data, a list of steps:
 
     {title, text, panes, marks, sketch}     panes: the two panes that are open; marks: what they highlight
     sketch  {kind, caption, …}              kind: fusion, grid, tile or mask; the sketch is None if the step needs none
 
-The walk follows the node of the graph that has lines of its own in the most stages. If several nodes have lines in
+The walk follows the node of the graph whose operation has a line in the most stages. If several nodes have lines in
 equally many stages, the walk prefers a matrix product, then a function such as exp, then a reduction, then the last
 operation. The text of a step says what is new in its stage, what is gone since the stage before (stages.toml), and what
-both mean for this program. For example, a text says how many kernels and grid programs there are. If two stages have
-the same text, the step between them is left out. The texts of the steps are in walk.toml.
+both mean for this program. For example, a text says how many kernels and grid programs there are. A step is left out if
+the two stages that it shows have the same text. The texts of the steps are in walk.toml.
 
 Left out: how a drawing looks (page/sketch.js).
 """
@@ -73,7 +73,8 @@ def followed(trace: Trace, stages: Iterable[str]) -> int | None:
 
 
 class _Walk:
-    """The walk along a node: the tile program that computes the node, and the accesses that drawings of the walk show.
+    """The walk along a node: the tile program that computes the node, and the accesses (loads or stores) that drawings
+    of the walk show.
 
     load     the load to draw: along a loop if possible, otherwise along an axis that one block covers if possible;
              `loaded` has the nodes of this load
@@ -132,7 +133,7 @@ class _Walk:
             yield {"title": step.get("title", panes[1]), "panes": panes, "text": text, "marks": marks, "sketch": sketch}
 
     def _facts(self) -> dict[str, Any]:
-        """Returns the values that the texts in walk.toml use: the fields of the walk, and values computed from the
+        """Returns the values that the texts in walk.toml use: the fields of `_Walk`, and values computed from the
         fields.
         """
         node, axes, load = self.trace.nodes[self.node], self.program.axes, self.load
@@ -169,8 +170,8 @@ class _Walk:
         }
 
     def _changes(self, before: str, after: str) -> list[tuple[str, str]]:
-        """Returns the passes between two stages that changed the program. Each pass comes with a text that says what it
-        did.
+        """Returns the passes between two stages that changed the program. Each pass comes with a text that says what
+        the pass did.
         """
         at = {p["stage"]: k for k, p in enumerate(self.passes)}
         between = self.passes[at[before] + 1 : at[after] + 1]
@@ -188,7 +189,9 @@ class _Walk:
         return [f"`{value}`, which changes no {NEUTRAL[value]}" for value in dict.fromkeys(values) if value in NEUTRAL]
 
     def _spelled_load(self) -> re.Match[str] | None:
-        """Returns the parts of the load in Triton's source as a match of `LOADED`, or None if no line matches."""
+        """Finds the load to draw in the Triton source, and returns its parts as a match of `LOADED`, or None if no line
+        matches.
+        """
         rows = zip(self.texts["triton"].split("\n"), self.trace["triton"].lines)
         own = (LOADED.search(row) for row, nodes in rows if self.loaded and self.loaded <= nodes)
         return next(filter(None, own), None)
@@ -205,8 +208,10 @@ class _Walk:
         return {"kernels": kernels, "here": here}
 
     def _array(self, access: Access) -> dict[str, Any]:
-        """Returns the array of an access as data: for each dimension, the program's axis along the dimension and the
-        blocks of the axis.
+        """Returns data to draw the array that an access reads or writes.
+
+        For each dimension of the array, the data has the axis of the tile program along this dimension, and the block
+        of the axis.
         """
         names = [{s.name for s in index.symbols()} for index in access.index]
         axes = [[a for a in self.program.axes if a.name in own] for own in names]
@@ -220,7 +225,7 @@ def _filled(template: str, facts: Data) -> str:
 
 
 def _part(a: TileAxis) -> str:
-    """Returns how much of an axis one grid program works on, as text: `64 of 512 along i`."""
+    """Returns how much of an axis one grid program works on as text, such as `64 of 512 along i`."""
     return f"{'all' if a.role == 'whole' else f'{a.block} of'} {a.extent} along {a.name}"
 
 
@@ -239,7 +244,7 @@ def _reason(p: Data) -> str:
 
 
 def _conditions(access: Access | None) -> dict[str, Dim]:
-    """Returns the conditions of an access's mask, by the axes that the conditions test."""
+    """Returns a dictionary from the name of an axis to the condition of the access's mask that tests this axis."""
     found = access.mask.conditions if access and access.mask else ()
     return {s.name: c for c in found for s in c.symbols()}
 
@@ -252,7 +257,7 @@ def _dim(extent: Dim, axes: Sequence[TileAxis]) -> dict[str, Any]:
 
 
 def _count(grid: Sequence[TileAxis]) -> str:
-    """Returns the number of grid programs as text: `250`, `64 × 8` or `ceil(M/4)`."""
+    """Returns the number of grid programs as text, such as `250`, `64 × 8` or `ceil(M/4)`."""
     known = [str(a.tiles) if not a.tiles.symbols() or a.block == 1 else f"ceil({a.extent}/{a.block})" for a in grid]
     return " × ".join(n for n in known if n != "1") or "1"
 

@@ -1,6 +1,6 @@
 """Makes cards (small pieces of HTML for a notebook) that show a program or its stages.
 
-Making a card takes only milliseconds, because Triton's compiler is not run for it.
+Making a card takes only milliseconds, because it does not run Triton's compiler.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ def program_card(name: str, signature: str, source: str, compilation: Compilatio
 def stages_card(compilation: Compilation) -> str:
     """Returns the HTML of a card with a tab for each stage.
 
-    The stages that Triton's compiler makes have a tab only if the program was compiled before.
+    The stages that Triton's compiler makes have a tab only if Triton has compiled the program before.
     """
     context, made = compilation.context, "compiled" in vars(compilation)
     later = [] if made else [stage for stage in compilation.stages if stage in context.target.stages]

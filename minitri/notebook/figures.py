@@ -3,9 +3,9 @@
     f.lower(M=4096, N=4096).roofline()
     f.plot(M=4096, N=4096).save("graph.svg")
 
-In: the compilation of a program. Out: a `Plot`, which a notebook shows. matplotlib is an optional dependency
-(`minitri[plot]`). minitri imports matplotlib only when a figure is drawn. If a text in a program contains dollar signs,
-as `$x$` does, matplotlib shows the text as it is, not as a formula.
+In: the compilation of a program. Out: a `Plot`, which a notebook shows. The library matplotlib is an optional
+dependency (`minitri[plot]`), which minitri imports only when a figure is drawn. If a text in a program contains dollar
+signs, as `$x$` does, matplotlib shows the text as it is, not as a formula.
 """
 
 import io
@@ -141,7 +141,7 @@ def graph_figure(compilation: Compilation) -> Plot:
 
 
 def _kernels_of(node: Node, spans: Mapping[Node, Sequence[Any]], numbers: Sequence[set[int | None]]) -> list[int]:
-    """Returns a list with the index of the kernel that shares most source spans (places in the source) with a node.
+    """Returns a list with the index of the kernel that shares the most source spans (places in the source) with a node.
 
     Returns [] if no kernel shares a span with the node.
     """

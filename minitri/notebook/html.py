@@ -3,7 +3,8 @@
     card("main", "(x: f32[N])", facts="1 kernel", tabs=[("source", "x + 1"), ("graph", …)])
 
 In: the texts of a card. Out: HTML without scripts. The tabs of a card are radio buttons, so the arrow keys move from
-tab to tab. jinja2 escapes every text, so no text of a program is read as HTML. Texts that are too long are cut.
+tab to tab. The library jinja2 escapes every text, so no text of a program is read as HTML. Texts that are too long are
+cut.
 """
 
 from collections.abc import Sequence
