@@ -8,7 +8,7 @@ so a file that defines nodes needs no decorators and reads like a grammar. The t
 node's fields, because the text of a deep tree would be too long.
 
 The annotations say which fields hold nodes, so `children` and `with_children` work for the nodes of every IR.
-`postorder` lists the nodes of a graph or an expression.
+`postorder` lists the nodes of a graph or an expression, each after its children.
 """
 
 from collections.abc import Callable, Iterable
@@ -77,7 +77,8 @@ def with_children(node: N, change: Callable[[Any], Any]) -> N:
 
 
 def postorder(roots: Iterable[N], below: Callable[[N], Iterable[N]]) -> list[N]:
-    """Returns the roots and everything that `below` reaches from them, each item once and after its children.
+    """Returns the roots and all nodes below the roots, each node once and after its children. `below` is a function
+    that returns the children of a node.
 
     The function does not recurse, so deep graphs need no deep call stack.
     """

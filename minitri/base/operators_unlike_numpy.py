@@ -68,9 +68,9 @@ def bitwise_right_shift(x: Any, n: Any) -> Any:
 
 
 def _unless_integer(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Returns a rounding function that does not change integers and bools.
+    """Returns a copy of a rounding function of numpy that leaves integers and bools unchanged.
 
-    numpy before 2.1 converted integers and bools to floats.
+    The rounding functions of numpy before 2.1 converted integers and bools to floats.
     """
     return lambda x: function(x) if x.dtype.kind == "f" else x
 

@@ -17,8 +17,8 @@ LONGEST = 64  # characters of a name that are compared
 def nearest(name: str, known: Iterable[str]) -> list[str]:
     """Returns at most three known names that are spelt most like `name`, the best first.
 
-    A name of fewer than six letters can contain one error, and a longer name two errors. For a name of one letter, only
-    a change of case is accepted.
+    A known name is accepted if `name` differs from it by one typing error, or by two if `name` has six letters or more.
+    For a name of one letter, only a change of case is accepted.
     """
     name = name[:LONGEST]
     limit = 0.1 if len(name) < 2 else 1.0 if len(name) < 6 else 2.0
@@ -60,6 +60,7 @@ def _replaced(a: str, b: str) -> float:
 def _inserted(text: str, at: int) -> float:
     """Returns the cost of adding or omitting the letter `text[at - 1]`.
 
-    The cost is lower if the letter before is equal, because doubled letters are a common typing error.
+    The cost is lower if the letter before `text[at - 1]` is the same letter, because doubled letters are a common
+    typing error.
     """
     return SLIP if at > 1 and text[at - 1] == text[at - 2] else 1.0

@@ -25,9 +25,9 @@ def smallest(a: DimLike, b: DimLike) -> Dim:
 
 
 def _of_values(integers: Callable[..., Any], arrays: Callable[..., Any]) -> Any:
-    """Returns a function that works for two integers and for two arrays.
+    """Returns a function of a and b, which calls `integers` for two Python integers, and `arrays` for arrays.
 
-    For two Python integers, the returned function does not use numpy, because numpy's integers overflow.
+    Python integers get a function of their own, because numpy's integers overflow.
     """
     return staticmethod(lambda a, b: (integers if isinstance(a, int) and isinstance(b, int) else arrays)(a, b))
 
@@ -72,9 +72,9 @@ def _extreme(kind: type[Extreme], a: Dim, b: Dim) -> Dim:
 
 
 def _winner(kind: type[Extreme], a: Dim, b: Dim) -> Dim | None:
-    """Returns the operand that is the maximum (minimum) for all sizes.
+    """Returns the operand, a or b, that is the maximum (or minimum) of both for all sizes.
 
-    Returns None if this is not proven for either operand.
+    Returns None if no proof shows which operand this is.
     """
     difference = sign(a - b)
     return None if difference is None else a if (difference >= 0) == (kind is Largest) else b
@@ -90,6 +90,6 @@ def _shifted(kind: type[Extreme], d: Dim) -> tuple[Extreme | None, int]:
 def at_most_one(d: Dim) -> bool:
     """Checks whether `d` has the form min(…, 1), such as the length of `x[:1]`.
 
-    An axis of such a length broadcasts like an axis of size 1.
+    An axis of the length min(…, 1) broadcasts like an axis of size 1.
     """
     return isinstance(d.atom, Smallest) and ONE in (d.atom.a, d.atom.b)

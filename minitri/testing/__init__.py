@@ -8,7 +8,8 @@ Out: a `RandomProgram`, which has the text of a module and sizes for its dimensi
         assert example.compile().check(*example.arguments(seed)).ok
 
 The one idea: random programs are valid by construction. The reference evaluator computes each statement as soon as the
-statement is written. So the program writer knows the dtype and the shape of every value.
+statement is written. So the program writer knows the dtype and the shape of every value when it writes the next
+statement.
 
     statement_forms.toml   the forms of statements, with placeholders
     statement_writer.py    draws forms and fills them; minitri/bench/random_programs.py uses it too
