@@ -47,9 +47,9 @@ class CompileError(Exception):
     notes    further facts, such as where the wrong function was called. Each fact is a line of the text.
     others   further errors of the program, in the order of their positions. No error follows from another
 
-    The constructor chooses the subclass by the error code: `CompileError("MT0203", …)` makes a `CompileValueError`,
-    which is also a Python `ValueError`. The column `python` of error_codes.toml names the subclass of CompileError for
-    each error code.
+    The error code chooses the subclass, so that `CompileError("MT0203", …)` makes a `CompileValueError`, which is also
+    a Python `ValueError`. The column `python` of error_codes.toml names the subclass of CompileError for each error
+    code.
     """
 
     def __new__(cls, code: str, *_: object, **__: object) -> Self:
@@ -106,7 +106,7 @@ class CompileError(Exception):
         """Gives the error the corrections `edits`. An edit that is None is ignored. Returns the error.
 
         `help` is the line of the error message that says what to write. If `help` is "" and there is only one
-        correction, this line shows the text of the correction.
+        correction, the help line shows the text of the correction.
         """
         self.edits = tuple(edit for edit in edits if edit is not None)
         if not help and len(self.edits) == 1:
@@ -208,7 +208,8 @@ def report(error: CompileError, width: int = 100) -> str:
 def summary(error: CompileError) -> str:
     """Returns the text of an error, and then one line for each other error of the program.
 
-    The text has at most `MOST_LINES` lines. For the other errors that do not fit, the text only says how many they are.
+    The text has at most `MOST_LINES` lines. If there is no room for all other errors, the text gives only the number of
+    the errors that are left out.
     """
     lines = render(error).split("\n")[: MOST_LINES - 1]
     also = [f"  = also: {_place(other)}{other.message}" for other in error.others]
@@ -278,5 +279,5 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def listed(words: Sequence[str], joiner: str = "and") -> str:
-    """Returns several names as an English list: `a, b and c`."""
+    """Returns several names as an English list, such as `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {joiner} {words[-1]}"

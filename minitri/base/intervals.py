@@ -2,10 +2,10 @@
 
     0 <= i < M, 0 <= j < N      i*N + j is in 0 … M*N - 1, and (i*N + j) // N is i
 
-In: a symbolic integer (`Dim`) and the ranges of its axes. Out: the least and the greatest value of this `Dim`, as Dims
-that contain sizes but no axes. The function `simplify` returns a simpler `Dim` with the same values. The one idea: if
-an expression is linear in an axis, and the sign of the coefficient is known, the extreme values are at the ends of the
-axis's range.
+In: a symbolic integer (`Dim`) and the ranges of its axes. Out: the least and the greatest value of the `Dim` in these
+ranges, as Dims that contain sizes but no axes. The function `simplify` returns a simpler `Dim` that has the same values
+in these ranges. The one idea: if an expression is linear in an axis, and the sign of the coefficient is known, the
+extreme values are at the ends of the axis's range.
 
 Left out: proofs that combine several conditions, which are in inequalities.py.
 """

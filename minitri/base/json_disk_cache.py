@@ -11,8 +11,9 @@ is not writable or belongs to another user. If an entry is missing, `get` return
 
 The environment variable MINITRI_CACHE_DIR names the cache folder. If the variable is not set, the folder is in the
 user's cache folder. Only the user can open the folder (mode 0700). The name of a file is the hash of the entry's key,
-so the name contains no text of the user. `put` writes a file under a temporary name and then renames it. So when two
-processes write the same entry, one complete file remains. Left out: a limit on the age of cached values.
+so the name contains no text of the user. `put` writes a file under a temporary name and then renames it. Because of the
+renaming, one complete file remains if two processes write the same entry at once. Left out: a limit on the age of
+cached values.
 """
 
 import contextlib
@@ -84,7 +85,7 @@ def _plain(value: Any) -> Any:
 def _is_ours(path: Path) -> bool:
     """Checks whether a path is a folder that belongs to this user, and not a link.
 
-    If other users have access to the folder, removes their access.
+    If other users have access to the folder, the function removes their access.
     """
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):

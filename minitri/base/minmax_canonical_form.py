@@ -60,8 +60,7 @@ class Ramps:
         return total
 
     def of_one_sum(self) -> tuple[Dim, Callable[[int], int], set[int]] | None:
-        """Returns (n, f, corners) if this function can be written as f(n), where n is a sum of sizes. Otherwise returns
-        None.
+        """Returns (n, f, corners) if this piecewise linear function is f(n) for one sum of sizes n, and otherwise None.
 
         The set `corners` contains all values of n at which max(f(n), 0) can change its slope: the bends of f, and the
         integers next to the zeros of f.
@@ -132,7 +131,7 @@ def _least(extent: Dim) -> tuple[Symbol, int] | None:
 
 
 def _is_nested(d: Dim) -> bool:
-    """Checks whether d has several maxima and minima, or a maximum or minimum inside another."""
+    """Checks whether d has several maxima and minima, or a maximum or minimum inside another maximum or minimum."""
     found = [a for a in d.atoms() if isinstance(a, Extreme)]
     return len(found) > 1 or any(isinstance(b, Extreme) for a in found for x in (a.a, a.b) for b in x.atoms())
 
@@ -159,7 +158,7 @@ def _of_extreme(a: Extreme) -> Ramps:
 def _ramp(inner: Ramps) -> Ramps | None:
     """Returns max(inner, 0) as a sum of ramps. Returns None if `inner` is not a function of one sum of sizes.
 
-    If this sum of sizes cannot be negative, only the changes of the slope at positive values of the sum are needed.
+    If the sum of sizes cannot be negative, only the changes of the slope at positive values of this sum are needed.
     """
     found = inner.of_one_sum()
     if found is None:

@@ -3,7 +3,7 @@
     class Node(metaclass=NodeClass):        class Name(Node):
         span: Span                              id: str             Name(span, "x")
 
-In: a class with annotated fields. Out: a dataclass with these fields. The one idea: a metaclass makes the dataclasses,
+In: a class with annotated fields. Out: the same class as a dataclass. The one idea: a metaclass makes the dataclasses,
 so a file that defines nodes needs no decorators and reads like a grammar. The text of a node (`repr`) does not show the
 node's fields, because the text of a deep tree would be too long.
 
@@ -41,7 +41,9 @@ class KeywordNodeClass(NodeClass):
 
 @cache
 def node_fields(cls: type) -> tuple[str, ...]:
-    """Returns the names of the fields that hold nodes. The type of such a field is, for example, `tuple[Expr, ...]`."""
+    """Returns the names of the fields that hold nodes. A field of the type `tuple[Expr, ...]`, for example, holds
+    nodes.
+    """
     types = get_type_hints(cls)
     return tuple(f.name for f in fields(cls) if _has_nodes(types[f.name]))
 

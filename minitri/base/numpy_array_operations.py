@@ -3,9 +3,9 @@
     reduce("sum", x, [0])        sum(x, axis=0)
     scan("sum", x, 0)            cumulative_sum(x, axis=0)
 
-All evaluators, which run a stage of the compiler in numpy, use these functions. minitri/base/operators.py has the
-tables of reductions and of elementwise operators. The arrays have compute dtypes, which are the dtypes of arithmetic in
-kernels: the compute dtype of f16 is f32. Only a cast can return an array of f16 or bf16.
+All evaluators, which run a stage of the compiler in numpy, use the functions of this file. minitri/base/operators.py
+has the tables of reductions and of elementwise operators. The arrays have compute dtypes, which are the dtypes of
+arithmetic in kernels: the compute dtype of f16 is f32. Only a cast can return an array of f16 or bf16.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,7 +67,8 @@ def position(row: Reduction, x: Any, axis: int | None, keepdims: bool = False) -
 
     A NaN counts as the largest element for argmax, and as the smallest element for argmin.
 
-    If `axis` is None, the function returns the index of the element in the list of all elements in row-major order.
+    If `axis` is None, the index counts all elements of the array in row-major order: for element [1, 0] of a 2 × 3
+    array, the index is 3.
     """
     best = row.ufunc.reduce(x, axis=axis, keepdims=True)
     found = np.argmax((x == best) | ((x != x) & (best != best)), axis=axis, keepdims=keepdims)
@@ -115,7 +116,8 @@ def take(x: Any, index: Sequence[Any], shape: tuple[int, ...]) -> Any:
     """Returns x[index]. `index` has one integer array for each axis of x, and each of these arrays is broadcast to
     `shape`.
 
-    An element whose index is out of bounds gets the fill value: NaN for floats, else 0 or False.
+    An element whose index is out of bounds gets the fill value, which is NaN for floats, 0 for integers, and False for
+    bools.
     """
     index = [np.broadcast_to(np.asarray(i), shape) for i in index]
     inside = np.ones(shape, bool)

@@ -20,7 +20,7 @@ Operators compute in *compute* dtypes only: f32, f64, integers and bool. Values 
 first (docs/reference/semantics.md).
 
 Operators have the same results as in numpy. If numpy raises an error, warns or does not define the result, the operator
-returns one of these results:
+returns a result that is defined in this table:
 
     x // 0, x % 0                  0 for integers
     b ** -n                        1 / b**n truncated: 1, ±1 for b = ±1, else 0 (also for b = 0)
@@ -119,7 +119,7 @@ class Operator:
         return {"biuf": self.triton} if isinstance(self.triton, str) else self.triton
 
     def spelling(self, operand: DType) -> str:
-        """Returns the Triton template for operands of this dtype."""
+        """Returns the Triton template for operands of the dtype `operand`."""
         own = self.templates.get(operand.name)
         return own or next(t for kinds, t in self.templates.items() if kinds.isalpha() and operand.kind in kinds)
 

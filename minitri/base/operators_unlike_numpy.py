@@ -38,7 +38,7 @@ def _pow(b: Any, n: Any) -> Any:
     """Returns b ** n for floats, with the results of the function `pow` of C.
 
     If the exponent is the scalar 0.5, numpy computes a square root instead, which has other results for -inf and -0.0.
-    So `_pow` converts a scalar exponent to an array first.
+    `_pow` converts a scalar exponent to an array first, so that numpy does not compute a square root.
     """
     shape = np.broadcast_shapes(b.shape, n.shape)
     flat = [np.array(np.broadcast_to(v, shape)).reshape(-1) for v in (b, n)]

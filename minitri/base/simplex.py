@@ -17,11 +17,11 @@ ALMOST = Fraction(999_999, 1_000_000)
 
 
 def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None:
-    """Finds weights > 0 for some columns. The weighted sum of these columns is the goal, or the goal plus a constant
+    """Finds weights > 0 for some columns. The sum of the weighted columns is the goal, or the goal plus a constant
     below 1.
 
-    Returns a map from the position of a column in `columns` to the weight of this column. Returns None if there are no
-    such weights.
+    Returns a map from the position of a column in `columns` to the weight of this column. Returns None if no weights
+    give the goal.
     """
     useful = _useful(goal, columns)
     for slack in (Fraction(0), ALMOST):

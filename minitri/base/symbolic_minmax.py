@@ -3,9 +3,9 @@
     largest(N, 0)          N, since no size is negative
     largest(N - 1, 0)      max(N - 1, 0)
 
-In: two symbolic integers (`Dim`s). Out: their maximum or minimum as a `Dim`. If a proof shows which of the two `Dim`s
-is larger for all sizes, the result is one of the two. If there is no proof, the result is a new `Dim` with the single
-term `max(…)` or `min(…)`.
+In: two symbolic integers (`Dim`s). Out: the maximum or the minimum of the two, as a `Dim`. If a proof shows which of
+the two `Dim`s is larger for all sizes, the result is one of these `Dim`s. If no proof shows which `Dim` is larger, the
+result is a new `Dim` with the single term `max(…)` or `min(…)`.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def smallest(a: DimLike, b: DimLike) -> Dim:
 def _of_values(integers: Callable[..., Any], arrays: Callable[..., Any]) -> Any:
     """Returns a function of a and b, which calls `integers` for two Python integers, and `arrays` for arrays.
 
-    Python integers get a function of their own, because numpy's integers overflow.
+    Two Python integers are not passed to numpy, because numpy's integers overflow.
     """
     return staticmethod(lambda a, b: (integers if isinstance(a, int) and isinstance(b, int) else arrays)(a, b))
 
@@ -72,16 +72,16 @@ def _extreme(kind: type[Extreme], a: Dim, b: Dim) -> Dim:
 
 
 def _winner(kind: type[Extreme], a: Dim, b: Dim) -> Dim | None:
-    """Returns the operand, a or b, that is the maximum (or minimum) of both for all sizes.
+    """Returns a or b, whichever is proven to be the maximum (or minimum) of the two for all sizes.
 
-    Returns None if no proof shows which operand this is.
+    Returns None if neither a nor b is proven to be the maximum (or minimum).
     """
     difference = sign(a - b)
     return None if difference is None else a if (difference >= 0) == (kind is Largest) else b
 
 
 def _shifted(kind: type[Extreme], d: Dim) -> tuple[Extreme | None, int]:
-    """Returns (m, c) if d is m + c for a maximum (minimum) m and a constant c. Otherwise returns (None, 0)."""
+    """Returns (m, c) if d is m + c for a maximum (or minimum) m and a constant c, and otherwise (None, 0)."""
     shift = next((c for m, c in d.terms if not m), 0)
     atom = (d - shift).atom
     return (atom, shift) if isinstance(atom, kind) else (None, 0)

@@ -42,9 +42,9 @@ def tf32_parts(x: Any) -> tuple[Any, Any]:
     For an element of x that is NaN, or whose absolute value is about 2**102 or more, both arrays contain NaN.
 
     The last bit of a subnormal f32 number stands for 2**-149, but neighbouring TF32 numbers are at least 2**-136 apart.
-    So x is multiplied by SPLIT_SCALE = 2**13, and then TF32 numbers can represent the last bit too. The first array is
-    x * SPLIT_SCALE rounded to 11 significant bits. The method of splitting is by Veltkamp ("ALGOL procedures", 1968)
-    and Dekker ("A floating-point technique for extending the available precision", 1971).
+    After a multiplication by SPLIT_SCALE = 2**13, TF32 numbers can represent the last bit of a subnormal f32 number
+    too. The first array is x * SPLIT_SCALE rounded to 11 significant bits. The method of splitting is by Veltkamp
+    ("ALGOL procedures", 1968) and Dekker ("A floating-point technique for extending the available precision", 1971).
     """
     scaled, more = x * np.float32(SPLIT_SCALE), x * np.float32(SPLIT_SCALE * (2**13 + 1))
     high = more - (more - scaled)

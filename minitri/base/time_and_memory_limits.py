@@ -73,7 +73,7 @@ def current() -> Limits:
 
 @contextmanager
 def limits(**changed: float) -> Iterator[Limits]:
-    """Sets some limits inside the `with` block. All other limits stay the same.
+    """Sets some limits inside the `with` block. All limits that are not named stay the same.
 
     Raises CompileError MT0404 for the name of an unknown limit, or a value that is not a number above 0.
     """

@@ -74,7 +74,8 @@ def _print_in_short() -> None:
     """Installs functions that print errors in a few lines.
 
     Python calls the function `sys.excepthook` to print an error, and IPython has its own table of such functions. If
-    another program has already replaced `sys.excepthook`, or filled IPython's table, its functions stay installed.
+    another package has already replaced `sys.excepthook`, or filled IPython's table, the functions of that package stay
+    installed.
     """
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _hook
@@ -103,7 +104,7 @@ def _show_in_ipython(shell: Any, kind: type[CompileError], error: CompileError, 
 def lines(error: CompileError, frames: TracebackType | None) -> list[str]:
     """Returns the lines to print for an error: the caller's innermost frame, and then the text of the error.
 
-    If all these lines would be more than `LINES`, lines of the frame are left out.
+    If the frame and the error have more than `LINES` lines together, lines of the frame are left out.
     """
     text = f"{type(error).__name__}: {error}".split("\n")
     called = [f for f in traceback.extract_tb(frames) if not f.filename.startswith(PACKAGE)][-1:]

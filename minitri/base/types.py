@@ -53,7 +53,7 @@ class DType:
 
     @property
     def numpy(self) -> Any:
-        """The numpy dtype with the same values. For bf16, which numpy lacks, this is the dtype of the package
+        """The numpy dtype with the same values. For bf16, which numpy lacks, the result is the bf16 of the package
         ml_dtypes.
         """
         return np.dtype(ml_dtypes.bfloat16 if self.name == "bf16" else self.numpy_name)
@@ -95,7 +95,9 @@ _BY_NUMPY_NAME = {d.numpy_name: d for d in DTYPES.values()}
 
 
 def dtype(name: str) -> DType:
-    """Returns the dtype with this name. Raises CompileError MT0202, with a suggestion, if there is no such dtype."""
+    """Returns the dtype with the name `name`. Raises CompileError MT0202, which suggests a similar name, if no dtype
+    has the name `name`.
+    """
     if name not in DTYPES:
         same = from_numpy(name)
         help = f"write `{same}`" if same else suggest(name, DTYPES) or f"dtypes are {' '.join(DTYPES)}"
@@ -112,7 +114,7 @@ def from_numpy(name: str) -> DType | None:
 
 @cache
 def promote(a: DType, b: DType) -> DType:
-    """Returns the common dtype to which arrays of these two dtypes are converted."""
+    """Returns the common dtype to which arrays of the dtypes a and b are converted before an operation."""
     if a.is_float != b.is_float:
         return a if a.is_float else b
     is_mixed = {a, b} == {f16, bf16}  # neither can represent all values of the other

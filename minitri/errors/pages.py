@@ -53,8 +53,8 @@ class Example:
     reads: str = ""
 
     def run(self) -> None:
-        """Compiles the program, and calls or lowers it as the fields of this `Example` say. Raises the CompileError of
-        the program.
+        """Compiles the program, and calls or lowers it as the fields of this `Example` say. If the program is wrong,
+        its CompileError is raised.
         """
         types: dict[str, Any] = dict(self.types)
         with limits(**self.limits):

@@ -92,7 +92,7 @@ def read(text: str) -> Case:
 
 
 def _listed(arguments: Sequence[Any] | None) -> list[Any] | None:
-    """Returns the arguments for JSON, or None if they have too many elements."""
+    """Returns the arguments as data for JSON, or None if the arguments have more than `MOST` elements in all."""
     if arguments is None or sum(np.size(a) for a in arguments) > MOST:
         return None
     return [_plain(a) for a in arguments]

@@ -133,7 +133,7 @@ def _add(summary: Summary, answer: Answer) -> None:
 def _saved(directory: Path | None, answer: Answer) -> str | None:
     """Writes the file of a failure and returns the path of the file.
 
-    If the worker process crashed or hung, it could not shrink the program, and the file contains the original program.
+    If the worker process crashed or hung, the program was not shrunk, and the file contains the original program.
     """
     if directory is None:
         return None

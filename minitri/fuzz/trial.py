@@ -89,8 +89,8 @@ def examined(
     """Checks a case on the CPU or a GPU, and returns the outcome.
 
     Every pass is checked first, in each of the given variants of compilation (minitri/trust/check.py). If no pass is
-    wrong, the changed programs are checked too. `relations` are the names of these changed programs; if `relations` is
-    not given, the changed programs are those of `PAIRS`.
+    wrong, programs that were changed but must compute the same result are checked too. `relations` are the names of the
+    changes; if `relations` is not given, the changes are those of `PAIRS`.
     """
     relations = PAIRS[on] if relations is None else relations
     try:
@@ -114,7 +114,7 @@ def examined(
 
 
 def _refused(case: Case, error: Exception) -> Case:
-    """Returns a copy of the case that says which error its program raised.
+    """Returns a copy of `case` whose failure is the error that the program raised.
 
     Random programs are valid, so the error is a bug of the compiler.
     """

@@ -3,9 +3,9 @@ whole session of random programs.
 
     python -m minitri.fuzz.worker cpu
 
-In: seeds on standard input, one on each line. Out: one line of JSON for each seed on standard output. All other printed
-text goes to standard error. If the worker process can no longer use the GPU, its answer has the field `lost`, and the
-parent process ends the worker.
+In: seeds on standard input, one on each line. Out: one line of JSON for each seed on standard output. All other text
+that the worker process prints goes to standard error. If the worker process can no longer use the GPU, its answer has
+the field `lost`, and the parent process ends the worker.
 """
 
 import sys

@@ -172,8 +172,8 @@ def _kernel(kernel: Kernel, sizes: Sizes) -> Mapping[str, int]:
 
 
 def _computed(op: Op) -> set[str]:
-    """Returns the axes along which an op computes elements. For a reduction or a matrix product, these axes include the
-    axes that are reduced or summed.
+    """Returns the axes along which an op computes elements. For a reduction or a matrix product, the result includes
+    the axes that are reduced or summed.
     """
     match op:
         case Reduce() | Scan():

@@ -4,13 +4,13 @@
 
 In: a compilation with all sizes known, and measured times of the kernels, if they were measured. Out: a `Roofline`. A
 `Roofline` holds the bytes and operations of the graph, the kernels and the tiles (predicted_work.py). A `Roofline` also
-holds the least time for these bytes and operations at the chip's peak rates. The least time is the time that the
-slowest unit (memory or an arithmetic unit) takes at its peak rate. Because no kernel reaches peak rates, a more
-realistic time is predicted for each kernel too:
+holds the least time in which the chip can move the bytes and compute the operations, at its peak rates. The least time
+is the time that the slowest unit (memory or an arithmetic unit) takes at its peak rate. Because no kernel reaches peak
+rates, a more realistic time is predicted for each kernel too:
 
     launch + max(bytes / bandwidth, waves * operations / rate of each unit)
 
-The time is a maximum because memory accesses and arithmetic overlap, so that only the slower of the two counts.
+The predicted time contains a maximum because memory accesses and arithmetic overlap: only the slower of the two counts.
 `REACHED` holds the shares of the peak rates that the fastest kernels of docs/log/benchmarks.json reach on an H200. A
 wave is a group of grid programs that fills all multiprocessors once. The factor `waves` is the cost of a last wave that
 is only partly filled. For example, 133 grid programs on 132 multiprocessors take as long as 264 programs, because both
@@ -155,8 +155,8 @@ def waves(programs: int, chip: Chip) -> float:
     """Returns the factor by which the grid programs take longer than they would if all multiprocessors were busy until
     the end.
 
-    Example: on 132 multiprocessors, 132 programs have the factor 1, because all multiprocessors are busy. On the same
-    chip, 33 programs have the factor 4, because only a quarter of the multiprocessors is busy.
+    Example: on 132 multiprocessors, 132 programs have the factor 1, and 33 programs have the factor 4, because 33
+    programs keep only a quarter of the multiprocessors busy.
     """
     if programs == 0:
         return 0.0

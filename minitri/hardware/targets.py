@@ -67,7 +67,7 @@ class Target:
     @property
     def has_early_starts(self) -> bool:
         """Whether a kernel can start before the previous kernel has ended (programmatic dependent launch). NVIDIA GPUs
-        can do this since Hopper.
+        have programmatic dependent launch since Hopper.
         """
         return self.has_descriptors
 

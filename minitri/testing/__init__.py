@@ -59,7 +59,7 @@ def programs(max_ops: int = 8) -> SearchStrategy[RandomProgram]:
 def arrays(type: str, sizes: dict[str, int], low: float = -4, high: float = 4) -> SearchStrategy[Any]:
     """Returns a hypothesis strategy for arrays of any strides.
 
-    `type` is written as in the language: `"f32[M, N]"`.
+    `type` is a type of the language, such as `"f32[M, N]"`.
     """
     from hypothesis import strategies as st
 

@@ -112,7 +112,7 @@ class FormFiller(StatementWriter):
         return self.choose(range(odds)) == odds - 1
 
     def found(self, suits: Callable[[Value], bool]) -> str | None:
-        """Returns the name of a value for which `suits` is true, or None if there is none.
+        """Returns the name of a value for which `suits` is true, or None if there is no such value.
 
         If several values are suitable, the function prefers values that were added late.
         """
@@ -169,8 +169,8 @@ class FormFiller(StatementWriter):
     # ---- other operands ----------------------------------------------------------------------
 
     def partner(self, filled: Filled, x: Value, kinds: str = "fiub") -> str:
-        """Returns the name of another value that broadcasts with x. If there is no such value, and sometimes at random,
-        adds a new parameter and returns its name.
+        """Returns the name of another value that broadcasts with x. If no other value broadcasts with x, and sometimes
+        at random, the function adds a new parameter and returns its name.
 
         Some kinds of statements allow only some dtypes as the common dtype of x and the other value.
         """
@@ -249,8 +249,8 @@ class FormFiller(StatementWriter):
         """Adds a new array with one axis for each letter in `letters`, and returns the name of the array. If `prefix`
         is "size", no array is added, and the function returns the size that the letter stands for.
 
-        Within one statement, a letter always stands for the same size. Any other prefix is the dtype of the array; all
-        arrays without a prefix in one statement have the same dtype.
+        Within one statement, a letter always stands for the same size. A prefix such as "i8" is the dtype of the new
+        array; all arrays without a prefix in one statement have the same dtype.
         """
         axes = []
         for letter in letters:
@@ -274,8 +274,8 @@ class FormFiller(StatementWriter):
         """Returns the text of an expression: the index of each element along an axis of x, in a shape that broadcasts
         with x.
 
-        If `step` is 0, the axis is random. Otherwise, the axis comes `step` axes before the axis that the last call of
-        `place` for this statement used.
+        If `step` is 0, the axis is random. If `step` is not 0, the axis comes `step` axes before the axis that the last
+        index in the same statement runs along.
         """
         rank = len(x.shape)
         k = (filled["last place"] - step) % rank if step else self.choose(range(rank)[::-1])

@@ -8,10 +8,10 @@ In: a function that makes random choices. Out: a `RandomProgram`, which is valid
         v2 = where(v1 > y, v1, 0)
         return v2, v1
 
-statement_forms.toml has the forms of statements, and placeholders.py fills them. The reference evaluator computes each
-statement for sample arrays, as soon as the statement is written. So the result of the statement is known: the dtype,
-the shape, and how large the elements are. A statement that the reference accepts stays in the program. If the compiler
-rejects a statement that the reference accepts, the compiler has a bug.
+statement_forms.toml has the forms of statements, and placeholders.py fills the placeholders of the forms. The reference
+evaluator computes each statement for sample arrays, as soon as the statement is written. So the result of the statement
+is known: the dtype, the shape, and how large the elements are. A statement that the reference accepts stays in the
+program. If the compiler rejects a statement that the reference accepts, the compiler has a bug.
 
 The reference does not check one rule: an axis broadcasts only if the program writes its size as 1, not as a name. If a
 statement reads an array with an axis of size 0 or 1 and the compiler rejects the shapes, the statement is left out.
@@ -182,7 +182,7 @@ class SmallWriter(FormFiller):
         return RandomProgram(text + "".join(f"    {line}\n" for line in body), tuple(taken), sizes)
 
     def _inlined(self, lines: dict[str, str], results: Sequence[str]) -> dict[str, str]:
-        """Returns the statements of a program's body, after writing some of them inside others.
+        """Returns the statements of a program's body, some of them written inside other statements.
 
         If the result of a statement is used only once, the statement is sometimes written inside the statement that
         uses the result.

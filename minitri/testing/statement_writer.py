@@ -4,7 +4,7 @@ In: a table of forms of statements, and a function that makes random choices. Ou
 
     "relu({x} @ {factor})"     →     v2 = relu(v1 @ w)
 
-Two writers of whole programs share this statement writer. small_programs.py writes programs for tests, and
+Two writers of whole programs share the statement writer of this file. small_programs.py writes programs for tests, and
 minitri/bench/random_programs.py writes programs of everyday sizes. Each writer of whole programs defines what a
 placeholder becomes, and computes the value of a statement. A statement that cannot be computed is removed.
 """
@@ -83,8 +83,8 @@ class StatementWriter:
         self.statements: list[Statement] = []
 
     def attempt(self, kind: str, operand: str, form: str = "") -> bool:
-        """Adds a statement of a kind, if its placeholders can be filled and its value can be computed. Returns whether
-        the statement was added.
+        """Adds a statement of the given kind, if the placeholders of a form can be filled and the value of the
+        statement can be computed. Returns whether the statement was added.
 
         If the statement was not added, the parameters that were made for this statement are removed.
         """

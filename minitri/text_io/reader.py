@@ -44,9 +44,9 @@ class Node(Text):
 
     The `kind` of an expression is number, name, text, list, element, max, min, neg, or an operator: + - * // % < >= ==
     !=. The `parts` of an expression are its operands or, if the expression has no operands, its value. Any other node
-    has the name of its grammar rule as its `kind`, and the names and nodes of the rule as its `parts`. If the rule has
-    an optional part that is missing in the text, this part is None. `depth` says how many expressions inside this node
-    are nested in one another.
+    has the name of its grammar rule as its `kind`, and the names and nodes of the rule as its `parts`. An optional part
+    of the grammar rule that is missing in the text is None in `parts`. `depth` says how many expressions inside this
+    node are nested in one another.
     """
 
     kind: str
@@ -84,7 +84,7 @@ class Param(Text):
 
 @dataclass(frozen=True, slots=True)
 class Line(Text):
-    """The line of one operation: `result: type = op operands {attributes}`.
+    """The line of one operation, in the form `result: type = op operands {attributes}`.
 
     A store and a loop have no result and no type.
     """

@@ -13,9 +13,9 @@ A template looks like the line that it describes. `<x>` is a placeholder for the
     rescale = <rescale?>  an optional attribute, which is not written if its value is None or ()
     <op>                  the name of an operator, a reduction or a scan
 
-In: the fields of an operation, or a line of text. Out: the text of the operation, or its fields. Each intermediate
-representation (graph, kernels, tile programs) has its templates in a file `lines.toml` in its folder. text.py in that
-folder writes the lines; text.py or parse.py reads them.
+In: the fields of an operation, or a line of text. Out: the line of text for these fields, or the fields of the
+operation in this line. Each intermediate representation (graph, kernels, tile programs) has its templates in a file
+`lines.toml` in its folder. text.py in that folder writes the lines; text.py or parse.py reads them.
 """
 
 import re
@@ -131,7 +131,7 @@ class LineReader(Generic[V]):
         self.taken: set[str] = set()  # all names of values, also of those that are out of scope
 
     def ref(self, e: Node) -> V:
-        """Returns the value with the name `e`. Raises Mistake if no earlier line defines this value."""
+        """Returns the value with the name `e`. Raises Mistake if no earlier line defines a value with the name `e`."""
         if e.kind != "name" or e.name not in self.values:
             shown = self.source.text[e.start : e.end][:40]
             raise Mistake(e, f"there is no value `{shown}` above", suggest(e.name, self.values))
