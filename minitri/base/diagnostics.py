@@ -11,7 +11,7 @@ exception, `CompileError`. Example of the text of an error, `str(error)`:
       = more: minitri explain MT0203
 
 error_codes.toml has a short description of every error code. `error.edits` holds the correction of the mistake as data,
-so that an editor can apply the correction. The function `edited` applies such edits to a program text.
+so that an editor can apply the correction. The function `edited` applies corrections (edits) to a program text.
 """
 
 from __future__ import annotations

@@ -343,7 +343,7 @@ def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     """Returns a quotient w and a rest r such that a == w * b + r.
 
     If b has one term, the quotient w is made from the terms of a that b divides: for b = 4, the Dim 4*M + i is split
-    into M and i. If b has several terms, the quotient w is 1 if a == b, and otherwise 0.
+    into w = M and r = i. If b has several terms, the quotient w is 1 if a == b, and otherwise 0.
     """
     if len(b.terms) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)
@@ -370,7 +370,7 @@ def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
 def paired(kind: type[Pair], a: Dim, b: Dim) -> Dim:
     """Returns a quotient, remainder, maximum or minimum of a and b as a Dim.
 
-    Raises CompileError MT0401 if the depth of nesting or the number of atoms exceeds its limit.
+    Raises CompileError MT0401 if the depth of nesting or the number of atoms exceeds a limit.
     """
     inner = [x for d in (a, b) for x in d.atoms()]
     depth = 1 + max((x.depth for x in inner if isinstance(x, Pair)), default=0)

@@ -55,7 +55,8 @@ def _at_end(d: Dim, symbol: Symbol, rising: Dim, falling: Dim, positive: frozens
 
 
 def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim, Ranges]:
-    """Replaces quotients and remainders that contain axes by new axes.
+    """Replaces each quotient and remainder that contains axes by a new axis, because `bounds` needs expressions that
+    are linear in the axes.
 
     Returns the new expression, and the ranges of all old and new axes, except new axes of unknown range.
     """

@@ -158,7 +158,8 @@ def _of_extreme(a: Extreme) -> Ramps:
 def _ramp(inner: Ramps) -> Ramps | None:
     """Returns max(inner, 0) as a sum of ramps. Returns None if `inner` is not a function of one sum of sizes.
 
-    If the sum of sizes cannot be negative, only the changes of the slope at positive values of this sum are needed.
+    If the sum of sizes on which `inner` depends cannot be negative, only the changes of the slope at positive values of
+    this sum are needed.
     """
     found = inner.of_one_sum()
     if found is None:

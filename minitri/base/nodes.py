@@ -3,9 +3,9 @@
     class Node(metaclass=NodeClass):        class Name(Node):
         span: Span                              id: str             Name(span, "x")
 
-In: a class with annotated fields. Out: the same class as a dataclass. The one idea: a metaclass makes the dataclasses,
-so a file that defines nodes needs no decorators and reads like a grammar. The text of a node (`repr`) does not show the
-node's fields, because the text of a deep tree would be too long.
+In: a class with annotated fields. Out: a dataclass made from this class. The one idea: a metaclass makes the
+dataclasses, so a file that defines nodes needs no decorators and reads like a grammar. The text of a node (`repr`) does
+not show the node's fields, because the text of a deep tree would be too long.
 
 The annotations say which fields hold nodes, so `children` and `with_children` work for the nodes of every IR.
 `postorder` lists the nodes of a graph or an expression, each after its children.

@@ -167,7 +167,9 @@ _USUAL = {"cuda:80": "a100", "cuda:90": "h200", "cuda:100": "b200", "hip:gfx942"
 
 
 def chip_of(target: Target) -> Chip:
-    """Returns the chip that cost models assume for a target. An unknown chip gets the generic figures of its vendor."""
+    """Returns the chip that cost models assume for a target. A target whose chip is not known gets the generic figures
+    of the vendor.
+    """
     if target.gpu:
         return CHIPS[target.gpu]
     if (target.kind, target.arch) == ("cuda", "90"):

@@ -18,9 +18,9 @@ This module determines the same three powers of two from the expression (`Dim`) 
     divisibility   a power of two that divides the first neighbour
     constancy      how many neighbours are equal
 
-A size that is an argument of a kernel can be a multiple of 16 in one call but not in another call. So the field `given`
-of a `Width` lists the sizes that must be multiples of 16, so that the width is right. Left out: tiles whose loads and
-stores need different layouts (assignments of elements to threads).
+A size that is an argument of a kernel can be a multiple of 16 in one call but not in another call. The field `given` of
+a `Width` therefore lists the sizes that must be multiples of 16 in a call that has this width. Left out: tiles whose
+loads and stores need different layouts (assignments of elements to threads).
 """
 
 import math

@@ -2,8 +2,9 @@
 
 In: the text of a random program. Out: for each entry of `RELATIONS` a changed program, which is called with the same
 arguments as the original program. If a result of the original program is exact, the changed program must return the
-same bits. If a result is not exact, the result of the changed program must lie within the error bounds of the original
-program. A program with added dead code must have the same generated source as the original program.
+same bits. If a result of the original program is not exact, the result of the changed program must lie within the error
+bounds of the original program. A program with added dead code must have the same generated source as the original
+program.
 
     without simplify, …    an optional pass is left out
     permuted               the operands of commutative operators are exchanged

@@ -106,8 +106,8 @@ class FormFiller(StatementWriter):
     # ---- values and parameters ---------------------------------------------------------------
 
     def chance(self, odds: int) -> bool:
-        """Returns True with the probability 1 / `odds`. When a failing program is shrunk, the choice True is replaced
-        by False.
+        """Returns True with the probability 1 / `odds`. When a failing program is shrunk, a result True is replaced by
+        False if the program then still fails.
         """
         return self.choose(range(odds)) == odds - 1
 
@@ -163,7 +163,9 @@ class FormFiller(StatementWriter):
         return name
 
     def size(self, name: str, k: int) -> str:
-        """Returns how a program writes the size of an axis: `2 * N` for a parameter, `v1.shape[0]` for a variable."""
+        """Returns how a program writes the size of an axis, such as `2 * N` for a parameter and `v1.shape[0]` for a
+        variable.
+        """
         return self.axes[name][k].text if name in self.arrays else f"{name}.shape[{k}]"
 
     # ---- other operands ----------------------------------------------------------------------
