@@ -342,8 +342,8 @@ class Remainder(Division):
 def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     """Returns a quotient w and a rest r such that a == w * b + r.
 
-    If b has one term, the quotient w is made from the terms of a that b divides: for b = 4, the Dim 4*M + i is split
-    into w = M and r = i. If b has several terms, the quotient w is 1 if a == b, and otherwise 0.
+    If b has one term, the quotient w is made from the terms of a that b divides. For example, b = 4 splits 4*M + i into
+    w = M and r = i. If b has several terms, the quotient w is 1 if a == b, and otherwise 0.
     """
     if len(b.terms) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)

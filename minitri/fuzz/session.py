@@ -177,7 +177,7 @@ def _started(on: str) -> Child:
 
 
 def _answer(worker: Child, seed: int) -> Answer:
-    """Returns the worker's answer for a seed. If the worker dies or does not answer in time, returns a failure instead."""
+    """Returns the worker's answer for a seed, or a failure if the worker dies or does not answer in time."""
     try:
         found = worker.ask(seed, LIMIT)
     except TimeoutError:

@@ -301,7 +301,7 @@ PLACEHOLDERS: dict[str, Callable[[FormFiller, Filled, Value], Any]] = {
 
 
 def _broadcast(a: Sequence[int], b: Sequence[int]) -> float:
-    """Returns the number of elements of the shape to which two shapes broadcast, or inf if the shapes do not broadcast."""
+    """Returns the number of elements of the shape to which two shapes broadcast, or inf if they do not broadcast."""
     try:
         return math.prod(np.broadcast_shapes(tuple(a), tuple(b)))
     except ValueError:
