@@ -10,8 +10,8 @@ exception, `CompileError`. Example of the text of an error, `str(error)`:
       = help: drop the transpose: `x @ w` is f16[M, N]
       = more: minitri explain MT0203
 
-error_codes.toml has a short description of every error code. `error.edits` has the correction as data, so that an
-editor can apply the correction. The function `edited` applies edits to a text.
+error_codes.toml has a short description of every error code. `error.edits` holds the correction of the mistake as data,
+so that an editor can apply the correction. The function `edited` applies corrections (edits) to a program text.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ class CompileError(Exception):
     notes    further facts, such as where the wrong function was called. Each fact is a line of the text.
     others   further errors of the program, in the order of their positions. No error follows from another
 
-    `CompileError("MT0203", …)` returns a `CompileValueError`, which is also a Python `ValueError`. The column `python`
-    of error_codes.toml says for each error code which subclass of CompileError is returned.
+    The error code chooses the subclass, so that `CompileError("MT0203", …)` makes a `CompileValueError`, which is also
+    a Python `ValueError`. The column `python` of error_codes.toml names the subclass of CompileError for each error
+    code.
     """
 
     def __new__(cls, code: str, *_: object, **__: object) -> Self:
@@ -77,7 +78,9 @@ class CompileError(Exception):
         return f"<pre>{escape(str(self))}</pre>"
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the error as data, ready for JSON. `start` and `end` count characters of the source."""
+        """Returns the error as data, ready for JSON. The `start` and `end` of an edit are positions in the source,
+        counted in characters.
+        """
         line, column = self.span.line_column if self.span else (None, None)
         return {
             "code": self.code, "message": self.message, "line": line, "column": column,
@@ -100,10 +103,10 @@ class CompileError(Exception):
         return self.correct(Edit(span, text), help=help or self.help)
 
     def correct(self, *edits: Edit | None, help: str = "") -> Self:
-        """Gives the error these corrections, where None stands for no correction. Returns the error.
+        """Gives the error the corrections `edits`. An edit that is None is ignored. Returns the error.
 
-        `help` is the line of the message that says what to write. If `help` is "", that line shows the text of the
-        correction, provided that there is only one correction.
+        `help` is the line of the error message that says what to write. If `help` is "" and there is only one
+        correction, the help line shows the text of the correction.
         """
         self.edits = tuple(edit for edit in edits if edit is not None)
         if not help and len(self.edits) == 1:
@@ -113,8 +116,8 @@ class CompileError(Exception):
         return self
 
     def guess(self, span: Span, question: str) -> Self:
-        """Makes a question such as "did you mean `f`" the help of the error, and adds the correction to write f at
-        `span`.
+        """Uses a question, such as "did you mean `f`?", as the help of the error, and adds a correction that writes f
+        at `span`.
 
         If `question` is "", the error stays unchanged.
         """
@@ -160,7 +163,9 @@ class ParseError(CompileError, SyntaxError):
 
 
 class ShapeWarning(UserWarning):
-    """The warning for a program that is right for some sizes only: `x + b` of f32[M, N] and f32[K] needs K == N."""
+    """The warning for a program that is right for some sizes only. For example, the sum `x + b` of an array f32[M, N]
+    and an array f32[K] is right only if K == N.
+    """
 
 
 class BrokenRule(ValueError):
@@ -193,7 +198,7 @@ def render(error: CompileError, width: int = 100) -> str:
 def report(error: CompileError, width: int = 100) -> str:
     """Returns the full texts of the error and of all other errors of the program.
 
-    The last lines are the commands that explain the error codes.
+    The last lines of the text name the commands that explain the error codes, such as `minitri explain MT0203`.
     """
     errors = (error, *error.others)
     codes = dict.fromkeys(e.code for e in errors)
@@ -203,7 +208,8 @@ def report(error: CompileError, width: int = 100) -> str:
 def summary(error: CompileError) -> str:
     """Returns the text of an error, and then one line for each other error of the program.
 
-    The text has at most `MOST_LINES` lines. If there are too many other errors, the text only says how many.
+    The text has at most `MOST_LINES` lines. If there is no room for all other errors, the text gives only the number of
+    the errors that are left out.
     """
     lines = render(error).split("\n")[: MOST_LINES - 1]
     also = [f"  = also: {_place(other)}{other.message}" for other in error.others]
@@ -273,5 +279,5 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def listed(words: Sequence[str], joiner: str = "and") -> str:
-    """Returns several names as an English list: `a, b and c`."""
+    """Returns several names as an English list, such as `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {joiner} {words[-1]}"

@@ -1,7 +1,8 @@
 """Symbolic integers: the sizes of arrays, and index expressions over named axes.
 
-A `Dim` is a polynomial with integer coefficients. A `Dim` is stored in canonical form, as a sorted sum of products. So
-equal polynomials compare equal: `(M + 1) * 2 == 2 * M + 2`. The factors of a product are called atoms:
+A `Dim` is a polynomial with integer coefficients. A `Dim` is stored in canonical form, as a sorted sum of products.
+Because of the canonical form, equal polynomials such as `(M + 1) * 2` and `2 * M + 2` compare equal. The factors of a
+product are called atoms:
 
     Symbol(name, "size")     a dimension of the program, an integer >= 0
     Symbol(name, "axis")     an iteration axis, with 0 <= axis < extent
@@ -9,9 +10,9 @@ equal polynomials compare equal: `(M + 1) * 2 == 2 * M + 2`. The factors of a pr
     Quotient(a, b), Remainder(a, b)     floor division, as Python's // and %
     Largest(a, b), Smallest(a, b)       maxima and minima (minitri/base/symbolic_minmax.py)
 
-Left out: a test that finds out for any two Dims whether they are equal. If `a == b` is false, the polynomials a and b
-differ, but their values may be equal for some sizes. `sign` looks at the signs of single terms only (intervals.py and
-inequalities.py prove more).
+Left out: a test that always finds out whether two Dims have the same values. If `a == b` is false, the polynomials a
+and b differ, but their values can still be equal: 4*(i//4) + i%4 always has the value of i. The function `sign` looks
+at the signs of single terms only; intervals.py and inequalities.py prove more.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A function of two `Dim`s whose value is no polynomial, such as the quotient n // m.
+    """A function of two `Dim`s that is not a polynomial, such as the quotient n // m.
 
     Each subclass of Pair stands for one function.
     """
@@ -212,9 +213,10 @@ class Dim:
     def solved(self, varies: Callable[[Symbol], bool]) -> tuple[Symbol, int, Dim] | None:
         """Solves the condition `self >= 0` for one symbol s.
 
-        Returns (s, 1, bound) for `s >= bound`, and (s, -1, bound) for `s < bound`. The bound contains no symbol for
-        which `varies` returns True. If several symbols are possible as s, the function prefers one for which `varies`
-        returns True. Returns None if the condition cannot be solved for any symbol.
+        Returns (s, 1, bound) if the condition is the same as `s >= bound`, and (s, -1, bound) if the condition is the
+        same as `s < bound`. The bound contains no symbol for which `varies` returns True. If the condition can be
+        solved for several symbols, the function prefers a symbol for which `varies` returns True. Returns None if the
+        condition cannot be solved for any symbol.
         """
         symbols = [s for s in self.symbols() if s.kind != "size"]
         for symbol in sorted(symbols, key=lambda s: (not varies(s), s.name)):
@@ -251,7 +253,9 @@ def _signed(position: int, monomial: Monomial, c: int) -> str:
 
 
 def _wrap(d: Dim) -> str:
-    """Returns the text of a Dim, in brackets unless it is one name, one number >= 0 or one call such as `max(a, b)`."""
+    """Returns the text of a Dim. The text is in brackets unless the Dim is one name, one number >= 0 or one call such
+    as `max(a, b)`.
+    """
     alone = d.constant is not None and d.constant >= 0 or d.atom is not None
     return str(d) if alone and not isinstance(d.atom, Division) else f"({d})"
 
@@ -336,9 +340,10 @@ class Remainder(Division):
 
 
 def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
-    """Returns (w, r) such that a == w * b + r. If b has one term, the terms of a that b divides go into w.
+    """Returns a quotient w and a rest r such that a == w * b + r.
 
-    Example: 4*M + i is split by 4 into (M, i). If b has several terms, w is 1 if a == b, and otherwise 0.
+    If b has one term, the quotient w is made from the terms of a that b divides. For example, b = 4 splits 4*M + i into
+    w = M and r = i. If b has several terms, the quotient w is 1 if a == b, and otherwise 0.
     """
     if len(b.terms) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)
@@ -365,7 +370,7 @@ def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
 def paired(kind: type[Pair], a: Dim, b: Dim) -> Dim:
     """Returns a quotient, remainder, maximum or minimum of a and b as a Dim.
 
-    Raises CompileError MT0401 if the depth of nesting or the number of atoms exceeds its limit.
+    Raises CompileError MT0401 if the depth of nesting or the number of atoms exceeds a limit.
     """
     inner = [x for d in (a, b) for x in d.atoms()]
     depth = 1 + max((x.depth for x in inner if isinstance(x, Pair)), default=0)
@@ -385,9 +390,10 @@ def axis_names(exprs: Iterable[Dim]) -> set[str]:
 def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
     """Returns the sign of d, if d has the same sign for all sizes.
 
-    The sign is 1 for d >= 0, -1 for d <= 0, and 0 for d == 0. The sign is proven if all coefficients have the same sign
-    and all atoms are >= 0. If the sign is not proven, the result is None. Sizes in `positive` are >= 1. The function
-    replaces a size N in `positive` by N + 1, so that N - 1 becomes N, which is >= 0.
+    The sign is 1 for d >= 0, -1 for d <= 0, and 0 for d == 0. The sign is proven if all coefficients have the same
+    sign, and all factors of the terms are >= 0. If the sign is not proven, the result is None. The sizes in `positive`
+    are assumed to be >= 1. For a size N in `positive`, the function writes N + 1 instead of N: the term N - 1 then
+    becomes N, which is >= 0.
     """
     if positive:
         d = d.substitute({s: Dim({(s,): 1}) + 1 for s in positive})

@@ -9,15 +9,17 @@ or None if no proof is found. The one idea: a proof is an equation of this form,
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
-The equation shows goal > -1, because its right side is >= 0 and `room` < `scale`. An integer > -1 is >= 0.
+An equation of this form proves goal > -1: its right side is a sum of products that are >= 0, and `room` is less than
+`scale`. As the goal is an integer, goal > -1 means goal >= 0.
 
-`Proof.check` compares both sides of the equation as polynomials, so an error in the search cannot lead to a wrong
-proof. The search treats each product of symbols as one unknown. The equation is then linear, and the simplex algorithm
-(simplex.py) finds the weights.
+`Proof.check` compares both sides of a proof's equation as polynomials, so an error in the search cannot lead to a wrong
+proof. Two polynomials are equal if each product of symbols (monomial) has the same coefficient in both. To find a
+proof, the search writes one linear equation for the weights for each monomial, and solves these equations by the
+simplex algorithm (simplex.py).
 
-Three steps prepare the search. The first step splits maxima and minima into cases. The second step adds the facts that
-define quotients and remainders. The third step multiplies facts by factors that occur in products of the goal, such as
-N in N*i.
+Three steps prepare the search for a proof. The first step splits each maximum and minimum into two cases. The second
+step adds the facts that define quotients and remainders, such as 4*(i//4) <= i. The third step multiplies facts by
+factors that occur in products of the goal: if the goal contains N*i, facts about i are multiplied by N.
 
 Left out: completeness. There are goals that are always >= 0 and for which the search finds no proof.
 """
@@ -130,9 +132,10 @@ def prove(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 
 @lru_cache(maxsize=4096)
 def _for_all_sizes(goal: Dim) -> Proof | None:
-    """Returns a proof that the goal is >= 0 for all sizes and axes, without any facts, or None.
+    """Returns a proof that the goal is >= 0 for all sizes and axes, without any facts, or None if no proof is found.
 
-    Most goals are negative for some sizes. To save the search, the function first tries a few small sizes.
+    The function first tries a few small sizes, because most goals without a proof are negative for small sizes. If the
+    goal is negative for one of the sizes that were tried, no search is needed.
     """
     return None if _is_refuted(goal) else _search(goal, (), MAX_CASES)
 
@@ -165,7 +168,7 @@ def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
 
 
 def _at_once(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Returns a proof if `sign` proves that the goal, or the goal minus one fact, is >= 0. Otherwise returns None."""
+    """Returns a proof if `sign` proves that the goal, or the goal minus one fact, is >= 0, and otherwise None."""
     if sign(goal) in (0, 1):
         return Proof(goal, steps=_plain(goal))
     for f in facts:
@@ -219,7 +222,7 @@ def _definitions(exprs: Iterable[Dim], facts: Sequence[Fact], with_bounds: bool)
 
 
 def _positive(n: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Returns a proof that n - 1 >= 0, or None."""
+    """Returns a proof that n - 1 >= 0, so that the divisor n is positive, or None if no proof is found."""
     return _at_once(n - 1, facts) or _by_sum(n - 1, [*facts, *_signs([n])])
 
 
@@ -240,22 +243,22 @@ def _quotient_bounds(q: Quotient, facts: Sequence[Fact]) -> Iterator[Fact]:
 
 
 def _signs(exprs: Iterable[Dim]) -> list[Fact]:
-    """Returns the facts that the sizes and axes in these expressions are >= 0."""
+    """Returns the facts that the sizes and axes in the expressions `exprs` are >= 0."""
     symbols = {s for d in exprs for s in d.symbols() if s.kind != "value"}
     return [Fact(Dim({(s,): 1}), f"{s} is never negative") for s in sorted(symbols, key=lambda s: (s.name, s.kind))]
 
 
 def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Proves the goal by proving n*goal + n - 1 >= 0, where n is the divisor of a quotient in the goal.
+    """Proves goal >= 0 by proving n*goal + n - 1 >= 0, where n is the divisor of a quotient in the goal.
 
-    Returns None if no proof of this form is found.
+    Returns None if n*goal + n - 1 >= 0 is not proven for any divisor n.
     """
     divisors = (a.b for a in goal.atoms() if isinstance(a, Quotient) and a.b.constant is None)
     return next(filter(None, (_scaled(goal, facts, n) for n in divisors)), None)
 
 
 def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
-    """Proves the goal by proving n*goal + n - 1 >= 0 and n >= 1. Returns None if no proof of this form is found."""
+    """Proves goal >= 0 by proving n*goal + n - 1 >= 0 and n >= 1, or returns None if one of the two is not proven."""
     if (positive := _positive(n, facts)) is None:
         return None
     wide = goal * n + n - 1
@@ -267,7 +270,7 @@ def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
 
 
 def _by_sum(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Proves the goal by a weighted sum of facts. Returns None if no sum is found.
+    """Proves goal >= 0 by writing the goal as a weighted sum of facts, or returns None if no such sum is found.
 
     If the facts alone are not enough, the sum also contains products of factors and facts (see `_products`).
     """
@@ -279,7 +282,9 @@ def _by_sum(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 
 
 def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, Fraction]) -> Proof:
-    """Returns the proof with these weights. The equation is multiplied by a number that makes all weights integers."""
+    """Returns the proof with the given weights. Both sides of the proof's equation are multiplied by a number that
+    makes all weights integers.
+    """
     scale = lcm(*(w.denominator for w in weights.values()))
     steps = [Step(int(w * scale), *terms[k]) for k, w in weights.items()]
     rest = goal * scale - sum((s.multiplier * s.fact.expr * s.weight for s in steps), ZERO)
@@ -292,8 +297,8 @@ def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, F
 def _products(goal: Dim, facts: Sequence[Fact]) -> list[tuple[Dim, Fact]]:
     """Returns pairs of a factor and a fact whose product can be a term of a proof.
 
-    Example: the goal contains `N*i`, and the fact `M - 1 - i >= 0` contains i. One pair is N and this fact, because the
-    product of the two contains `N*i` as well.
+    Example: for a goal that contains `N*i`, one pair is N and the fact `M - 1 - i >= 0`, because N times this fact
+    contains `N*i` as well.
     """
     wanted = {m for d in (goal, *(f.expr for f in facts)) for m, _ in d.terms if len(m) > 1}
     found: dict[tuple[Dim, Fact], None] = {}

@@ -2,10 +2,10 @@
 
     0 <= i < M, 0 <= j < N      i*N + j is in 0 … M*N - 1, and (i*N + j) // N is i
 
-In: a symbolic integer (`Dim`) and the ranges of its axes. Out: the least and the greatest value of this `Dim`, as Dims
-that contain sizes but no axes. The function `simplify` returns a simpler `Dim` with the same values. The one idea: if
-an expression is linear in an axis, and the sign of the coefficient is known, the extreme values are at the ends of the
-axis.
+In: a symbolic integer (`Dim`) and the ranges of its axes. Out: the least and the greatest value of the `Dim` in these
+ranges, as Dims that contain sizes but no axes. The function `simplify` returns a simpler `Dim` that has the same values
+in these ranges. The one idea: if an expression is linear in an axis, and the sign of the coefficient is known, the
+extreme values are at the ends of the axis's range.
 
 Left out: proofs that combine several conditions, which are in inequalities.py.
 """
@@ -25,8 +25,8 @@ def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) ->
     """Returns the smallest and the largest value of `d` over the ranges of its axes, as Dims over sizes.
 
     All occurrences of an axis are replaced by the same end of its range: for 0 <= i < M, the largest value of i*N + i
-    has M - 1 for both `i`. Returns None if an axis does not occur linearly, or if the sign of the axis's coefficient is
-    unknown. Sizes in `positive` are >= 1.
+    is (M - 1)*N + M - 1. Returns None if `d` is not linear in an axis, or if the sign of the axis's coefficient is
+    unknown. The sizes in `positive` are assumed to be >= 1.
     """
     d, ranges = _abstract(d, ranges, positive)
     low = high = d
@@ -55,7 +55,8 @@ def _at_end(d: Dim, symbol: Symbol, rising: Dim, falling: Dim, positive: frozens
 
 
 def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim, Ranges]:
-    """Replaces quotients and remainders that contain axes by new axes.
+    """Replaces each quotient and remainder that contains axes by a new axis, because `bounds` needs expressions that
+    are linear in the axes.
 
     Returns the new expression, and the ranges of all old and new axes, except new axes of unknown range.
     """
@@ -90,7 +91,7 @@ def proves_nonnegative(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = fro
 def is_natural(d: Dim, ranges: Ranges) -> bool:
     """Checks whether `d` is proven to be >= 0.
 
-    If `d` is >= 0, the truncating division of hardware equals floor division.
+    The truncating division of hardware gives the same result as floor division if the dividend `d` is >= 0.
     """
     ends = (d.atom.a.constant, d.atom.b.constant) if isinstance(d.atom, Largest) else ()
     return proves_nonnegative(d, ranges) or any(n is not None and n >= 0 for n in ends)
@@ -116,9 +117,9 @@ def simplify(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) 
 
 
 def joined(d: Dim, ranges: Ranges = {}) -> Dim:
-    """Joins quotients and remainders of the same number.
+    """Joins a quotient and a remainder of the same number into one term.
 
-    Examples: n*(a//n) + a % n is a, and n*(a//n % m) + a % n is a % (n*m).
+    Examples: n*(a//n) + a % n becomes a, and n*(a//n % m) + a % n becomes a % (n*m).
     """
     for atom in d.atoms():
         if isinstance(atom, Remainder):
@@ -131,7 +132,7 @@ def joined(d: Dim, ranges: Ranges = {}) -> Dim:
 def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
     """Returns all versions of `d` in which the remainder `low` = a % n is joined with another term.
 
-    The other term is the quotient a // n, or a remainder of the form (a // n + …) % m.
+    The remainder `low` can be joined with the quotient a // n, and with a remainder of the form (a // n + …) % m.
     """
     a, n, digit = low.a, low.b, Dim({(low,): 1})
     count, rest = split(d, digit)
@@ -147,8 +148,8 @@ def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
 def _units(x: Dim, y: Dim) -> list[Dim]:
     """Returns common divisors of y and of some terms of x, the largest first.
 
-    With a common divisor u, `y = u*q` and `x = u*p + r`. If 0 <= r < u, then x // y is p // q. Example: `(4*i + j) //
-    64` is `i // 16` if 0 <= j < 4.
+    A common divisor u can simplify x // y: if y = u*q and x = u*p + r with 0 <= r < u, then x // y is p // q. Example
+    with u = 4: `(4*i + j) // 64` is `i // 16` if 0 <= j < 4.
     """
     if len(y.terms) != 1:
         return []

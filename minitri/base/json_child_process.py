@@ -94,8 +94,9 @@ def serve(answer: Callable[[Any], Any], requests: TextIO, first: Any = None) -> 
     """Answers the requests of the parent process.
 
     A request is a line of JSON in `requests`, and its answer is a line of JSON on standard output. Everything else that
-    the process prints goes to standard error. If `first` is not None, `first` is answered before all requests, but its
-    answer is not sent. The purpose of `first` is to load what every request needs.
+    the process prints goes to standard error. If `first` is not None, the function `answer` is called for `first`
+    before all requests, but this answer is not sent. The purpose of `first` is to load the modules that every request
+    needs.
     """
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

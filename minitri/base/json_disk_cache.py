@@ -4,15 +4,16 @@
     get("blocks", {"program": …, "sizes": …})            {"i": 64}
 
 In: a kind of entry, such as "blocks", and the entry's key (any JSON value). Out: the value stored for exactly that key,
-or None. The one idea: callers must always expect an empty cache. So a damaged file, or a file of another version or
-key, counts as missing. Nothing is stored if the disk is full, or if the folder is not writable or belongs to another
-user. If an entry is missing, `get` returns None. If an entry cannot be stored, `put` returns False. The text of an
-entry is only parsed as JSON, and never executed.
+or None. The one idea: callers must always expect an empty cache. So a file counts as missing if it is damaged, has
+another version of the file format, or belongs to another key. Nothing is stored if the disk is full, or if the folder
+is not writable or belongs to another user. If an entry is missing, `get` returns None. If an entry cannot be stored,
+`put` returns False. The text of an entry is only parsed as JSON, and never executed.
 
 The environment variable MINITRI_CACHE_DIR names the cache folder. If the variable is not set, the folder is in the
 user's cache folder. Only the user can open the folder (mode 0700). The name of a file is the hash of the entry's key,
-so the name contains no text of the user. `put` writes a file under a temporary name and then renames it. So when two
-processes write the same entry, one complete file remains. Left out: a limit on the age of cached values.
+so the name contains no text of the user. `put` writes a file under a temporary name and then renames it. Because of the
+renaming, one complete file remains if two processes write the same entry at once. Left out: a limit on the age of
+cached values.
 """
 
 import contextlib
@@ -32,7 +33,7 @@ UNUSABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)  # errors 
 def folder() -> Path | None:
     """Returns the cache folder, which is created if it is missing.
 
-    Returns None if no folder can be private to this user.
+    Returns None if the folder cannot be created, or cannot be made private to this user.
     """
     try:
         path = configured_folder()
@@ -50,7 +51,7 @@ def configured_folder() -> Path:
 
 
 def get(kind: str, key: Any) -> Any:
-    """Returns the value stored under this key, or None."""
+    """Returns the value stored for a kind of entry and a key, or None if no value is stored."""
     with contextlib.suppress(*UNUSABLE):
         entry = json.loads(_read(_place(kind, key)))
         if entry["version"] == VERSION and entry["kind"] == kind and entry["key"] == _plain(key):
@@ -84,7 +85,7 @@ def _plain(value: Any) -> Any:
 def _is_ours(path: Path) -> bool:
     """Checks whether a path is a folder that belongs to this user, and not a link.
 
-    If other users have access to the folder, removes their access.
+    If other users have access to the folder, the function removes their access.
     """
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):
@@ -99,7 +100,9 @@ def _is_ours(path: Path) -> bool:
 
 
 def _read(place: Path) -> bytes:
-    """Returns the bytes of an entry. Raises OSError if its file is not a regular file of this user, or is too large."""
+    """Returns the bytes of an entry's file. Raises OSError if the file is not a regular file of this user, or is too
+    large.
+    """
     handle = os.open(place, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(file.fileno())
@@ -110,7 +113,9 @@ def _read(place: Path) -> bytes:
 
 
 def _write(place: Path, data: bytes) -> None:
-    """Writes a temporary file and renames it to the entry's file. After an error, the old file is unchanged."""
+    """Writes a temporary file and renames it to the entry's file. If an error occurs, an older file of the entry stays
+    unchanged.
+    """
     handle, made = tempfile.mkstemp(dir=place.parent, prefix=".new-")
     try:
         with os.fdopen(handle, "wb") as file:

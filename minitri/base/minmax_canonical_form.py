@@ -1,4 +1,4 @@
-"""A canonical form for sizes with maxima and minima. In this form, the size of a slice of a slice is a short
+"""A canonical form for sizes with maxima and minima. The canonical form of the size of a slice of a slice is a short
 expression.
 
     max(N - 1, 0) + min(N, 1)                  is N: the lengths of x[1:] and x[:1], added
@@ -8,12 +8,12 @@ In: a `Dim` with maxima and minima. Out: an equal `Dim` in canonical form. If tw
 equal for all values of this size, they get the same canonical form.
 
 The one idea: max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). Nested maxima and minima of one integer n are a
-piecewise linear function of n. The function ramp(n - k) changes its slope at k only. So the whole function is a linear
-function plus one ramp for each value of n at which the slope changes (a "bend"). The factor of the ramp is the change
-of the slope.
+piecewise linear function of n. The function ramp(n - k) changes its slope at n = k only. So any piecewise linear
+function of n is a linear function plus one ramp for each value of n at which the slope changes (a "bend"). The factor
+of each ramp is the change of the slope at the bend.
 
-Left out, and so not changed: nested maxima of several different sums of sizes, and maxima within products, quotients
-and remainders.
+Left out, and so not changed: nested maxima of different sizes, such as max(max(M, 1), N), and maxima within products,
+quotients and remainders.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ MOST_SKIPPED = 8  # how many consecutive values are tested with `Allows`
 
 @dataclass(frozen=True, slots=True)
 class Ramps:
-    """A piecewise linear function: `plain` plus the sum of factor * ramp(n - k), with ramp(x) = max(x, 0).
+    """A piecewise linear function, stored as a linear part and bends. The function is `plain` plus the sum of factor *
+    ramp(n - k) over all bends, where ramp(x) is max(x, 0).
 
-    `bends` maps (n, k) to the factor of the ramp, which is the change of the slope at n = k.
+    `bends` maps (n, k) to the factor of ramp(n - k), which is the change of the slope at n = k.
     """
 
     plain: Dim
@@ -59,10 +60,10 @@ class Ramps:
         return total
 
     def of_one_sum(self) -> tuple[Dim, Callable[[int], int], set[int]] | None:
-        """Returns (n, f, corners) if the function is f(n) for one sum of sizes n. Otherwise returns None.
+        """Returns (n, f, corners) if this piecewise linear function is f(n) for one sum of sizes n, and otherwise None.
 
-        `corners` has all n at which max(f(n), 0) can change its slope: the bends of f, and the integers next to the
-        zeros of f.
+        The set `corners` contains all values of n at which max(f(n), 0) can change its slope: the bends of f, and the
+        integers next to the zeros of f.
         """
         n, slope = _base(self.plain)
         over = {*(m for m, _ in self.bends), *((n,) if slope else ())}
@@ -83,7 +84,7 @@ class Ramps:
 
 
 def tidy(d: Dim) -> Dim:
-    """Returns the canonical form of a size. A single maximum or minimum stays unchanged."""
+    """Returns the canonical form of a size. A size that contains only one maximum or minimum stays unchanged."""
     return _ramps(d).dim() if _is_nested(d) else d
 
 
@@ -106,7 +107,9 @@ def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows) -> bool:
 
 
 def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
-    """Returns the smallest value of each size for which no extent is 0, and which the function `allows` permits."""
+    """Returns, for each size on which an extent depends, the smallest value that `allows` permits and for which no
+    extent is 0.
+    """
     least: dict[Symbol, int] = {}
     for symbol, n in filter(None, map(_least, extents)):
         skipped = takewhile(lambda k, s=symbol: not allows(s, k), range(n, n + MOST_SKIPPED))
@@ -128,7 +131,7 @@ def _least(extent: Dim) -> tuple[Symbol, int] | None:
 
 
 def _is_nested(d: Dim) -> bool:
-    """Checks whether d has several maxima and minima, or a maximum or minimum inside another."""
+    """Checks whether d has several maxima and minima, or a maximum or minimum inside another maximum or minimum."""
     found = [a for a in d.atoms() if isinstance(a, Extreme)]
     return len(found) > 1 or any(isinstance(b, Extreme) for a in found for x in (a.a, a.b) for b in x.atoms())
 
@@ -155,7 +158,8 @@ def _of_extreme(a: Extreme) -> Ramps:
 def _ramp(inner: Ramps) -> Ramps | None:
     """Returns max(inner, 0) as a sum of ramps. Returns None if `inner` is not a function of one sum of sizes.
 
-    If the sum n cannot be negative, only the changes of the slope at n > 0 are needed.
+    If the sum of sizes on which `inner` depends cannot be negative, only the changes of the slope at positive values of
+    this sum are needed.
     """
     found = inner.of_one_sum()
     if found is None:
@@ -176,7 +180,8 @@ def _ramp(inner: Ramps) -> Ramps | None:
 def _base(d: Dim) -> tuple[Dim, int]:
     """Returns (n, c) such that d = c * n + a constant.
 
-    |c| is as large as possible, and the first coefficient of n is positive.
+    Of the possible pairs (n, c), the function returns the pair with the largest |c| and a positive first coefficient of
+    n.
     """
     terms = [(m, c) for m, c in d.terms if m]
     if not terms:

@@ -3,12 +3,12 @@
     class Node(metaclass=NodeClass):        class Name(Node):
         span: Span                              id: str             Name(span, "x")
 
-In: a class with annotated fields. Out: a dataclass with these fields. The one idea: a metaclass makes the dataclasses,
-so a file that defines nodes needs no decorators and reads like a grammar. The text of a node (`repr`) does not show the
-node's fields, because the text of a deep tree would be too long.
+In: a class with annotated fields. Out: a dataclass made from this class. The one idea: a metaclass makes the
+dataclasses, so a file that defines nodes needs no decorators and reads like a grammar. The text of a node (`repr`) does
+not show the node's fields, because the text of a deep tree would be too long.
 
 The annotations say which fields hold nodes, so `children` and `with_children` work for the nodes of every IR.
-`postorder` lists the nodes of a graph or an expression.
+`postorder` lists the nodes of a graph or an expression, each after its children.
 """
 
 from collections.abc import Callable, Iterable
@@ -41,7 +41,9 @@ class KeywordNodeClass(NodeClass):
 
 @cache
 def node_fields(cls: type) -> tuple[str, ...]:
-    """Returns the names of the fields that hold nodes. The type of such a field is, for example, `tuple[Expr, ...]`."""
+    """Returns the names of the fields that hold nodes. A field of the type `tuple[Expr, ...]`, for example, holds
+    nodes.
+    """
     types = get_type_hints(cls)
     return tuple(f.name for f in fields(cls) if _has_nodes(types[f.name]))
 
@@ -77,7 +79,8 @@ def with_children(node: N, change: Callable[[Any], Any]) -> N:
 
 
 def postorder(roots: Iterable[N], below: Callable[[N], Iterable[N]]) -> list[N]:
-    """Returns the roots and everything that `below` reaches from them, each item once and after its children.
+    """Returns the roots and all nodes below the roots, each node once and after its children. `below` is a function
+    that returns the children of a node.
 
     The function does not recurse, so deep graphs need no deep call stack.
     """

@@ -3,9 +3,9 @@
     reduce("sum", x, [0])        sum(x, axis=0)
     scan("sum", x, 0)            cumulative_sum(x, axis=0)
 
-All evaluators, which run a stage of the compiler in numpy, use these functions. minitri/base/operators.py has the
-tables of reductions and of elementwise operators. The arrays have compute dtypes, the dtypes of arithmetic in kernels:
-f32 for an f16 value. Only a cast can return an array of f16 or bf16.
+All evaluators, which run a stage of the compiler in numpy, use the functions of this file. minitri/base/operators.py
+has the tables of reductions and of elementwise operators. The arrays have compute dtypes, which are the dtypes of
+arithmetic in kernels: the compute dtype of f16 is f32. Only a cast can return an array of f16 or bf16.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,8 @@ from minitri.base.types import DType, f64, from_numpy
 def cast(x: Any, dtype: DType) -> Any:
     """Converts an array to a dtype.
 
-    Floats are clipped to the range of an integer dtype, and NaN becomes 0. The conversion to bool is x != 0.
+    The conversion of floats to an integer dtype clips each value to the range of the dtype, and turns NaN into 0. The
+    conversion to bool is x != 0.
     """
     x = np.asarray(x)
     with np.errstate(all="ignore"):
@@ -45,12 +46,14 @@ def apply(op: str, dtype: DType, arrays: Sequence[Any]) -> Any:
 
 
 def elementwise(op: str, dtype: DType, operands: Sequence[tuple[DType, Any]]) -> Any:
-    """Applies an elementwise operator, or "cast", to (dtype, value) pairs. Returns a numpy array."""
+    """Applies an elementwise operator, or "cast", to operands that are given as pairs (dtype, value). Returns a numpy
+    array.
+    """
     return np.asarray(apply(op, dtype, [np.asarray(value, of.numpy) for of, value in operands]))
 
 
 def reduce(op: str, x: Any, axes: Sequence[int]) -> Any:
-    """Applies the reduction `op`, such as "sum", to some axes. The result does not have these axes."""
+    """Applies the reduction `op`, such as "sum", along the given axes. The reduced axes are not in the result."""
     row = reduction(op)
     with np.errstate(all="ignore"):
         if row.kind == "position":
@@ -64,7 +67,8 @@ def position(row: Reduction, x: Any, axis: int | None, keepdims: bool = False) -
 
     A NaN counts as the largest element for argmax, and as the smallest element for argmin.
 
-    With axis None, the index counts all elements in row-major order.
+    If `axis` is None, the index counts all elements of the array in row-major order: for element [1, 0] of a 2 × 3
+    array, the index is 3.
     """
     best = row.ufunc.reduce(x, axis=axis, keepdims=True)
     found = np.argmax((x == best) | ((x != x) & (best != best)), axis=axis, keepdims=keepdims)
@@ -83,11 +87,11 @@ def scan(op: str, x: Any, axis: int) -> Any:
 
 
 def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:
-    """Returns the matrix product of [*B, M, K] and [*B, K, N], accumulated in `dtype`.
+    """Returns the matrix product of arrays of the shapes [*B, M, K] and [*B, K, N], accumulated in `dtype`.
 
     `precision` says how f32 factors are multiplied (minitri/kernels/ir.py). "tf32" rounds each factor to TF32. "tf32x3"
-    writes each factor as a sum of two TF32 numbers, and multiplies these. If a sum of "tf32x3" is not finite, the
-    original f32 factors are multiplied instead.
+    writes each factor as a sum of two TF32 numbers, and multiplies the TF32 numbers. If an element of the product is
+    not finite with "tf32x3", the element is computed from the original f32 factors instead.
     """
     a, b = (np.asarray(x).astype(dtype.numpy) for x in (a, b))
     with np.errstate(all="ignore"):
@@ -109,9 +113,11 @@ def index(expr: Dim, env: Mapping[Symbol, Any]) -> Any:
 
 
 def take(x: Any, index: Sequence[Any], shape: tuple[int, ...]) -> Any:
-    """Returns x[index], where `index` has one integer array for each axis of x, broadcast to `shape`.
+    """Returns x[index]. `index` has one integer array for each axis of x, and each of these arrays is broadcast to
+    `shape`.
 
-    An element whose index is out of bounds gets the fill value: NaN for floats, else 0 or False.
+    An element whose index is out of bounds gets the fill value, which is NaN for floats, 0 for integers, and False for
+    bools.
     """
     index = [np.broadcast_to(np.asarray(i), shape) for i in index]
     inside = np.ones(shape, bool)

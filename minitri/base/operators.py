@@ -7,9 +7,9 @@ A second table has the reductions and scans.
     triton = "libdevice.expm1({0})"
     …
 
-In: operators.toml, which has the rows. Out: `OPERATORS`, from names to `Operator`s. `BY_SYMBOL` finds an operator by
-its infix or prefix symbol. `ALIASES` maps names of operators in other libraries to names in the table. These parts of
-the project read the operator table:
+In: operators.toml, which has the rows. Out: the table `OPERATORS`, which maps names to `Operator`s. `BY_SYMBOL` finds
+an operator by its infix or prefix symbol. `ALIASES` maps names of operators in other libraries to names in the table.
+These parts of the project read the operator table:
 
   - calls and symbols in the language, and typing
   - the evaluators, and the emitter of Triton source
@@ -19,28 +19,28 @@ the project read the operator table:
 Operators compute in *compute* dtypes only: f32, f64, integers and bool. Values of f16 and bf16 are converted to f32
 first (docs/reference/semantics.md).
 
-Operators have the same results as in numpy. If numpy raises an error, warns or does not define the result, the result
-is:
+Operators have the same results as in numpy. If numpy raises an error, warns or does not define the result, the operator
+returns a result that is defined in this table:
 
     x // 0, x % 0                  0 for integers
     b ** -n                        1 / b**n truncated: 1, ±1 for b = ±1, else 0 (also for b = 0)
     x << n, x >> n                 0, or the sign, when n < 0 or n >= the number of bits
     maximum(0.0, -0.0)             either zero (also minimum and clip)
 
-The column `ulp` of operators.toml is the error of a f32 result on a CUDA GPU, in units in the last place. The error is
-0.5 if the result is correctly rounded, and otherwise the distance from the correctly rounded result. The values of
-`ulp` come from the CUDA C++ Programming Guide (appendix "Mathematical Functions"). The `ulp` of an operator that calls
-several functions is the sum of the functions' errors.
+The column `ulp` of operators.toml is the error of a f32 result on a CUDA GPU, in units in the last place. The `ulp` of
+an operator is 0.5 if its results are correctly rounded, and otherwise the largest distance of a result from the
+correctly rounded result. The values of `ulp` come from the CUDA C++ Programming Guide (appendix "Mathematical
+Functions"). The `ulp` of an operator that calls several functions is the sum of the functions' errors.
 
 Kernels must be compiled with `enable_reflect_ftz=False`. By default Triton lets the math library treat denormals as
 zero, so that sin, tanh or erf of a denormal is 0.
 
-`REDUCTIONS` is the table of reductions and scans, read from reductions.toml. One row adds a reduction to the language,
-the typing rules, all evaluators, the proofs that kernels are right, and docs/reference/operators.md. A kernel calls
-`reduce_NAME` and `scan_NAME` of minitri/triton/rt.py. The functions `reduction` and `running` raise an error for an
-unknown name.
+`REDUCTIONS` is the table of reductions and scans, read from reductions.toml. One row of reductions.toml adds a
+reduction to the language, the typing rules, all evaluators, the proofs that kernels are right, and
+docs/reference/operators.md. For the reduction with the name NAME, kernels call the functions `reduce_NAME` and
+`scan_NAME` of minitri/triton/rt.py. The functions `reduction` and `running` raise an error for an unknown name.
 
-Left out: contractions and views, which are classes of graph nodes.
+Left out: contractions and views, which have no rows in a table: each is a class of graph nodes.
 """
 
 from collections.abc import Callable
@@ -113,16 +113,20 @@ class Operator:
 
     @property
     def templates(self) -> dict[str, str]:
-        """Returns the Triton templates. A key is a dtype name such as "f64", or kinds of dtypes such as "iu"."""
+        """Returns the Triton templates, by dtype. A key is the name of a dtype, such as "f64", or the letters of
+        several kinds of dtypes, such as "iu" for all integers.
+        """
         return {"biuf": self.triton} if isinstance(self.triton, str) else self.triton
 
     def spelling(self, operand: DType) -> str:
-        """Returns the Triton template for operands of this dtype."""
+        """Returns the Triton template for operands of the dtype `operand`."""
         own = self.templates.get(operand.name)
         return own or next(t for kinds, t in self.templates.items() if kinds.isalpha() and operand.kind in kinds)
 
     def spell(self, operand: DType, *names: str, relaxed: bool = False) -> str:
-        """Returns the Triton expression for operands with these names. `relaxed` allows the shorter f32 template."""
+        """Returns the Triton expression that applies the operator to operands with the given names. If `relaxed` is
+        true, the shorter, less exact template for f32 is used, provided that the operator has such a template.
+        """
         short = self.relaxed if relaxed and operand == f32 else ""
         return (short or self.spelling(operand)).format(*names, t=f"tl.{operand.triton}")
 
@@ -205,14 +209,14 @@ COMBINE = {name: row.combine for name, row in REDUCTIONS.items() if row.kind != 
 
 
 def reduction(op: str) -> Reduction:
-    """Returns the row of a reduction. Raises ValueError for an unknown name."""
+    """Returns the row of the table `REDUCTIONS` with the name `op`. Raises ValueError for an unknown name."""
     if op not in REDUCTIONS:
         raise ValueError(f"there is no reduction {op}")
     return REDUCTIONS[op]
 
 
 def running(op: str) -> Reduction:
-    """Returns the row of a reduction that has a scan.
+    """Returns the row of the table `REDUCTIONS` with the name `op`, for a reduction that has a scan.
 
     Raises ValueError for an unknown name, and for a reduction that has no scan.
     """

@@ -38,7 +38,7 @@ def _pow(b: Any, n: Any) -> Any:
     """Returns b ** n for floats, with the results of the function `pow` of C.
 
     If the exponent is the scalar 0.5, numpy computes a square root instead, which has other results for -inf and -0.0.
-    So `_pow` converts a scalar exponent to an array first.
+    `_pow` converts a scalar exponent to an array first, so that numpy does not compute a square root.
     """
     shape = np.broadcast_shapes(b.shape, n.shape)
     flat = [np.array(np.broadcast_to(v, shape)).reshape(-1) for v in (b, n)]
@@ -68,9 +68,9 @@ def bitwise_right_shift(x: Any, n: Any) -> Any:
 
 
 def _unless_integer(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Returns a rounding function that does not change integers and bools.
+    """Returns a copy of a rounding function of numpy that leaves integers and bools unchanged.
 
-    numpy before 2.1 converted integers and bools to floats.
+    The rounding functions of numpy before 2.1 converted integers and bools to floats.
     """
     return lambda x: function(x) if x.dtype.kind == "f" else x
 

@@ -1,19 +1,21 @@
-"""Reports what the passes do while they run: log lines, and the rewrite rules that the passes apply.
+"""Reports what the passes of the compiler do: prints log lines, and records the rewrite rules that the passes apply.
 
-The environment variable MINITRI_LOGS=+fusion,tile enables log lines on stderr. Each log line begins with its topic:
+The environment variable MINITRI_LOGS=+fusion,tile enables log lines on stderr. Each log line begins with its topic,
+which is one of these:
 
     a pass or a stage   the text of the program after this pass, or at this stage
     fusion              the list of fusion decisions
     autotune            the table of measurements, and the options that were chosen
     cache               the entries that were found on disk
 
-A `+` before a topic has no effect, and `all` enables every topic. An unknown topic is reported once, with a list of the
-known topics.
+In the value of MINITRI_LOGS, a `+` before a topic has no effect, and `all` enables every topic. An unknown topic is
+reported once, with a list of the known topics.
 
     with recorded() as firings:
         simplify(graph)             a `Firing` for each rule that was applied
 
-A pass calls the function `fired` each time it applies a rule. Outside a `recorded` block, `fired` does almost nothing.
+A pass calls the function `fired` each time it applies a rule. Outside of a `with recorded()` block, `fired` does
+nothing.
 """
 
 import os
@@ -63,7 +65,7 @@ class Firing:
     """One application of a rewrite rule.
 
     `before` is what the rule replaced, and `after` is the replacement: nodes, operations or pairs of axes. `spans` are
-    the ranges of the source text from which the replaced things were made.
+    the ranges of the source text from which the replaced nodes or operations were made.
     """
 
     rule: Callable[..., Any]
@@ -86,6 +88,6 @@ def recorded() -> Iterator[list[Firing]]:
 
 
 def fired(rule: Callable[..., Any], before: Any, after: Any, spans: tuple[Span, ...] = ()) -> None:
-    """Reports that a rule was applied. The function does nothing outside a `recorded` block."""
+    """Reports that a rule was applied. The function does nothing outside of a `with recorded()` block."""
     if (found := _firings.get()) is not None:
         found.append(Firing(rule, before, after, spans))

@@ -17,10 +17,11 @@ ALMOST = Fraction(999_999, 1_000_000)
 
 
 def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None:
-    """Finds weights > 0 for some columns. The weighted sum is the goal, or the goal plus a constant below 1.
+    """Finds weights > 0 for some columns. The sum of the weighted columns is the goal, or the goal plus a constant
+    below 1.
 
-    Returns a map from the positions of these columns in `columns` to the weights. Returns None if there are no such
-    weights.
+    Returns a map from the position of a column in `columns` to the weight of this column. Returns None if no weights
+    give the goal.
     """
     useful = _useful(goal, columns)
     for slack in (Fraction(0), ALMOST):
@@ -51,8 +52,8 @@ def _useful(goal: Dim, columns: Sequence[Dim]) -> Sequence[int]:
 def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial, Fraction]) -> list[Fraction] | None:
     """Returns weights >= 0 whose weighted sum of columns is the target, or None if no weights have this sum.
 
-    The simplex tableau has, for each monomial, one row and one artificial variable. The loop minimises the sum of the
-    artificial variables: if this sum reaches 0, the weights exist.
+    The simplex tableau has, for each monomial, one row and one artificial variable. The function minimises the sum of
+    the artificial variables: if this sum reaches 0, the weights exist.
     """
     rows = sorted({m for m in (*target, *(m for c in columns for m in c))}, key=str)
     width = len(columns)

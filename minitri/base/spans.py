@@ -1,6 +1,6 @@
 """Positions in a source text. A `Source` is a text with a name. A `Span` is a range of characters of a `Source`.
 
-Example: the argument of a call is the span from character 5 up to character 6.
+Example: in the text `relu(x)`, the argument x is the span from character 5 up to character 6 (exclusive).
 
     Span(Source("<expression>", "relu(x)"), 5, 6).text      x
 """
@@ -40,7 +40,8 @@ class Span:
     """The characters from `start` up to `end` (exclusive) of a source.
 
     `node` is the position of the graph node that was made for this text, in the list of all nodes of the graph (see
-    `Graph.numbered`). So each later IR that stores a span also stores from which graph node its operation comes.
+    `Graph.numbered`). So an operation of a later IR that stores a span also stores from which graph node the operation
+    was made.
     """
 
     source: Source

@@ -1,9 +1,10 @@
 """Suggestions for a misspelt name.
 
 In: an unknown name, and the known names. Out: a list of similar known names, the best first, which is empty if no known
-name is similar. The one idea is an edit distance in which likely typing errors cost less. This distance counts letters
-that are missing, added, replaced or swapped with their neighbour. A replacement by the letter of a neighbouring key, a
-doubled letter, a swap or a change of case costs less than 1. All other typing errors cost 1.
+name is similar. The one idea is an edit distance in which likely typing errors cost less. The edit distance counts
+letters that are missing, added, replaced or swapped with their neighbour. A replacement by the letter of a neighbouring
+key, a doubled letter, a swap or a change of case costs less than 1. All other typing errors, such as a replacement by
+the letter of a distant key, cost 1.
 """
 
 from collections.abc import Iterable
@@ -17,8 +18,8 @@ LONGEST = 64  # characters of a name that are compared
 def nearest(name: str, known: Iterable[str]) -> list[str]:
     """Returns at most three known names that are spelt most like `name`, the best first.
 
-    A name of fewer than six letters can contain one error, and a longer name two errors. For a name of one letter, only
-    a change of case is accepted.
+    A known name is similar to `name` if the two differ by one typing error, or by at most two errors if `name` has six
+    letters or more. For a name of one letter, only a change of case is accepted.
     """
     name = name[:LONGEST]
     limit = 0.1 if len(name) < 2 else 1.0 if len(name) < 6 else 2.0
@@ -60,6 +61,7 @@ def _replaced(a: str, b: str) -> float:
 def _inserted(text: str, at: int) -> float:
     """Returns the cost of adding or omitting the letter `text[at - 1]`.
 
-    The cost is lower if the letter before is equal, because doubled letters are a common typing error.
+    The cost is lower if the letter before `text[at - 1]` is the same letter, because doubled letters are a common
+    typing error.
     """
     return SLIP if at > 1 and text[at - 1] == text[at - 2] else 1.0

@@ -3,9 +3,9 @@
     largest(N, 0)          N, since no size is negative
     largest(N - 1, 0)      max(N - 1, 0)
 
-In: two symbolic integers (`Dim`s). Out: their maximum or minimum as a `Dim`. If a proof shows which of the two `Dim`s
-is larger for all sizes, the result is one of the two. If there is no proof, the result is a new `Dim` with the single
-term `max(…)` or `min(…)`.
+In: two symbolic integers (`Dim`s). Out: the maximum or the minimum of the two, as a `Dim`. If a proof shows which of
+the two `Dim`s is larger for all sizes, the result is one of these `Dim`s. If no proof shows which `Dim` is larger, the
+result is a new `Dim` with the single term `max(…)` or `min(…)`.
 """
 
 from collections.abc import Callable
@@ -25,9 +25,9 @@ def smallest(a: DimLike, b: DimLike) -> Dim:
 
 
 def _of_values(integers: Callable[..., Any], arrays: Callable[..., Any]) -> Any:
-    """Returns a function that works for two integers and for two arrays.
+    """Returns a function of a and b, which calls `integers` for two Python integers, and `arrays` for arrays.
 
-    For two Python integers, the returned function does not use numpy, because numpy's integers overflow.
+    Two Python integers are not passed to numpy, because numpy's integers overflow.
     """
     return staticmethod(lambda a, b: (integers if isinstance(a, int) and isinstance(b, int) else arrays)(a, b))
 
@@ -72,16 +72,16 @@ def _extreme(kind: type[Extreme], a: Dim, b: Dim) -> Dim:
 
 
 def _winner(kind: type[Extreme], a: Dim, b: Dim) -> Dim | None:
-    """Returns the operand that is the maximum (minimum) for all sizes.
+    """Returns a or b, whichever is proven to be the maximum (or minimum) of the two for all sizes.
 
-    Returns None if this is not proven for either operand.
+    Returns None if neither a nor b is proven to be the maximum (or minimum).
     """
     difference = sign(a - b)
     return None if difference is None else a if (difference >= 0) == (kind is Largest) else b
 
 
 def _shifted(kind: type[Extreme], d: Dim) -> tuple[Extreme | None, int]:
-    """Returns (m, c) if d is m + c for a maximum (minimum) m and a constant c. Otherwise returns (None, 0)."""
+    """Returns (m, c) if d is m + c for a maximum (or minimum) m and a constant c, and otherwise (None, 0)."""
     shift = next((c for m, c in d.terms if not m), 0)
     atom = (d - shift).atom
     return (atom, shift) if isinstance(atom, kind) else (None, 0)
@@ -90,6 +90,6 @@ def _shifted(kind: type[Extreme], d: Dim) -> tuple[Extreme | None, int]:
 def at_most_one(d: Dim) -> bool:
     """Checks whether `d` has the form min(…, 1), such as the length of `x[:1]`.
 
-    An axis of such a length broadcasts like an axis of size 1.
+    An axis of the length min(…, 1) broadcasts like an axis of size 1.
     """
     return isinstance(d.atom, Smallest) and ONE in (d.atom.a, d.atom.b)

@@ -16,7 +16,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def byte_size(count: float) -> str:
-    """Returns a size in bytes as text with a decimal unit: B, kB, MB or GB."""
+    """Returns a size in bytes as text with one of the decimal units B, kB, MB and GB."""
     for unit in ("B", "kB", "MB"):
         if count < 1000:
             return f"{count:.{0 if unit == 'B' else 1}f} {unit}"

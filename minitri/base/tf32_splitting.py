@@ -1,23 +1,24 @@
 """The TF32 parts of f32 numbers, and how exact the products of such parts are.
 
-A tensor core multiplies TF32 numbers, which have 11 significant bits. So each factor is written as a sum of two such
-numbers, a = a1 + a2 and b = b1 + b2. The product `a*b` is computed as `a1*b2 + a2*b1 + a1*b1`. The smallest product,
-`a2*b2`, is left out (Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores", 2022).
+A tensor core multiplies TF32 numbers, which have 11 significant bits. So each f32 factor is written as a sum of two
+TF32 numbers (parts): a = a1 + a2 and b = b1 + b2. The product `a*b` is computed as `a1*b2 + a2*b1 + a1*b1`. The
+smallest product, `a2*b2`, is left out (Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores",
+2022).
 
-A matrix product computed in this way is as exact as with IEEE multiplications and additions. Each element is a sum of K
-products `a*b`, where K is the depth. Let u = 2**-24, and let S be the sum of the K values `|a*b|`. The errors of the
-element are at most
+For a depth of 64 or more, a matrix product of TF32 parts is as exact as with IEEE multiplications and additions. The
+depth K is the number of products `a*b` whose sum is one element of the matrix product. Let u = 2**-24, and let S be the
+sum of the K values `|a*b|` of one element. The errors of this element are at most
 
     IEEE      each of K additions is rounded                                            K u S
     parts     a2*b2 is at most 4u a*b; the last bits of a2 and b2, 2u each              8 u S
               tensor cores truncate: 6.5u for each of 8 instructions (64 elements)     52 u S
               an IEEE addition for the sum of each block of 32 elements              K/32 u S
 
-A tensor core aligns the terms of an instruction to the largest term with two more bits, and cuts off all lower bits.
-This truncation costs 9 * u/2 for eight products and a sum, and 2u in the end, together 6.5u. For K = 64, the bounds in
-the table are 8 + 52 + 2 for TF32 parts and 64 for IEEE. So for a depth of 64 or more, TF32 parts have the smaller error
-bound. These rules hold for the tensor cores of Hopper GPUs. tests/sweep_f32_products.py measures how Hopper's tensor
-cores round.
+In each instruction, a tensor core aligns all terms to the largest term, keeps two more bits than the largest term has,
+and cuts off all lower bits. The truncation in each instruction costs u/2 for each of nine terms (eight products and a
+sum), and 2u in the end, together 6.5u. For K = 64, the error bound in the table above is (8 + 52 + 2) u S for TF32
+parts, and 64 u S for IEEE. So for a depth of 64 or more, TF32 parts have the smaller error bound. These error bounds
+hold for the tensor cores of Hopper GPUs. tests/sweep_f32_products.py measures how Hopper's tensor cores round.
 
 In: an f32 array. Out: two arrays of TF32 numbers, for the evaluators. minitri/triton/rt.py has the same functions for
 kernels.
@@ -38,12 +39,12 @@ FACTOR_ERROR = 2.0**-22  # the relative error of each factor; both together give
 def tf32_parts(x: Any) -> tuple[Any, Any]:
     """Returns two arrays of TF32 numbers whose sum is x * SPLIT_SCALE.
 
-    If x is NaN, or |x| is about 2**102 or more, both numbers are NaN.
+    For an element of x that is NaN, or whose absolute value is about 2**102 or more, both arrays contain NaN.
 
-    The last bit of a subnormal f32 number stands for 2**-149. Neighbouring TF32 numbers are at least 2**-136 apart, so
-    the factor SPLIT_SCALE = 2**13 keeps this bit. The first array is x * SPLIT_SCALE rounded to 11 significant bits.
-    The method is by Veltkamp ("ALGOL procedures", 1968) and Dekker ("A floating-point technique for extending the
-    available precision", 1971).
+    The last bit of a subnormal f32 number stands for 2**-149, but neighbouring TF32 numbers are at least 2**-136 apart.
+    After a multiplication by SPLIT_SCALE = 2**13, TF32 numbers can represent the last bit of a subnormal f32 number
+    too. The first array is x * SPLIT_SCALE rounded to 11 significant bits. The method of splitting is by Veltkamp
+    ("ALGOL procedures", 1968) and Dekker ("A floating-point technique for extending the available precision", 1971).
     """
     scaled, more = x * np.float32(SPLIT_SCALE), x * np.float32(SPLIT_SCALE * (2**13 + 1))
     high = more - (more - scaled)

@@ -7,8 +7,8 @@ In: an amount that a program is about to use: characters, brackets, operations, 
 CompileError MT0401 that names the limit and says how to raise this limit. The one idea: no program text can make the
 compiler use an unlimited amount of time or memory. A user who trusts a text can raise the limits.
 
-A compiled program stores the limits that were set when the program was compiled. Left out: Triton's own compiler, which
-cannot be interrupted, and the run time of programs.
+A compiled program stores the limits that were set when the program was compiled. Left out are limits on Triton's own
+compiler, which cannot be interrupted, and on the run time of programs.
 """
 
 import time
@@ -46,8 +46,8 @@ class Limits:
 class _Clock:
     """A deadline in processor time of this thread.
 
-    Reading the processor time is slow on some systems. Processor time never passes faster than wall-clock time. So no
-    reading is needed until the remaining processor time has passed on the wall clock.
+    Reading the processor time is slow on some systems. Processor time never passes faster than wall-clock time. So if n
+    seconds of processor time remain, the clock need not read the processor time for the next n seconds.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -73,7 +73,7 @@ def current() -> Limits:
 
 @contextmanager
 def limits(**changed: float) -> Iterator[Limits]:
-    """Sets some limits inside the `with` block. All other limits stay the same.
+    """Sets some limits inside the `with` block. All limits that are not named stay the same.
 
     Raises CompileError MT0404 for the name of an unknown limit, or a value that is not a number above 0.
     """
@@ -90,7 +90,7 @@ def limits(**changed: float) -> Iterator[Limits]:
 
 @contextmanager
 def using(wanted: Limits) -> Iterator[Limits]:
-    """Sets all limits inside the `with` block."""
+    """Replaces all limits by `wanted` inside the `with` block."""
     token = _current.set(wanted)
     try:
         yield wanted

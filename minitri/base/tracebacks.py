@@ -32,7 +32,9 @@ C = TypeVar("C", bound=type)
 
 
 def hides_frames(function: F) -> F:
-    """Decorates a public function: when a CompileError leaves the function, its traceback has no frames of minitri."""
+    """Decorates a public function: if the function raises a CompileError, the traceback of the error has no frames of
+    minitri.
+    """
 
     @wraps(function)
     def entry(*args: Any, **keywords: Any) -> Any:
@@ -46,7 +48,7 @@ def hides_frames(function: F) -> F:
 
 
 def hides_frames_of_methods(kind: C) -> C:
-    """Decorates a public class: applies `hides_frames` to its public methods.
+    """Decorates a public class: applies the decorator `hides_frames` to the public methods of the class.
 
     The decorator treats properties, `__init__` and `__getitem__` as public methods too.
     """
@@ -59,7 +61,7 @@ def hides_frames_of_methods(kind: C) -> C:
 
 
 def forget_frames(error: CompileError) -> None:
-    """Removes the frames that the error has passed so far, and makes Python print the error in a few lines.
+    """Removes all frames that the traceback of an error has so far, and makes Python print the error in a few lines.
 
     Does nothing if the environment variable MINITRI_TRACEBACK is set, except to "0" or "".
     """
@@ -71,8 +73,9 @@ def forget_frames(error: CompileError) -> None:
 def _print_in_short() -> None:
     """Installs functions that print errors in a few lines.
 
-    Python calls the function `sys.excepthook` to print an error, and IPython has its own table of such functions. A
-    function that another program has already installed there is not replaced.
+    Python calls the function `sys.excepthook` to print an error, and IPython has its own table of such functions. If
+    another package has already replaced `sys.excepthook`, or filled IPython's table, the functions of that package stay
+    installed.
     """
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _hook
@@ -101,7 +104,7 @@ def _show_in_ipython(shell: Any, kind: type[CompileError], error: CompileError, 
 def lines(error: CompileError, frames: TracebackType | None) -> list[str]:
     """Returns the lines to print for an error: the caller's innermost frame, and then the text of the error.
 
-    If the whole would have more than `LINES` lines, lines of the frame are left out.
+    If the frame and the error have more than `LINES` lines together, lines of the frame are left out.
     """
     text = f"{type(error).__name__}: {error}".split("\n")
     called = [f for f in traceback.extract_tb(frames) if not f.filename.startswith(PACKAGE)][-1:]

@@ -53,7 +53,9 @@ class DType:
 
     @property
     def numpy(self) -> Any:
-        """The numpy dtype with the same values. For bf16 this is the dtype of ml_dtypes."""
+        """The numpy dtype with the same values. For bf16, which numpy lacks, the result is the bf16 of the package
+        ml_dtypes.
+        """
         return np.dtype(ml_dtypes.bfloat16 if self.name == "bf16" else self.numpy_name)
 
     @property
@@ -93,7 +95,9 @@ _BY_NUMPY_NAME = {d.numpy_name: d for d in DTYPES.values()}
 
 
 def dtype(name: str) -> DType:
-    """Returns the dtype with this name. Raises CompileError MT0202, with a suggestion, if there is no such dtype."""
+    """Returns the dtype with the name `name`. Raises CompileError MT0202, which suggests a similar name, if no dtype
+    has the name `name`.
+    """
     if name not in DTYPES:
         same = from_numpy(name)
         help = f"write `{same}`" if same else suggest(name, DTYPES) or f"dtypes are {' '.join(DTYPES)}"
@@ -102,13 +106,15 @@ def dtype(name: str) -> DType:
 
 
 def from_numpy(name: str) -> DType | None:
-    """Returns the dtype with this name in numpy or torch (`float32`, `bfloat16`), or None."""
+    """Returns the dtype that has this name in numpy or torch, such as `float32` or `bfloat16`, or None if there is no
+    such dtype.
+    """
     return _BY_NUMPY_NAME.get(name)
 
 
 @cache
 def promote(a: DType, b: DType) -> DType:
-    """Returns the common dtype to which arrays of these two dtypes are converted."""
+    """Returns the common dtype to which arrays of the dtypes a and b are converted before an operation."""
     if a.is_float != b.is_float:
         return a if a.is_float else b
     is_mixed = {a, b} == {f16, bf16}  # neither can represent all values of the other
@@ -155,9 +161,9 @@ class Info:
 
 @cache
 def finfo(dtype: DType) -> Info:
-    """Returns the facts bits, eps, max, min, smallest_normal and dtype of a float dtype.
+    """Returns an `Info` about a float dtype, with the facts bits, eps, max, min, smallest_normal and dtype.
 
-    Raises CompileError MT0202 for another dtype.
+    Raises CompileError MT0202 if `dtype` is not a float dtype.
     """
     if not dtype.is_float:
         raise CompileError("MT0202", f"finfo takes floats, not {dtype}", help="iinfo is for integers")
@@ -168,7 +174,9 @@ def finfo(dtype: DType) -> Info:
 
 @cache
 def iinfo(dtype: DType) -> Info:
-    """Returns the facts bits, max, min and dtype of an integer dtype. Raises CompileError MT0202 for another dtype."""
+    """Returns an `Info` about an integer dtype, with the facts bits, max, min and dtype. Raises CompileError MT0202 if
+    `dtype` is not an integer dtype.
+    """
     if not dtype.is_integer:
         raise CompileError("MT0202", f"iinfo takes integers, not {dtype}", help="finfo is for floats")
     low, high = dtype.limits

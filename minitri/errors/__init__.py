@@ -1,1 +1,3 @@
-"""Makes the pages of `minitri explain CODE`. pages.toml has the texts of the pages. pages.py runs their programs."""
+"""Makes the pages of `minitri explain CODE`. pages.toml has the texts and the programs of the pages, and pages.py runs
+the programs.
+"""

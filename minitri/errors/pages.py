@@ -33,7 +33,7 @@ WIDTH = 88
 
 @dataclass(frozen=True)
 class Example:
-    """A program on a page about an error code, and how the program is used there.
+    """A program on a page about an error code, and what the page does with the program, such as calling it.
 
     text     the program: an expression, a module, or (if `reads` names a stage) the text of this stage
     types    types of an expression's parameters; None means that the type comes from the call
@@ -53,7 +53,9 @@ class Example:
     reads: str = ""
 
     def run(self) -> None:
-        """Compiles the program and uses it as the fields of `Example` say. Raises the CompileError that results."""
+        """Compiles the program, and calls or lowers it as the fields of this `Example` say. If the program is wrong,
+        its CompileError is raised.
+        """
         types: dict[str, Any] = dict(self.types)
         with limits(**self.limits):
             program = load(self.text, self.reads) if self.reads else compile(self.text, **types)

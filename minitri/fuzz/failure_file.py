@@ -6,10 +6,10 @@
     def program(x: f32[N]):
         return sum(x)
 
-In: a `Case`. Out: the text of a file. The function `read` makes the same `Case` from this text. The file is a module of
-the language, so every other command of minitri accepts the file too. If the arguments have few elements, the file holds
-every element and the strides. If there are more elements, the file has only the seed, from which `read` makes the same
-arguments again. Left out: running the case (trial.py).
+In: a `Case`. Out: the text of a file. The function `read` makes the same `Case` from the text of the file. The file is
+a module of the language, so every other command of minitri accepts the file too. If the arguments have few elements,
+the file holds every element and the strides. If the arguments have many elements, the file has only the seed, from
+which `read` makes the same arguments again. Left out: running the case (trial.py).
 """
 
 import json
@@ -48,7 +48,7 @@ class Case:
 
     @property
     def kind(self) -> str:
-        """The kind of the failure, as it is written in the name of a file."""
+        """The kind of the failure, such as the name of the wrong pass, as it stands in the name of a file."""
         return (self.relation or self.guilty).replace(": ", "-").replace(" ", "-")
 
     @property
@@ -72,9 +72,9 @@ def written(case: Case, name: str) -> str:
 
 
 def read(text: str) -> Case:
-    """Returns the case in a file that `written` made.
+    """Returns the case in the text of a file that the function `written` made.
 
-    Raises CompileError MT0003 if the text does not come from such a file.
+    Raises CompileError MT0003 if the text was not made by `written`.
     """
     lines = text.splitlines(keepends=True)
     try:
@@ -92,7 +92,7 @@ def read(text: str) -> Case:
 
 
 def _listed(arguments: Sequence[Any] | None) -> list[Any] | None:
-    """Returns the arguments for JSON, or None if they have too many elements."""
+    """Returns the arguments as data for JSON, or None if the arguments have more than `MOST` elements in all."""
     if arguments is None or sum(np.size(a) for a in arguments) > MOST:
         return None
     return [_plain(a) for a in arguments]

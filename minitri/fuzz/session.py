@@ -3,8 +3,9 @@
 In: a `Session`. Out: a `Summary`. The seeds are consecutive numbers, so the first seed and the number of programs
 determine a session. A seed alone determines a program and its arguments.
 
-Worker processes check the programs (worker.py): each gets one seed after another, and a thread waits for each answer. If a
-worker dies or gives no answer for too long, the answer has the `kind` "crash" or "hang", and a new worker starts.
+Worker processes check the programs (worker.py): each worker gets one seed after another, and a thread waits for each
+answer. If a worker dies or does not answer in time, a failure of the `kind` "crash" or "hang" takes the place of its
+answer, and a new worker starts.
 """
 
 import os
@@ -130,9 +131,9 @@ def _add(summary: Summary, answer: Answer) -> None:
 
 
 def _saved(directory: Path | None, answer: Answer) -> str | None:
-    """Writes the file of a failure and returns its path.
+    """Writes the file of a failure and returns the path of the file.
 
-    If the worker process crashed, the file contains the program without shrinking.
+    If the worker process crashed or hung, the program was not shrunk, and the file contains the original program.
     """
     if directory is None:
         return None
@@ -176,7 +177,7 @@ def _started(on: str) -> Child:
 
 
 def _answer(worker: Child, seed: int) -> Answer:
-    """Returns the worker's answer for a seed, or how the worker ended."""
+    """Returns the worker's answer for a seed, or a failure if the worker dies or does not answer in time."""
     try:
         found = worker.ask(seed, LIMIT)
     except TimeoutError:

@@ -1,4 +1,5 @@
-"""Checks one random program: compares every pass and stage with the reference, and the program with changed programs.
+"""Checks one random program: compares every pass and stage with the reference, and the program with changed programs
+that must compute the same result.
 
 In: a seed. Out: an `Outcome`, which says how many comparisons were made, and has the shrunk failure, if there is one.
 
@@ -6,8 +7,8 @@ In: a seed. Out: an `Outcome`, which says how many comparisons were made, and ha
     relations     changed programs that must compute the same result (minitri/testing/changed_programs.py)
 
 To shrink a failure, trial.py first simplifies the random choices that made the program, and then the sizes and elements
-of the arguments. After each change, only the comparison that failed is repeated. Left out: crashes and hangs, which
-session.py reports.
+of the arguments. After each simplification, only the comparison that failed is repeated. Left out: crashes and hangs,
+which session.py reports.
 """
 
 from collections.abc import Sequence
@@ -50,7 +51,7 @@ class Outcome:
 def is_lost(outcome: Outcome) -> bool:
     """Checks whether this process can no longer use the GPU.
 
-    After an illegal access, CUDA rejects every further call of the process.
+    After a kernel has accessed an illegal address, CUDA rejects every further call of the process.
     """
     return outcome.case is not None and "CUDA error" in outcome.case.said
 
@@ -87,8 +88,9 @@ def examined(
 ) -> Outcome:  # fmt: skip
     """Checks a case on the CPU or a GPU, and returns the outcome.
 
-    The passes in the given variants are checked first, and the changed programs after that. If `relations` is not
-    given, all changed programs of `PAIRS` are checked.
+    Every pass is checked first, in each of the given variants of compilation (minitri/trust/check.py). If no pass is
+    wrong, programs that were changed but must compute the same result are checked too. `relations` are the names of the
+    changes; if `relations` is not given, the changes are those of `PAIRS`.
     """
     relations = PAIRS[on] if relations is None else relations
     try:
@@ -112,7 +114,7 @@ def examined(
 
 
 def _refused(case: Case, error: Exception) -> Case:
-    """Returns the case of a program that raised an error.
+    """Returns a copy of `case` whose failure is the error that the program raised.
 
     Random programs are valid, so the error is a bug of the compiler.
     """
@@ -137,9 +139,11 @@ def _said(row: CheckRow) -> str:
 
 
 def _differs(program: Program, call: Call, text: str, relation: str, on: str) -> str:
-    """Returns how the result of a changed program differs, or "" if it does not differ.
+    """Returns how the result of a changed program differs from that of the original program, or "" if the results
+    agree.
 
-    On the CPU, programs with the same generated source are not run, because their results are equal.
+    On the CPU, the changed program is not run if its generated source is the same as the original's, because equal
+    sources give equal results.
     """
     other = RELATIONS[relation](text)
     ordered = [call.arrays[n].owner if n in call.arrays else call.scalars[n] for n, _ in program.parameters]

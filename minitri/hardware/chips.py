@@ -1,4 +1,4 @@
-"""The figures of each GPU chip, and how many programs fit on one multiprocessor of a chip.
+"""The figures of each GPU chip, and how many programs (thread blocks) fit on one multiprocessor of a chip.
 
     chip_of(Target.parse("a100")).multiprocessors        108
     chip_of(Target.parse("cuda:80")).name                "an NVIDIA GPU": an A100, or an A30 of 56 multiprocessors
@@ -7,9 +7,9 @@
 
 In: a target, and the figures of chips.toml. Out: `chip_of(target)`, the `Chip` that cost models assume, and
 `peak(target)`, the peak rates for a roofline. All cost models take their figures from this module. A target that names
-a GPU gets the figures of that GPU. An architecture such as `cuda:80` stands for many GPUs, so its figures are the
-vendor's generic figures. Only `cuda:90` has the figures of a single GPU, the H200, because the schedules for `cuda:90`
-were measured on an H200.
+a GPU gets the figures of that GPU. A target that names an architecture, such as `cuda:80`, stands for many GPUs, so it
+gets the generic figures of the vendor. The one exception is `cuda:90`, which gets the figures of a single GPU, the
+H200, because the schedules for `cuda:90` were measured on an H200.
 
 chips.toml gives the source of each figure. If no source of a figure is known, the figure is None, and chips.toml says
 why. The rates of arithmetic and memory are those of the data sheets, without sparsity. No program reaches the rates of
@@ -18,8 +18,8 @@ a data sheet: a copy on an H200 reaches about 90% of the bandwidth.
 Limits that all chips of an architecture share are in architectures.toml. NVIDIA's limits come from CCCL
 (cuda/__device/arch_traits.h) and from "Technical Specifications per Compute Capability" in the CUDA programming guide.
 A warp gets registers in units of 256, and a block gets shared memory in units of 128 bytes. AMD's limits come from "AMD
-GPU specifications" in the ROCm documentation. For AMD, the number of waves on a compute unit comes from LLVM's AMDGPU
-backend.
+GPU specifications" in the ROCm documentation. Only AMD's limit on the waves (warps) of one compute unit
+(multiprocessor) comes from LLVM's AMDGPU backend.
 """
 
 from collections.abc import Mapping
@@ -61,13 +61,17 @@ SIMDS = 4  # the SIMD units of one compute unit of an AMD GPU
 
 
 def multiprocessor(target: Target) -> Multiprocessor | None:
-    """Returns the limits of an architecture, or None if architectures.toml does not have them."""
+    """Returns the limits of one multiprocessor of the target's architecture, or None if architectures.toml does not
+    have the architecture.
+    """
     row = ARCHITECTURES.get(target.kind, {}).get(target.arch)
     return Multiprocessor(row["warps"], row["blocks"], row["shared"] * KIB, row["reserved"] * KIB) if row else None
 
 
 def shared_bytes(target: Target) -> int | None:
-    """Returns the bytes of shared memory that one program may use, or None if the limit is not known."""
+    """Returns how many bytes of shared memory one program (thread block) can use at most, or None if the limit is not
+    known.
+    """
     limits = multiprocessor(target)
     if limits is None:
         return _LEAST_LDS if target.kind == "hip" else None
@@ -140,13 +144,15 @@ def _chip(row: Mapping[str, Any], shared: int | None = None) -> Chip:
 
 
 def _count(entry: Mapping[str, Any]) -> int | None:
-    """Converts an entry such as `{ KiB = 192, source = "…" }` to bytes. Returns None for an unknown figure."""
+    """Converts an entry such as `{ KiB = 192, source = "…" }` to bytes. Returns None if the entry has no number,
+    because the figure is not known.
+    """
     return next((n * UNITS[unit] for unit, n in entry.items() if unit in UNITS), None)
 
 
 def _peak(name: str, bandwidth: float, special: int, **units: float) -> Peak:
-    """Converts the TB/s and TFLOP/s of a data sheet to peak rates. One special function, such as exp, takes as long as
-    `special` operations of f32.
+    """Converts the TB/s and TFLOP/s of a data sheet to a `Peak`, whose rates are bytes and operations per second. One
+    special function, such as exp, takes as long as `special` operations of f32.
     """
     rates = {unit: rate * 1e12 for unit, rate in (units | {"special": units["f32"] / special}).items()}
     return Peak(name, bandwidth * 1e12, rates)
@@ -161,7 +167,9 @@ _USUAL = {"cuda:80": "a100", "cuda:90": "h200", "cuda:100": "b200", "hip:gfx942"
 
 
 def chip_of(target: Target) -> Chip:
-    """Returns the chip that cost models assume for a target. An unknown chip gets the generic figures of its vendor."""
+    """Returns the chip that cost models assume for a target. A target whose chip is not known gets the generic figures
+    of the vendor.
+    """
     if target.gpu:
         return CHIPS[target.gpu]
     if (target.kind, target.arch) == ("cuda", "90"):
@@ -172,7 +180,9 @@ def chip_of(target: Target) -> Chip:
 
 
 def has_fast_tf32(target: Target) -> bool:
-    """Checks whether three matrix products of TF32 numbers take less time on a chip than one product in f32."""
+    """Checks whether three matrix products of TF32 numbers take less time on the target's chip than one product of f32
+    numbers.
+    """
     known = peak(target) if target.kind == "cuda" else None
     return known is not None and known.rates.get("tf32", 0) >= FASTER * known.rates["f32"]
 

@@ -9,13 +9,13 @@ for the graph, for the kernels and for the tile programs. Each prediction is a `
     tiles     adds repeated reads and unused elements: x is read once for each column of tiles, a
               second loop reads a row again, elements past the end of an axis are computed too
 
-The difference between the graph and the kernels is the cost of values that fusion could not keep in registers. The
-difference between the kernels and the tile programs is the cost of the block sizes. If tiles read some bytes
-repeatedly, a cache serves most of the repeated reads.
+The prediction for the kernels minus that for the graph is the cost of values that fusion could not keep in registers.
+The prediction for the tile programs minus that for the kernels is the cost of the block sizes. If several tiles read
+the same bytes, a cache serves most of the repeated reads.
 
-An operator on floats counts as one operation. "Special" operators, such as exp, are also counted in a separate number.
-A matrix product counts two operations for each multiplication. Selections, conversions, comparisons and integer
-arithmetic count as zero operations.
+An operator on floats counts as one operation. "Special" operators, such as exp, are counted a second time, in a
+separate number. A matrix product counts two operations for each multiplication. Selections, conversions, comparisons
+and integer arithmetic count as zero operations.
 """
 
 import itertools
@@ -89,8 +89,8 @@ def _elementwise(op: str, dtype: DType, count: int) -> dict[str, int]:
 
 
 def _operations(op: Node | Op, count: int) -> Mapping[str, int]:
-    """Returns the operations of a node of the graph or an op of a kernel. The node or op computes `count` elements. For
-    a matrix product, `count` is the number of multiplications.
+    """Returns how many operations of each arithmetic unit a node of the graph, or an op of a kernel, takes. The node or
+    op computes `count` elements. For a matrix product, `count` is the number of multiplications.
     """
     match op:
         case graph_ir.Apply() | Compute():
@@ -172,7 +172,9 @@ def _kernel(kernel: Kernel, sizes: Sizes) -> Mapping[str, int]:
 
 
 def _computed(op: Op) -> set[str]:
-    """Returns the axes along which an op computes elements. For a reduction or product, these include summed axes."""
+    """Returns the axes along which an op computes elements. For a reduction or a matrix product, the result includes
+    the axes that are reduced or summed.
+    """
     match op:
         case Reduce() | Scan():
             return set(op.x.axes)
@@ -206,8 +208,8 @@ def tile_work(program: Program, sizes: Sizes) -> Work:
 def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
     """Returns which share of a loop's blocks is not skipped, from 0 to 1, on average over the tiles of the grid.
 
-    In causal attention, for example, about half of the blocks are not skipped, so the share is 0.5 or a little more.
-    The average is computed from at most `SAMPLES` tiles along each axis.
+    In causal attention, for example, the share is 0.5 or a little more, because about half of the blocks contain only
+    masked elements and are skipped. The average is computed from at most `SAMPLES` tiles along each axis.
     """
     if not (bounds := [d for d in (loop.first, loop.last) if d is not None]):
         return 1.0
@@ -221,8 +223,8 @@ def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
 
 
 def _samples(axis: TileAxis, sizes: Sizes) -> list[dict[str, int]]:
-    """Returns the first index of each sampled tile of an axis. If an axis has many tiles, only some of them are
-    sampled.
+    """Returns the first index of each sampled tile of an axis. If an axis has more than `SAMPLES` tiles, only some of
+    the tiles are sampled, at equal distances.
     """
     count = axis.tiles.evaluate(sizes)
     step = -(-count // SAMPLES)
@@ -230,7 +232,7 @@ def _samples(axis: TileAxis, sizes: Sizes) -> list[dict[str, int]]:
 
 
 def _blocks(loop: Loop, block: int, extent: int, known: Sizes) -> int:
-    """Returns how many blocks of a loop one program computes."""
+    """Returns how many blocks of a loop one grid program computes."""
     first = 0 if loop.first is None else loop.first.evaluate(known)
     last = extent if loop.last is None else loop.last.evaluate(known)
     return max(0, -(-(last - first) // block))
@@ -239,8 +241,8 @@ def _blocks(loop: Loop, block: int, extent: int, known: Sizes) -> int:
 def _repetitions(own: set[str], counts: Sizes, repeated: set[str], tiles: Sizes) -> int:
     """Returns how often an op runs, counted over all programs of the grid and all elements of the op.
 
-    Each of the op's axes contributes its number of elements as a factor of the result. Each other axis in `repeated`
-    contributes its number of tiles, because the op runs again for each tile.
+    Each of the op's axes contributes its number of elements as a factor of the result. Each axis in `repeated` that is
+    not an axis of the op contributes its number of tiles, because the op runs again for each tile.
     """
     return math.prod(counts[a] for a in own) * math.prod(tiles[a] for a in repeated - own)
 

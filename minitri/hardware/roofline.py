@@ -4,16 +4,17 @@
 
 In: a compilation with all sizes known, and measured times of the kernels, if they were measured. Out: a `Roofline`. A
 `Roofline` holds the bytes and operations of the graph, the kernels and the tiles (predicted_work.py). A `Roofline` also
-holds the least time for these bytes and operations at the chip's peak rates. The least time is that of the slowest
-unit, which is memory or an arithmetic unit. No kernel reaches peak rates. So a more realistic time is predicted for
-each kernel too:
+holds the least time in which the chip can move the bytes and compute the operations, at its peak rates. The least time
+is the time that the slowest unit (memory or an arithmetic unit) takes at its peak rate. Because no kernel reaches peak
+rates, a more realistic time is predicted for each kernel too:
 
     launch + max(bytes / bandwidth, waves * operations / rate of each unit)
 
-Memory accesses and arithmetic overlap, so only the slower of the two counts. `REACHED` holds the shares of the peak
-rates that the fastest kernels of docs/log/benchmarks.json reach on an H200. A wave is a group of programs that fills
-all multiprocessors once. The factor `waves` is the cost of a last wave that is only partly filled. For example, 133
-programs on 132 multiprocessors take as long as 264 programs, because both numbers need two waves.
+The predicted time contains a maximum because memory accesses and arithmetic overlap: only the slower of the two counts.
+`REACHED` holds the shares of the peak rates that the fastest kernels of docs/log/benchmarks.json reach on an H200. A
+wave is a group of grid programs that fills all multiprocessors once. The factor `waves` is the cost of a last wave that
+is only partly filled. For example, 133 grid programs on 132 multiprocessors take as long as 264 programs, because both
+numbers need two waves.
 
 Source: Williams, Waterman and Patterson, "Roofline: An Insightful Visual Performance Model for Multicore
 Architectures", 2009. Left out of the prediction: caches, the order of accesses, latency, and blocks that a loop skips.
@@ -40,7 +41,9 @@ HEAD = ("", "moves", "asks for", "FLOP", "computed", "FLOP/B", "bound by", "at l
 
 @dataclass(eq=False)
 class Measured(UserDict[str, float]):
-    """Measured seconds, by the name of the kernel. Other fields say which kernels, target and sizes were measured."""
+    """Measured seconds, by the name of the kernel. The other fields are the kernels, the target and the sizes that were
+    measured.
+    """
 
     data: dict[str, float]
     target: Target
@@ -79,7 +82,7 @@ class Row:
 
     def floor(self, chip: Peak) -> tuple[str, float]:
         """Returns the unit that limits the speed, and the least time in seconds. The unit is "memory" or the name of an
-        arithmetic unit. If there is nothing to do, the unit is "".
+        arithmetic unit. If the row has no bytes and no operations, the unit is "".
         """
         units = {u: n / chip.rates[u] for u, n in self.needed.operations.items() if u in chip.rates}
         times = {"memory": self.needed.bytes / chip.bandwidth, **units}
@@ -112,8 +115,8 @@ def roofline(compiled: Compilation, measured: Mapping[str, float] | None = None)
     """Returns the roofline of a compilation. Returns None if a size is unknown, or if the program begins at a stage
     without kernels.
 
-    `measured` has the measured seconds of kernels by name. If `measured` is a `Measured` object of another compilation,
-    it is ignored.
+    `measured` maps the names of kernels to measured seconds. If `measured` is a `Measured` object of another
+    compilation, the measured seconds are ignored.
     """
     programs, sizes = compiled.value("tile.target"), compiled.context.sizes
     plan = programs.plan
@@ -149,10 +152,11 @@ def predicted_seconds(needed: Work, asked: Work, programs: int, chip: Chip) -> f
 
 
 def waves(programs: int, chip: Chip) -> float:
-    """Returns the factor by which programs take longer than if all multiprocessors were busy until the end.
+    """Returns the factor by which the grid programs take longer than they would if all multiprocessors were busy until
+    the end.
 
-    Example: on 132 multiprocessors, 132 programs have the factor 1. 33 programs have the factor 4, because only a
-    quarter of the multiprocessors is busy.
+    Example: on 132 multiprocessors, 132 programs have the factor 1, and 33 programs have the factor 4, because 33
+    programs keep only a quarter of the multiprocessors busy.
     """
     if programs == 0:
         return 0.0
@@ -167,8 +171,8 @@ def _sum(times: Sequence[float | None]) -> float | None:
 
 
 def _graph(compiled: Compilation, rows: list[Row]) -> Row:
-    """Makes the row of the whole graph. If the program was read from the text of kernels, it has no graph, and this row
-    is the sum of the kernels.
+    """Makes the row of the roofline table for the whole graph. If the program was read from the text of kernels, there
+    is no graph, and the row is the sum of the rows of all kernels.
     """
     start = compiled.context.start
     if start is not None and not start.stage.startswith("graph"):

@@ -1,8 +1,9 @@
 """The targets (GPUs and Triton's interpreter) that programs are compiled for, and the stages that each target has.
 
-In: a text such as `cuda:90`, or the name of a GPU, `a100` (chips.toml has the names). Capital letters and small letters
-mean the same. Out: a `Target`, whose method `of_triton` gives Triton's name for the target. `StageUnavailable` is
-raised for a stage, such as machine code, that this machine or target cannot make.
+In: a text that names an architecture, such as `cuda:90`, a GPU, such as `a100` (chips.toml has the names of GPUs), or
+the `interpreter`. The text can be in capital or small letters. Out: a `Target`, whose method `of_triton` gives Triton's
+name for the target. `StageUnavailable` is raised for a stage, such as machine code, that this machine or target cannot
+make.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class StageUnavailable(CompileError):
 @dataclass(frozen=True, slots=True)
 class Target:
     """A compilation target: `cuda:90` (compute capability 9.0), `hip:gfx942`, or the interpreter. If the user has named
-    a GPU, the field `gpu` is its name. Cost models then use the figures of the named GPU (minitri/hardware/chips.toml).
+    a GPU, the field `gpu` is the name of that GPU, and cost models use its figures (minitri/hardware/chips.toml).
     """
 
     kind: str
@@ -65,8 +66,8 @@ class Target:
 
     @property
     def has_early_starts(self) -> bool:
-        """Whether a kernel can start while the previous kernel ends (programmatic dependent launch). NVIDIA GPUs have
-        dependent launches since Hopper.
+        """Whether a kernel can start before the previous kernel has ended (programmatic dependent launch). NVIDIA GPUs
+        have programmatic dependent launch since Hopper.
         """
         return self.has_descriptors
 
@@ -85,7 +86,8 @@ class Target:
 
 
 def _suggested(name: str) -> str:
-    """Returns the text `did you mean ...?` with the targets whose names are similar to a name, or "" if there are none.
+    """Returns the text `did you mean ...?` with the targets whose names are similar to `name`, or "" if no name is
+    similar.
 
     For example, `a10` and `A100-80GB` are similar to a100, `4090` to rtx4090, `sm_90` to cuda:90, and `gfx942` to
     hip:gfx942.

@@ -6,19 +6,21 @@
 
 In: a tile program for its target. Out: a `Width` for each load and store, with the reason why the access is not wider.
 
-The one idea: a thread loads or stores up to 16 bytes at once under three conditions. Elements that are neighbours along
-one axis must be neighbours in memory. Each group of neighbouring elements must begin at an address that is a multiple
-of the group's size. One bounds check must have the same result for the whole group.
+The one idea: a thread loads or stores a group of neighbouring elements, up to 16 bytes, with one instruction under
+three conditions. First, elements that are neighbours along one axis must be neighbours in memory. Second, each group
+must begin at an address that is a multiple of the size of the group. Third, a bounds check must have the same result
+for all elements of a group.
 
-For each step in the arithmetic of an offset, Triton computes three powers of two (lib/Analysis/AxisInfo.cpp in Triton).
-This module computes the same three powers of two from the `Dim` (expression) of the offset:
+For each operation that computes an offset, Triton determines three powers of two (lib/Analysis/AxisInfo.cpp in Triton).
+This module determines the same three powers of two from the expression (`Dim`) of the offset:
 
     contiguity     how many neighbours increase by one
     divisibility   a power of two that divides the first neighbour
     constancy      how many neighbours are equal
 
-If a size is an argument of a kernel, it can be a multiple of 16 in one call and not in another call. Left out: a tile
-whose accesses need different layouts.
+A size that is an argument of a kernel can be a multiple of 16 in one call but not in another call. The field `given` of
+a `Width` therefore lists the sizes that must be multiples of 16 in a call that has this width. Left out: tiles whose
+loads and stores need different layouts (assignments of elements to threads).
 """
 
 import math
@@ -73,8 +75,8 @@ def _width(program: Program, op: Access, threads: int) -> Width:
     """Returns the vector width of an access along the axis with the most contiguous elements. All integer arguments are
     assumed to be multiples of 16.
 
-    The field `given` of the result lists those arguments that must be multiples of 16: otherwise the width would be
-    smaller.
+    The field `given` of the result lists the arguments that matter: if one of them is not a multiple of 16, the width
+    is smaller.
     """
     moved = index_axes(op) | {*(op.axes if isinstance(op, Load) else op.value.axes)}  # the axes of its tile
     if not (lanes := [a for a in reversed(program.axes) if a.name in moved and a.block > 1]):
@@ -179,8 +181,8 @@ class _Along:
         return Info(min(x.contiguity, y.contiguity), min(x.divisibility, y.divisibility), constancy)
 
     def _symbol(self, s: Symbol) -> Info:
-        """Analyses a symbol. The index of an axis is the start of a block plus a position in this block. Nothing is
-        known about a loaded value.
+        """Analyses a symbol. A symbol that is the index of an axis stands for the start of a block plus a position in
+        this block. Nothing is known about a symbol that stands for a loaded value.
         """
         if s.kind == "value":
             return Info(1, 1, 1 if self._varies(s) else ANY)
@@ -216,8 +218,8 @@ def _added(x: Info, y: Info) -> Info:
 
 
 def _multiplied(x: Info, y: Info) -> Info:
-    """Analyses the product of x and y. If neighbouring values increase by one, a divisor of the first value does not
-    always divide the other values.
+    """Analyses the product of x and y. If the neighbouring values of a factor increase by one, the divisibility of the
+    factor is not used, because a divisor of the first value does not always divide the other values.
     """
     parts = [i.divisibility if i.contiguity == 1 else 1 for i in (x, y)]
     return Info(1, min(ANY, parts[0] * parts[1]), min(x.constancy, y.constancy))

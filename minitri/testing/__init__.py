@@ -8,7 +8,8 @@ Out: a `RandomProgram`, which has the text of a module and sizes for its dimensi
         assert example.compile().check(*example.arguments(seed)).ok
 
 The one idea: random programs are valid by construction. The reference evaluator computes each statement as soon as the
-statement is written. So the program writer knows the dtype and the shape of every value.
+statement is written. So the program writer knows the dtype and the shape of every value when it writes the next
+statement.
 
     statement_forms.toml   the forms of statements, with placeholders
     statement_writer.py    draws forms and fills them; minitri/bench/random_programs.py uses it too
@@ -58,7 +59,7 @@ def programs(max_ops: int = 8) -> SearchStrategy[RandomProgram]:
 def arrays(type: str, sizes: dict[str, int], low: float = -4, high: float = 4) -> SearchStrategy[Any]:
     """Returns a hypothesis strategy for arrays of any strides.
 
-    `type` is written as in the language: `"f32[M, N]"`.
+    `type` is a type of the language, such as `"f32[M, N]"`.
     """
     from hypothesis import strategies as st
 

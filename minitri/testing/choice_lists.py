@@ -2,8 +2,8 @@
 
 In: a seed, or a list of numbers. Out: a `Tape`, which makes the random choices of the program writer and records them
 as numbers. The function `smaller` removes or decreases numbers in a list of choices, as long as the resulting program
-still fails. The one idea comes from the library hypothesis: the search shrinks the choices, because every list of
-choices gives a valid program.
+still fails. The one idea comes from the library hypothesis: the search shrinks the list of choices instead of the
+program, because every list of choices gives a valid program.
 
 Left out: shrinking arrays (minitri/trust/shrink_arguments.py).
 """
@@ -50,12 +50,13 @@ def written(tape: Tape, max_ops: int = 8) -> RandomProgram:
 
 
 def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], tries: int = 300) -> RandomProgram:
-    """Returns a program that was made from simpler choices and still fails: `fails(program)` is true.
+    """Returns a program that was made from simpler choices than `numbers` and still fails, so that `fails(program)` is
+    true.
 
     If no simpler program fails, the result is the program that the choices `numbers` made.
 
-    `fails` must be true for the program that the choices `numbers` make. The first simpler program that fails becomes
-    the new start of the search, which tries at most `tries` programs.
+    `fails` must be true for the program that the choices `numbers` make. Each simpler program that fails becomes the
+    new start of the search. The search tries at most `tries` programs.
     """
     example, untried = written(Tape(numbers)), _candidates(numbers)
     seen = {repr(example)}

@@ -38,7 +38,7 @@ class Axis(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a program. The elements of its array are drawn from the range `low` to `high`."""
+    """A parameter of a program. The elements of the parameter's array are drawn from the range `low` to `high`."""
 
     name: str
     type: str
@@ -106,13 +106,15 @@ class FormFiller(StatementWriter):
     # ---- values and parameters ---------------------------------------------------------------
 
     def chance(self, odds: int) -> bool:
-        """Returns True with the probability 1 / `odds`. When a program shrinks, the result becomes False."""
+        """Returns True with the probability 1 / `odds`. When a failing program is shrunk, a result True is replaced by
+        False if the program then still fails.
+        """
         return self.choose(range(odds)) == odds - 1
 
     def found(self, suits: Callable[[Value], bool]) -> str | None:
-        """Returns the name of a value for which `suits` is true, or None if there is none.
+        """Returns the name of a value for which `suits` is true, or None if there is no such value.
 
-        Most often, the value is one that was added late.
+        If several values are suitable, the function prefers values that were added late.
         """
         found = [n for n, v in reversed(self.values.items()) if n != "s" and suits(v)]
         return self.choose([*found[:1], *found[:1], *found[:3], *found]) if found else None
@@ -161,13 +163,16 @@ class FormFiller(StatementWriter):
         return name
 
     def size(self, name: str, k: int) -> str:
-        """Returns how a program writes the size of an axis: `2 * N` for a parameter, `v1.shape[0]` for a variable."""
+        """Returns how a program writes the size of an axis, such as `2 * N` for a parameter and `v1.shape[0]` for a
+        variable.
+        """
         return self.axes[name][k].text if name in self.arrays else f"{name}.shape[{k}]"
 
     # ---- other operands ----------------------------------------------------------------------
 
     def partner(self, filled: Filled, x: Value, kinds: str = "fiub") -> str:
-        """Returns the name of another value that broadcasts with x, or the name of a new parameter.
+        """Returns the name of another value that broadcasts with x. If no other value broadcasts with x, and sometimes
+        at random, the function adds a new parameter and returns its name.
 
         Some kinds of statements allow only some dtypes as the common dtype of x and the other value.
         """
@@ -188,7 +193,9 @@ class FormFiller(StatementWriter):
         return self.array(dtype, [Axis("1", 1) if self.chance(4) else a for a in axes])
 
     def axis_of(self, size: int) -> Axis:
-        """Returns an axis of the given size: a dimension that has this size, or a number."""
+        """Returns an axis of the given size, written as a dimension that has this size, or as a number: the choice is
+        random.
+        """
         return self.choose([*(Axis(n, s) for n, s in self.sizes.items() if s == size), Axis(str(size), size)])
 
     def alike(self, filled: Filled, x: Value, but: int | None = None) -> str:
@@ -204,7 +211,9 @@ class FormFiller(StatementWriter):
         return self.found(suits) or filled["x"]
 
     def factor(self, filled: Filled, x: Value) -> str:
-        """Returns a right-hand factor for a matrix product with x: an existing value or a new parameter."""
+        """Returns the name of a right-hand factor for a matrix product with x. The factor is an existing value of a
+        suitable shape, or else (and sometimes at random) a new parameter.
+        """
         name = self.found(lambda v: _product(x.shape, v.shape) <= MAX_ELEMENTS)
         if name is not None and self.choose((True, False)):
             return name
@@ -239,11 +248,11 @@ class FormFiller(StatementWriter):
         return self.parameter(Parameter("s", "float", -2, 2), Value(1.75, DTYPES["f32"], False))
 
     def _of_sides(self, prefix: str, letters: str, filled: Filled) -> str:
-        """Adds a new array with an axis for each of `letters`, and returns its name. For the prefix "size", returns the
-        size of one axis.
+        """Adds a new array with one axis for each letter in `letters`, and returns the name of the array. If `prefix`
+        is "size", no array is added, and the function returns the size that the letter stands for.
 
-        Within one statement, a letter always stands for the same size, and all arrays without a prefix have the same
-        dtype.
+        Within one statement, a letter always stands for the same size. A prefix such as "i8" is the dtype of the new
+        array; all arrays without a prefix in one statement have the same dtype.
         """
         axes = []
         for letter in letters:
@@ -267,8 +276,8 @@ class FormFiller(StatementWriter):
         """Returns the text of an expression: the index of each element along an axis of x, in a shape that broadcasts
         with x.
 
-        If `step` is not 0, the axis comes `step` axes before the axis of the previous index; otherwise the axis is
-        random.
+        If `step` is 0, the axis is random. If `step` is not 0, the axis comes `step` axes before the axis that the last
+        index in the same statement runs along.
         """
         rank = len(x.shape)
         k = (filled["last place"] - step) % rank if step else self.choose(range(rank)[::-1])
@@ -292,7 +301,7 @@ PLACEHOLDERS: dict[str, Callable[[FormFiller, Filled, Value], Any]] = {
 
 
 def _broadcast(a: Sequence[int], b: Sequence[int]) -> float:
-    """Returns the number of elements of two shapes broadcast together; inf if the shapes do not fit."""
+    """Returns the number of elements of the shape to which two shapes broadcast, or inf if they do not broadcast."""
     try:
         return math.prod(np.broadcast_shapes(tuple(a), tuple(b)))
     except ValueError:

@@ -16,8 +16,8 @@ from minitri.language.reference_evaluator import Reference
 def random_array(type: str, sizes: dict[str, int], rng: np.random.Generator, low: float = -4, high: float = 4) -> Any:
     """Returns a random numpy array of `type`, with elements from `low` to `high` and a random memory layout.
 
-    `type` is written as in the language: `"f32[M, N]"`; `sizes` gives the dimensions. If `type` is `"float"`, the
-    result is a Python float.
+    `type` is a type of the language, such as `"f32[M, N]"`, and `sizes` maps the dimensions to numbers. If `type` is
+    `"float"`, the result is a Python float.
     """
     parsed = parse_type(type)
     if isinstance(parsed, ast.ScalarType):

@@ -1,4 +1,5 @@
-"""Random programs for tests: small arrays of all dtypes, ranks and awkward sizes, and statements of all kinds.
+"""Random programs for tests: small arrays of all dtypes, ranks and awkward sizes such as 0 and 17, and statements of
+all kinds.
 
 In: a function that makes random choices. Out: a `RandomProgram`, which is valid by construction.
 
@@ -7,10 +8,10 @@ In: a function that makes random choices. Out: a `RandomProgram`, which is valid
         v2 = where(v1 > y, v1, 0)
         return v2, v1
 
-statement_forms.toml has the forms of statements, and placeholders.py fills them. The reference evaluator computes each
-statement for sample arrays, as soon as the statement is written. So the result of the statement is known: the dtype,
-the shape, and how large the elements are. A statement that the reference accepts stays in the program. If the compiler
-rejects a statement that the reference accepts, the compiler has a bug.
+statement_forms.toml has the forms of statements, and placeholders.py fills the placeholders of the forms. The reference
+evaluator computes each statement for sample arrays, as soon as the statement is written. So the result of the statement
+is known: the dtype, the shape, and how large the elements are. A statement that the reference accepts stays in the
+program. If the compiler rejects a statement that the reference accepts, the compiler has a bug.
 
 The reference does not check one rule: an axis broadcasts only if the program writes its size as 1, not as a name. If a
 statement reads an array with an axis of size 0 or 1 and the compiler rejects the shapes, the statement is left out.
@@ -46,7 +47,9 @@ HELPER_FUNCTIONS = parse_module("\n\n".join(HELPERS.values()), "<helpers>").func
 
 @dataclass(frozen=True, slots=True)
 class RandomProgram:
-    """The text of a module and one choice of sizes. The program is the module's last function, `program`."""
+    """The text of a module, and a number for each dimension of the program. The program is the module's last function,
+    `program`.
+    """
 
     text: str
     parameters: tuple[Parameter, ...]
@@ -70,7 +73,8 @@ class RandomProgram:
 class SmallWriter(FormFiller):
     """Writes a random program, statement by statement.
 
-    `kinds` limits the kinds of statements, by the names that tests use.
+    If `kinds` is given, only statements of these kinds are written. The names of the kinds are those in
+    statement_forms.toml.
     """
 
     refusals = (DoesNotFit, LookupError, ValueError)
@@ -91,7 +95,7 @@ class SmallWriter(FormFiller):
         return self._finished()
 
     def adds(self, kind: str) -> bool:
-        """Adds a statement of the given kind, if one of a few random forms fits.
+        """Adds a statement of the given kind, if the placeholders of one of a few random forms can be filled.
 
         Returns whether a statement was added.
         """
@@ -159,9 +163,10 @@ class SmallWriter(FormFiller):
         return self._written(self._inlined({s.name: s.text for s in self.needed(results)}, results), results)
 
     def _written(self, lines: Mapping[str, str], results: Sequence[str]) -> RandomProgram:
-        """Returns the program of some statements.
+        """Returns the program whose body consists of the given statements.
 
-        The parameters of the program are the parameters that the statements read.
+        The program gets only the parameters that the statements read, or whose types name a dimension that the
+        statements use.
         """
         body = [f"{name} = {text}" for name, text in lines.items()] + [f"return {', '.join(results)}"]
         used = set(words("\n".join(body)))
@@ -177,7 +182,7 @@ class SmallWriter(FormFiller):
         return RandomProgram(text + "".join(f"    {line}\n" for line in body), tuple(taken), sizes)
 
     def _inlined(self, lines: dict[str, str], results: Sequence[str]) -> dict[str, str]:
-        """Returns the statements of the body.
+        """Returns the statements of a program's body, some of them written inside other statements.
 
         If the result of a statement is used only once, the statement is sometimes written inside the statement that
         uses the result.
@@ -193,6 +198,6 @@ class SmallWriter(FormFiller):
 
 @lru_cache(1000)  # programs that shrink have most statements in common
 def _parsed(text: str) -> ast.Module:
-    """Returns a function that computes a statement, together with the helper functions that the statement may call."""
+    """Returns a module: a function that computes a statement, and the helper functions that statements can call."""
     module = parse_module(text, "<random>")
     return replace(module, functions=(*HELPER_FUNCTIONS, *module.functions))

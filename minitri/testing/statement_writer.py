@@ -1,10 +1,10 @@
-"""Writes random statements: it draws forms from a table and fills their placeholders.
+"""Writes random statements: draws forms (statements with placeholders) from a table, and fills the placeholders.
 
 In: a table of forms of statements, and a function that makes random choices. Out: statements, one at a time.
 
     "relu({x} @ {factor})"     →     v2 = relu(v1 @ w)
 
-Two writers of whole programs share this statement writer. small_programs.py writes programs for tests, and
+Two writers of whole programs share the statement writer of this file. small_programs.py writes programs for tests, and
 minitri/bench/random_programs.py writes programs of everyday sizes. Each writer of whole programs defines what a
 placeholder becomes, and computes the value of a statement. A statement that cannot be computed is removed.
 """
@@ -18,7 +18,7 @@ from typing import Any
 
 
 class DoesNotFit(Exception):
-    """Raised if a form cannot be filled, or if the value of the statement is too large."""
+    """Raised if the placeholders of a form cannot be filled, or if the value of the statement is too large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,10 @@ class StatementWriter:
         self.statements: list[Statement] = []
 
     def attempt(self, kind: str, operand: str, form: str = "") -> bool:
-        """Adds a statement if it fits, and returns whether it fits.
+        """Adds a statement of the given kind, if the placeholders of a form can be filled and the value of the
+        statement can be computed. Returns whether the statement was added.
 
-        If the statement does not fit, the parameters that were made for it are removed.
+        If the statement was not added, the parameters that were made for this statement are removed.
         """
         before = set(self.arrays)
         lists = [(group, forms) for group, forms in self.kinds[kind].items() if isinstance(forms, list)]

@@ -1,1 +1,1 @@
-"""Reads the printed text of a stage back into the IR of that stage."""
+"""Reads the printed text of a compilation stage back into the intermediate representation (IR) of that stage."""

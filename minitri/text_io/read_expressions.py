@@ -1,8 +1,8 @@
-"""Interprets names, numbers and attributes in the text of a stage.
+"""Interprets names, numbers and attributes in the text of a compilation stage.
 
-In: syntax nodes (reader.py). Out: dimensions, dtypes or constants, or a `Mistake` at a position in the text. The class
-`Names` knows the meaning of each name, and computes the polynomial (`Dim`) of an expression. The size of a polynomial
-is limited, because the text of a stage is not trusted.
+In: syntax nodes (reader.py). Out: dimensions, dtypes or constants. Wrong text raises a `Mistake`, which has a position
+in the text. The class `Names` knows the meaning of each name, and computes the polynomial (`Dim`) of an expression. The
+size of a polynomial is limited, because the text of a stage is not trusted.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Names:
     value: Callable[[Node], Dim | None] = lambda _: None
 
     def dim(self, e: Node) -> Dim:
-        """Returns the polynomial of an expression. A loop, not recursion, visits the left operands: a long sum would
-        need too deep a recursion.
+        """Returns the polynomial of an expression. The left operands are visited by a loop, because recursion would be
+        too deep for a long sum.
         """
         rights: list[tuple[Node, Node]] = []
         while e.kind in BINARY:
@@ -90,7 +90,9 @@ class Names:
         return tuple(map(self.dim, exprs))
 
     def shape(self, exprs: Iterable[Node]) -> tuple[Dim, ...]:
-        """Returns the sizes of an array. Raises Mistake if a size contains an axis instead of a dimension."""
+        """Returns the sizes of an array, given as expressions. Raises Mistake if a size contains an axis instead of a
+        dimension.
+        """
         exprs = list(exprs)
         found = self.of_sizes.dims(exprs)
         for e, d in zip(exprs, found):
@@ -104,7 +106,7 @@ class Names:
         return Names(self.sizes)
 
     def condition(self, e: Node) -> Dim:
-        """Returns an expression that is >= 0 if a condition holds.
+        """Returns an expression that is >= 0 exactly if the condition `e` holds.
 
         The expression is b - a - 1 for `a < b`, and a - b for `a >= b`.
         """

@@ -1,4 +1,4 @@
-"""Parses the text of a stage into syntax nodes.
+"""Parses the text of a compilation stage into syntax nodes.
 
     %2: f32[M] = exp %1      →      Line(result %2, type f32[M], op exp, operands (%1,))
 
@@ -6,7 +6,7 @@ In: the text of a graph, of a plan of kernels or of tile programs. Out: a `Node`
 ParseError MT0501. The one idea: the graph, kernels and tile programs have one grammar (ir.lark), because the lines of
 all three have the same syntax. Nodes know their range of characters in the text, so that an error (`Mistake`) can point
 at a wrong node. graph/text.py, kernels/parse.py and tiles/text.py turn the nodes into a graph, kernels and tile
-programs. For names and numbers in nodes, read_expressions.py has functions.
+programs. The functions of read_expressions.py interpret the names and numbers in nodes.
 
 The size of numbers and the depth of nesting are limited, because the text is not trusted.
 """
@@ -43,9 +43,10 @@ class Node(Text):
     """A syntax node: an expression, or what a grammar rule of ir.lark has parsed.
 
     The `kind` of an expression is number, name, text, list, element, max, min, neg, or an operator: + - * // % < >= ==
-    !=. The `parts` of an expression are its operands, or its value. Any other node has the name of its grammar rule as
-    its `kind`, and the names and nodes of the rule as its `parts`. If the rule has an optional part that is missing in
-    the text, this part is None. `depth` is the number of expressions that are nested in one another.
+    !=. The `parts` of an expression are its operands or, if the expression has no operands, its value. Any other node
+    has the name of its grammar rule as its `kind`, and the names and nodes of the rule as its `parts`. An optional part
+    of the grammar rule that is missing in the text is None in `parts`. `depth` says how many expressions inside this
+    node are nested in one another.
     """
 
     kind: str
@@ -63,11 +64,12 @@ Attributes = Mapping[str, Node]
 
 @dataclass(frozen=True, slots=True)
 class Param(Text):
-    """An array in a header, such as `x: f32[M, N]`.
+    """A parameter or a buffer in the header of a graph, kernel or tile program, such as `x: f32[M, N]`.
 
     For a buffer of a kernel, `role` is input, output, temporary or scalar.
 
-    `dims` is None for a type without brackets, such as `float`. `dtype` and `dims` are the two parts of `type`.
+    `dims` is None for a type without brackets, such as `float`. The node `type` has two parts, the dtype and the sizes
+    `dims`.
     """
 
     name: Node
@@ -82,7 +84,7 @@ class Param(Text):
 
 @dataclass(frozen=True, slots=True)
 class Line(Text):
-    """The line of one operation: `result: type = op operands {attributes}`.
+    """The line of one operation, in the form `result: type = op operands {attributes}`.
 
     A store and a loop have no result and no type.
     """
@@ -280,7 +282,9 @@ class Callbacks:
 
 
 class Lines:
-    """Removes line ends inside ( ) and [ ] from the stream of tokens."""
+    """Removes line ends inside ( ) and [ ] from the stream of tokens, so that a line of the grammar can span several
+    lines of text.
+    """
 
     always_accept = ("_NL",)
 

@@ -1,4 +1,5 @@
-"""Defines templates for the lines of a stage. One template both writes and reads lines of one kind.
+"""Defines templates for the lines in the text of a compilation stage. One template both writes and reads lines of one
+kind.
 
     reduce.<op> <x> {over = <over:[axis]>, rescale = <rescale?>}         the template
     reduce.max %0 {over = [j]}                                           a line without its result and type
@@ -12,8 +13,9 @@ A template looks like the line that it describes. `<x>` is a placeholder for the
     rescale = <rescale?>  an optional attribute, which is not written if its value is None or ()
     <op>                  the name of an operator, a reduction or a scan
 
-In: the fields of an operation, or a line of text. Out: the text of the operation, or its fields. Each intermediate
-representation has its templates in `lines.toml`, its writer in text.py, and its reader in parse.py.
+In: the fields of an operation, or a line of text. Out: the line of text for these fields, or the fields of the
+operation in this line. Each intermediate representation (graph, kernels, tile programs) has its templates in a file
+`lines.toml` in its folder. text.py in that folder writes the lines; text.py or parse.py reads them.
 """
 
 import re
@@ -37,7 +39,8 @@ _FAMILIES = {"reduce": REDUCTIONS, "scan": SCANS}
 
 @dataclass(frozen=True)
 class Hole:
-    """A placeholder of a template: `word = <field:kind mark>` for an attribute, `<field:kind mark>` for an operand.
+    """A placeholder of a template. An attribute has the form `word = <field:kind mark>`, and an operand the form
+    `<field:kind mark>`.
 
     `mark` is "?" for an optional attribute, three dots for all remaining operands, and otherwise empty. `bracket` is
     "[" if the field is a list of values in brackets, and otherwise empty.
@@ -50,7 +53,9 @@ class Hole:
     mark: str
 
     def write(self, value: Any, writer: Any) -> str:
-        """Returns the text of a value. If the writer has no method for the kind, the text is `str(value)`."""
+        """Returns the text of the value of a field. If the writer has no method for this kind of field, the text is
+        `str(value)`.
+        """
         write = getattr(writer, self.kind or "ref", str)
         return f"[{', '.join(map(write, value))}]" if self.bracket else write(value)
 
@@ -73,7 +78,7 @@ class Template:
         self.between = " " if "> <" in rest else ", "
 
     def write(self, fields: Mapping[str, Any], writer: Any, more: Sequence[str] = ()) -> str:
-        """Returns the text of an operation with these fields. Operands that are None are left out.
+        """Returns the text of an operation with the given fields. Operands that are None are left out.
 
         `more` is a list of further attributes, as texts.
         """
@@ -102,7 +107,8 @@ def fields_of(node: Any) -> dict[str, Any]:
 
 
 class LineReader(Generic[V]):
-    """Reads the lines of a block, one after another. A subclass has a method for each kind of field.
+    """Reads the lines of a block, one after another. A subclass has a method for each kind of field: the method `axis`
+    reads fields of the kind `axis`.
 
     templates    templates of the lines, one for each class of operations
     precisions   the precisions that a matrix product can have
@@ -125,7 +131,7 @@ class LineReader(Generic[V]):
         self.taken: set[str] = set()  # all names of values, also of those that are out of scope
 
     def ref(self, e: Node) -> V:
-        """Returns the value with the name `e`. Raises Mistake if no earlier line defines this value."""
+        """Returns the value with the name `e`. Raises Mistake if no earlier line defines a value with the name `e`."""
         if e.kind != "name" or e.name not in self.values:
             shown = self.source.text[e.start : e.end][:40]
             raise Mistake(e, f"there is no value `{shown}` above", suggest(e.name, self.values))
@@ -160,8 +166,8 @@ class LineReader(Generic[V]):
         return (Span(self.source, line.start, line.end),)
 
     def read_result(self, result: Node, type: Node) -> tuple[Node, ...]:
-        """Reads the name and the type of a new value, such as `%1: f32[i]`. Returns what the brackets contain, and sets
-        the field `dtype`.
+        """Reads the name and the type of a new value, such as `%1: f32[i]`. Returns the nodes inside the brackets of
+        the type, and sets the field `dtype` of this reader.
         """
         if result.name in self.taken:
             raise Mistake(result, f"`{result.name}` is there already")
@@ -174,7 +180,7 @@ class LineReader(Generic[V]):
     def fields(self, line: Line, absent: Collection[str] = ()) -> tuple[type[Any], dict[str, Any]]:
         """Returns the class of a line's operation, and the operation's fields.
 
-        `absent` has the operations and fields that are not allowed in this text.
+        `absent` contains the names of operations and fields that the text must not contain.
         """
         cls, found = self._kind(line, absent)
         template = self.templates[cls]
