@@ -1,4 +1,4 @@
-"""Corrects rejected calls. The functions are rules for graph/corrections.py.
+"""Corrects rejected calls. The functions of this file are rules, which graph/corrections.py applies after an error.
 
     sum(x, axis=2)       x has two axes             sum(x, axis=-1)
     concat((x, v))       x: f32[M, N], v: f32[N]    concat((x, v[None]))
@@ -77,7 +77,10 @@ def axes(node: ast.Call) -> list[ast.Expr]:
 
 
 def as_elsewhere(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
-    """Rewrites a call that is right in numpy, torch or Python's math, but not here: `log(x, 2)` becomes `log2(x)`."""
+    """Rewrites a call that is right in numpy, torch or Python's math, but not here.
+
+    For example, Python's `log(x, 2)` becomes `log2(x)`.
+    """
     args, keywords = [a.span.text for a in node.args], {k: v.span.text for k, v in node.keywords}
     answer = foreign.called(node.function, args, list(keywords))
     if answer and answer.row.arguments and answer.row.takes(args, keywords):
@@ -205,7 +208,8 @@ def dtype(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit
 def ranks(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
     """Corrects a call that joins arrays of different ranks.
 
-    `concat((x, v))` becomes `concat((x, v[None]))`. `stack((x, v))` becomes `stack((x, broadcast_to(v, x.shape)))`.
+    If x is a matrix and v a vector, `concat((x, v))` becomes `concat((x, v[None]))`, and `stack((x, v))` becomes
+    `stack((x, broadcast_to(v, x.shape)))`.
     """
     first = node.args[0] if node.args else None
     parts = list(first.elements) if isinstance(first, ast.Tuple) else []
@@ -236,7 +240,7 @@ def quotient(found: re.Match[str], node: ast.Call | ast.Subscript, values: Value
 
 
 def sizes(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
-    """Replaces a size that does not fit in `reshape` by -1, which stands for the only size that fits."""
+    """In a call of `reshape`, replaces a size that does not fit by -1, which stands for the only size that fits."""
     given = items(node)
     numbers = [n for i in given if isinstance(n := values.get(id(i)), int) and n > 0]
     if len(numbers) == len(given):

@@ -88,7 +88,8 @@ def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
 def _require_exact(t: Typer, op: str, x: int | Dim, y: Dim) -> None:
     """Adds the condition that `2**N` or `1 << N` fits i64, and that the exponent is not negative.
 
-    In Python, by contrast, integers have any size, and 2 ** -1 is a fraction.
+    Without the condition, a result in i64 would differ from Python's result, because Python's integers have any size,
+    and its 2 ** -1 is a fraction.
     """
     help = "write a float: `2.0 ** N`"
     if op == "**":
@@ -173,7 +174,7 @@ _ATTRIBUTES: dict[str, Callable[[Typer, Array], Value]] = {
 
 
 def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
-    """Calls an elementwise operator whose arguments need checks: numbers, keywords, or None as a bound of `clip`."""
+    """Calls an elementwise operator with arguments that need special treatment."""
     for keyword in keywords:
         is_bound = name == "clip" and keyword in ("min", "max")
         ensure(is_bound, "MT0102", f"{name} takes its operands by position, not `{keyword}=`")
@@ -224,8 +225,8 @@ def check_length(value: tuple[Value, ...]) -> None:
 def fold_operator(t: Typer, name: str, args: tuple[Value, ...]) -> Value:
     """Applies an operator to Python numbers, as in sqrt(2.0) or floor(2.5).
 
-    The result is a Python number if it is weak, that is, if it takes the dtype of the other operand. A result that is
-    not weak is an array.
+    The result is a Python number if it is weak, that is, if it has no fixed dtype. A result with a fixed dtype is an
+    array.
     """
     array = t.elementwise(name, args)
     if array.dtype.kind == "b":

@@ -85,8 +85,8 @@ def _implied(arrays: Sequence[Labels]) -> Labels:
 def _unnamed(arrays: Sequence[Labels]) -> tuple[int, ...]:
     """Returns the axes for which `...` stands in the result.
 
-    `...` can stand for different numbers of axes in the arrays. In the result it stands for the largest of these
-    numbers.
+    In each array, `...` can stand for another number of axes. In the result, `...` stands for the largest number of
+    axes for which `...` stands in any array.
     """
     most = max((sum(isinstance(x, int) for x in labels) for labels in arrays), default=0)
     return tuple(range(-most, 0))
@@ -117,7 +117,8 @@ class _Term:
 def einsum(t: Typer, subscripts: Value, operands: Value, precision: Value) -> Array:
     """Defines numpy's einsum.
 
-    If only one array has an axis, and the result does not, the axis is summed before this array is multiplied.
+    If only one array has an axis, and the result does not have this axis, the axis is summed before the array is
+    multiplied.
     """
     arrays = [t.array(x) for x in (operands if type(operands) is tuple else (operands,))]  # a list is one operand
     names, result = _read_subscripts(subscripts, [a.rank for a in arrays])

@@ -111,8 +111,8 @@ def matrix_norm(t: Typer, x: Value, keepdims: Value, ord: Value) -> Array:
 
     `ord` is "fro" for the Frobenius norm, or 1, inf, -1 or -inf.
 
-    The norm 1 is the largest sum of absolute values in a column, and the norm inf the largest in a row. The norms -1
-    and -inf are the smallest such sums in a column and in a row.
+    The norm 1 is the largest sum of absolute values in a column, and the norm inf is the largest in a row. The norm -1
+    is the smallest sum of absolute values in a column, and the norm -inf is the smallest in a row.
     """
     a = t.elementwise("abs", [t.elementwise("multiply", [x, 1.0])])
     ensure(a.rank >= 2, "MT0204", f"matrix_norm needs rank 2 or more, not {a.rank}")

@@ -30,7 +30,9 @@ def full(t: Typer, shape: Value, fill_value: Value, dtype: Value) -> Array:
 
 
 def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
-    """Returns an array of row - column + k, where row and column are the indices along the last two axes."""
+    """Returns an array whose elements are row - column + k, where row and column are an element's indices along the
+    last two axes.
+    """
     rank = len(shape)
     ensure(rank >= 2, "MT0204", f"a triangle needs rank 2 or more, not {rank}")
     row, column = (ir.along(k, shape[k]) for k in (rank - 2, rank - 1))
@@ -88,7 +90,7 @@ def arange(t: Typer, start: Value, stop: Value, step: Value, dtype: Value) -> Ar
 
 
 def _far_range(t: Typer, first: int, by: int, count: int) -> Array:
-    """Returns `count` integers first, first + by, … that can need all bits of i64 or u64.
+    """Returns an array of `count` integers `first`, `first + by`, …, which can need all bits of i64 or u64.
 
     The arithmetic wraps around.
     """
