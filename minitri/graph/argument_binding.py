@@ -38,8 +38,7 @@ FAR = 2 * MAX_ELEMENTS  # larger than every index; its sum with an index still f
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """What a call's arguments tell about the parameters of the entry function, in addition to the parameters'
-    annotations.
+    """What a call's arguments tell about the parameters of the entry function, beyond the annotations.
 
     packs    the number of axes of each pack such as `*B`, by the pack's name
     types    the type of each parameter without annotation

@@ -174,7 +174,10 @@ _ATTRIBUTES: dict[str, Callable[[Typer, Array], Value]] = {
 
 
 def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
-    """Calls an elementwise operator with arguments that need special treatment."""
+    """Calls an elementwise operator whose arguments need special treatment.
+
+    Such arguments are keyword arguments, the bounds of `clip`, and numbers that are not combined with an array.
+    """
     for keyword in keywords:
         is_bound = name == "clip" and keyword in ("min", "max")
         ensure(is_bound, "MT0102", f"{name} takes its operands by position, not `{keyword}=`")

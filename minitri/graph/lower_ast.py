@@ -9,9 +9,9 @@ In: an `ast.Module`, the name of the entry function, and what is known about its
 The one idea: the builder is an interpreter of the program (minitri/language/ast_interpreter.py), but every array is a
 graph node instead of data. The builder uses other files for details. names.py explains unknown names, and
 expressions.py types operators. shape_unification.py matches the arguments of a call with parameters. After an error,
-the builder goes on with the next expression. At the end it raises the error that comes first in the text. A wrong
-expression has the value `BROKEN`. An expression that uses a `BROKEN` value is `BROKEN` too. So after a mistake the
-builder still finds mistakes in other expressions, and reports each mistake once.
+the builder goes on with the next expression. At the end, the builder raises the error that comes first in the text. A
+wrong expression has the value `BROKEN`. An expression that uses a `BROKEN` value is `BROKEN` too. Thanks to `BROKEN`,
+the builder finds mistakes in other expressions too, and reports each mistake only once.
 """
 
 import math
@@ -55,7 +55,9 @@ def default(function: ast.Function, param: ast.Param) -> Value:
 
 
 class _Builder(Interpreter):
-    """An interpreter whose arrays are graph nodes. It goes on after an error, so that it reports several mistakes.
+    """An interpreter whose arrays are graph nodes.
+
+    The interpreter goes on after an error, so that it reports several mistakes.
 
         def f(x: f32[N]):
             y = x + 1 / z           error: there is no `z`; the value of y is BROKEN
@@ -236,8 +238,8 @@ class _Builder(Interpreter):
     def _place(self, made: int, value: Value, span: Span) -> None:
         """Adds the span of an expression to the nodes that the expression created, and to the node of its value.
 
-        `made` is the number of nodes that existed before. A node that a function body created first gets its span in
-        the body, and then the span of the call.
+        `made` is the number of nodes that existed before the expression was evaluated. If a node was created in the
+        body of a called function, its first span is the expression in the body, and a later span is the call.
         """
         nodes = self.typer.nodes.made
         if len(nodes) > (limit := current().operations):
@@ -295,7 +297,8 @@ class _Builder(Interpreter):
     def refuse(self, error: CompileError, node: ast.Node, values: dict[int, Any]) -> Any:
         """Stores an error and returns `BROKEN`, the value of the wrong expression.
 
-        Inside a library function, the method raises the error instead, and the function's caller stores it.
+        Inside a library function, the method raises the error instead, and the caller of the library function stores
+        the error.
         """
         if self.site is not None:
             error.notes = error.notes or (f"in `{_short(node.span)}` at {node.span}",)
@@ -315,7 +318,7 @@ class _Builder(Interpreter):
     def broken(self, node: ast.Node, values: dict[int, Any], scope: Container[str], root: Any) -> Any:
         """Returns `BROKEN` as the value of an expression with a wrong operand.
 
-        Stores a separate error for an unknown function.
+        If the expression is a call of an unknown function, also stores an error for this function.
         """
         if not isinstance(node, ast.Call) or node.function in scope or node.function in self.functions:
             return BROKEN

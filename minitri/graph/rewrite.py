@@ -6,11 +6,11 @@
 
 `rebuild` takes a graph and a function that makes a new node from an old node and its new operands. `rebuild` returns a
 new graph with a new interner, so equal subexpressions become one node. `rebuild` does not change the old graph. Each
-new node has the source spans of the old node. If a new node is not part of the new graph, such as a folded constant,
-its spans are added to the nodes that replaced its users.
+new node has the source spans of the old node. If the new graph does not need an operand any more, for example because
+the operation was folded to a constant, the spans of the operand are added to the node that replaces the operation.
 
 `specialise` replaces the symbols of known sizes by numbers. If the size of an axis becomes 1, index maps still contain
-the index along this axis. The maps stay correct, because an index along an axis of size 1 is always 0.
+the index along this axis. The index maps stay correct, because an index along an axis of size 1 is always 0.
 
 `legalise` rewrites nodes that kernels cannot compute. A kernel has no axis of extent 1, so it cannot reduce or scan
 such an axis. In a kernel, a matrix product needs at least two rows and two columns, and at least two terms in each sum.
@@ -58,7 +58,9 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
 
 
 def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, Node, Node], Node | None]) -> Graph:
-    """Returns the graph in which `rule` replaces some nodes. The pass `by` is named in reports (see `fired`).
+    """Returns the graph in which `rule` replaces some nodes.
+
+    Reports say that the pass `by` replaced these nodes (see `fired`).
 
     `rule` gets an interner, the old node and the node's copy in the new graph. If `rule` returns None, the new graph
     keeps the copy.

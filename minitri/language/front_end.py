@@ -11,8 +11,8 @@
 as a keyword argument of `compile`. In `compile("2 * entry", entry="f32[N]")`, `entry` is a parameter of the program,
 because the expression uses the name `entry` and `"f32[N]"` is a type.
 
-An expression without types becomes a function whose parameters have no types: `compile("x + y")` becomes `main(x, y)`.
-If the parameters have no types, the arguments of a call decide the types.
+An expression without types becomes a function whose parameters have no types: `compile("x + y")` compiles a function
+`main(x, y)`. If the parameters have no types, the arguments of a call decide the types.
 
 A Python function becomes the same `Module` as a `.mt` file with the function's text. The spans of the nodes (their
 ranges of source text) point into the Python file. minitri never runs the user's Python function, and never evaluates

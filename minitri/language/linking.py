@@ -12,7 +12,7 @@
 
 In: a `Definition`, which has the syntax tree of a function and the scope around the function. Out: a `Linked`, which
 has a module that needs no scope, and all values that were read from scopes. A later call of the program reads these
-values again, and links the function again if any value has changed.
+values from the scopes again, and links the function again if any value has changed.
 
 A name is looked up in the order of Python: first in the function, then in the functions around it, then in the
 function's Python module. A name with a dot, such as `other.EPS` or `other.squares`, is looked up in the Python module

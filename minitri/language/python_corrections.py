@@ -165,7 +165,7 @@ def statement(place: Span) -> Edit | None:
 
 
 def _block(place: Span) -> tuple[int, str, str]:
-    """Returns the start of the line in which a span begins, the line's indentation, and the text of its block.
+    """Returns the start of the line in which a span begins, the line's indentation, and the block that the line begins.
 
     The block is the line of the span, with the following lines that are indented more, and with the `else` or `except`
     that belongs to the line.

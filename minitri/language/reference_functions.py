@@ -80,7 +80,10 @@ def _scan(row: Reduction) -> Callable[..., Array]:
 
 
 def _average(x: Array, axis: Value, keepdims: bool, correction: float = 0) -> Array:
-    """Returns the sum of elements, divided by their number minus `correction`. If this is not positive, returns NaN."""
+    """Returns the sum of elements, divided by their number minus `correction`.
+
+    If the number of elements minus `correction` is not positive, returns NaN.
+    """
     total = _accumulate(np.add.reduce, x, None, axis=axis, keepdims=bool(keepdims))
     axes = range(x.data.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     rest = math.prod(x.data.shape[k] for k in axes) - correction
@@ -121,7 +124,11 @@ def einsum(subscripts: str, operands: Value, precision: str) -> Array:
 
 
 def matrix_power(x: Value, n: int) -> Array:
-    """Computes the n-th power of a matrix by repeated squaring. For n = 3, numpy would multiply in another order."""
+    """Computes the n-th power of a matrix by repeated squaring.
+
+    This function does not call numpy's `matrix_power`, which for n = 3 multiplies in another order than a compiled
+    program.
+    """
     a, out = strong(x), None
     identity = Array(np.broadcast_to(np.eye(a.data.shape[-1], dtype=a.data.dtype), a.data.shape), a.dtype)
     while n:

@@ -1,9 +1,9 @@
 """Reads the signatures of functions that are not elementwise, and the functions written in the language itself.
 
 In: signatures.toml, where parameters are written as in Python, and the files of library/. Out: tables of functions. The
-graph builder and the numpy evaluator use the tables to call functions. The documentation and the suggestions in error
-messages list the functions. `REQUIRED` marks a parameter without a default. A parameter with a leading `*` takes all
-remaining positional arguments as a tuple.
+graph builder and the numpy evaluator use these tables of functions to call a function by its name. The documentation
+and the suggestions in error messages also take the functions from these tables. `REQUIRED` marks a parameter without a
+default. A parameter with a leading `*` takes all remaining positional arguments as a tuple.
 """
 
 import ast as python
@@ -90,7 +90,7 @@ def bind(name: str, signature: Signature, args: tuple[Any, ...], keywords: dict[
 
 
 def described(name: str, signature: Signature) -> str:
-    """Returns the signature as a programmer would write it: `sum(x, axis=None, keepdims=False)`."""
+    """Returns the signature as a programmer would write it, such as `sum(x, axis=None, keepdims=False)`."""
     defaults = {p: d.span.text if isinstance(d, ast.Node) else d for p, d in signature.items()}
     return f"`{name}({', '.join(p if d is REQUIRED else f'{p}={d}' for p, d in defaults.items())})`"
 

@@ -263,7 +263,7 @@ def _each(t: Typer, x: Array, axis: int, repeats: Sequence[int]) -> Array:
 
 
 def _along(t: Typer, x: Array, axis: int, size: Dim, place: Dim) -> Array:
-    """Returns an array that has `size` elements along one axis, and the axes of x otherwise.
+    """Returns an array like x, but with `size` elements along one axis.
 
     `place` is the index along this axis at which an element of the result reads x.
     """

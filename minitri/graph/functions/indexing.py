@@ -113,9 +113,7 @@ def _backwards(t: Typer, k: Dim) -> bool:
 
 
 def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
-    """Returns the length of the slice start:stop:step, and the index at which axis `axis` of the result reads the
-    sliced axis.
-    """
+    """Returns the length of a slice, and the index at which axis `axis` of the result reads the sliced axis."""
     step = 1 if item.step is None else int(as_offset(as_int(item.step, "the step of a slice"), "the step"))
     ensure(step != 0, "MT0206", "the step of a slice must not be 0")
     start, stop = _bounds(t, item, extent, step > 0)
@@ -239,11 +237,11 @@ def take_along_axis(t: Typer, x: Strong, indices: Array, axis: Value) -> Array:
 
 
 def searchsorted(t: Typer, x1: Array, x2: Array, side: Value, sorter: Value) -> Array:
-    """With side "left", returns for each element of x2 how many elements of the sorted array x1 are less than this
-    element.
+    """Defines numpy's searchsorted: finds where the elements of x2 belong in the sorted array x1.
 
-    With side "right", returns how many elements of x1 are less than or equal to the element of x2. NaN counts as larger
-    than every number.
+    With side "left", returns for each element of x2 how many elements of x1 are less than the element of x2. With side
+    "right", returns how many elements of x1 are less than or equal to the element of x2. NaN counts as larger than
+    every number.
     """
     ensure(side in ("left", "right"), "MT0102", 'the side of searchsorted is "left" or "right"')
     ensure(x1.rank == 1, "MT0201", f"searchsorted looks into an array of one axis, not {x1}")

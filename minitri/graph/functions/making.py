@@ -30,9 +30,7 @@ def full(t: Typer, shape: Value, fill_value: Value, dtype: Value) -> Array:
 
 
 def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
-    """Returns an array whose elements are row - column + k, where row and column are an element's indices along the
-    last two axes.
-    """
+    """Returns an array whose element at the index (…, row, column) is row - column + k."""
     rank = len(shape)
     ensure(rank >= 2, "MT0204", f"a triangle needs rank 2 or more, not {rank}")
     row, column = (ir.along(k, shape[k]) for k in (rank - 2, rank - 1))

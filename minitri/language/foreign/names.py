@@ -63,9 +63,10 @@ class Foreign:
 
     @property
     def parameters(self) -> list[tuple[str, str | None, bool]]:
-        """Returns the parameters in the column `arguments`.
+        """Returns the parameters in the column `arguments` of names.csv.
 
-        Each parameter has a name, a default, and whether its argument may be positional.
+        Each item of the list is the name of a parameter, its default, and whether its argument is allowed to be
+        positional.
         """
         positional, _, named = self.arguments.partition("*, ")
         found = [(match, True) for match in _PARAMETER.finditer(positional)]
@@ -158,7 +159,7 @@ class Answer:
     row: Foreign
 
     def sentence(self, called: bool, written: str = "") -> str:
-        """Returns a sentence that says what to write instead of the name, or why the language has nothing like it.
+        """Returns a sentence that says what to write instead of the name, or why the language has no counterpart.
 
         `written` is the call of the program, rewritten in the language, or "" if there is no rewritten call.
         """
