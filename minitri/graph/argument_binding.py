@@ -7,13 +7,14 @@
 
 In: a function, the arguments of a call, and the number of axes of each pack. A pack is a name such as `*B`, which
 stands for several axes. Out: the type of each parameter (`ArrayType`), a value for each parameter, and results with
-their declared types. minitri/graph/shape_unification.py determines the sizes for the dimension names of a called
-function. Raises CompileError MT0102 for arguments that are missing or of the wrong kind. Raises MT0106 for values that
-are not known at compile time. Raises MT0207 for results whose type differs from the declared type.
+their declared types. The sizes for the dimension names of a called function come from
+minitri/graph/shape_unification.py. Raises CompileError MT0102 for arguments that are missing or of the wrong kind.
+Raises MT0106 for values that are not known at compile time. Raises MT0207 for results whose type differs from the
+declared type.
 
 Arguments that decide a shape, such as an axis, must be known at compile time. The functions at the end of this file
-read arguments that decide a shape. If the arithmetic with such an argument fails, as in `1 // 0`, these functions raise
-a CompileError.
+read arguments that decide a shape. If the arithmetic in such an argument fails, as in `1 // 0`, the function that reads
+the argument raises a CompileError.
 """
 
 from collections.abc import Callable, Mapping

@@ -5,9 +5,9 @@
     roll(x)              there is no shift          roll(x, shift=1)
 
 In: the match of a rule's pattern in an error message, the call that caused the error, and the values of the call's
-arguments. Out: possible corrections of the call (`Edit`s), the best first. The one idea: the rule replaces a wrong or
-missing argument by an argument that fits. Such an argument is, for example, the last axis, the only possible size, or
-the example that signatures.toml has for the parameter.
+arguments. Out: possible corrections of the call (`Edit`s), the best first. The one idea: a rule replaces a wrong or
+missing argument by an argument that fits, such as the last axis, the only possible size, or the example that
+signatures.toml has for the parameter.
 """
 
 import re
@@ -134,7 +134,7 @@ def missing(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Ed
 
 
 def _end(node: ast.Call) -> Span:
-    """Returns the empty span before the closing parenthesis of a call."""
+    """Returns an empty source range (span) before the closing parenthesis of a call."""
     return Span(node.span.source, node.span.end - 1, node.span.end - 1)
 
 
@@ -194,7 +194,7 @@ def whole_number(found: re.Match[str], node: ast.Call | ast.Subscript, values: V
 
 
 def dtype(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
-    """Replaces the text of a dtype by its name in the language: `astype(x, "float16")` becomes `astype(x, f16)`."""
+    """Replaces a dtype in quotes by the dtype's name: `astype(x, "float16")` becomes `astype(x, f16)`."""
     for value in arguments(node):
         if isinstance(value, ast.String):
             answer = foreign.value(value.value)

@@ -99,8 +99,8 @@ def rewritten_part(
 def _kinds(part: ast.Node, value: Any) -> set[str]:
     """Returns the conditions of corrections.toml that this part of a node fulfils.
 
-    Such a condition is the class of the part (`Tuple`), the type of the part's value (`Array`), a value that is an
-    integer (`-1`), or the kind of an array (`f array` for floats).
+    These conditions are the name of the part's class (`Tuple`), the type of the part's value (`Array`), the value
+    itself if it is an integer (`-1`), and the kind of an array (`f array` for floats).
     """
     kinds = {"", type(part).__name__, type(value).__name__, str(value) if isinstance(value, int) else ""}
     return kinds | {f"{value.dtype.kind} array"} if isinstance(value, Array) else kinds

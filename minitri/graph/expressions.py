@@ -1,4 +1,4 @@
-"""Evaluates operators, subscripts and attributes whose operands may be numbers, dimensions or tuples.
+"""Evaluates operators, subscripts and attributes, also if their operands are numbers, dimensions or tuples.
 
     2 * N       N a dimension      →    the dimension 2*N, known before the graph runs
     x.shape     x: f32[M, 4]       →    the tuple (M, 4)
@@ -88,8 +88,8 @@ def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
 def _require_exact(t: Typer, op: str, x: int | Dim, y: Dim) -> None:
     """Adds the condition that `2**N` or `1 << N` fits i64, and that the exponent is not negative.
 
-    Without the condition, a result in i64 would differ from Python's result, because Python's integers have any size,
-    and its 2 ** -1 is a fraction.
+    Only under this condition, the i64 result equals Python's result, because an integer in Python has any size, and
+    Python's `2 ** -1` is a fraction.
     """
     help = "write a float: `2.0 ** N`"
     if op == "**":
@@ -176,7 +176,7 @@ _ATTRIBUTES: dict[str, Callable[[Typer, Array], Value]] = {
 def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
     """Calls an elementwise operator whose arguments need special treatment.
 
-    Such arguments are keyword arguments, the bounds of `clip`, and numbers that are not combined with an array.
+    Special treatment is for keyword arguments, the bounds of `clip`, and numbers that are not combined with an array.
     """
     for keyword in keywords:
         is_bound = name == "clip" and keyword in ("min", "max")

@@ -21,8 +21,8 @@ f16 or bf16 arithmetic: casts convert values to f32, and back to f16 or bf16 whe
 
 The class `Interner` makes the nodes of a graph. Nodes with equal fields are the same object, so equality and hash use
 identity. Source spans are not in the nodes but in `Graph.spans`. `Graph.numbered` gives each node a number and writes
-this number into the node's spans. Later IRs keep these spans, so the graph node of each operation in a later IR can be
-found.
+this number into the node's spans. Later IRs keep the spans with these numbers, so the graph node of each operation in a
+later IR can be found.
 """
 
 from __future__ import annotations
@@ -206,7 +206,10 @@ class Condition:
         return {"==": left == right, "!=": left != right, ">=": left >= right}[self.relation]
 
     def substitute(self, env: Mapping[Symbol, Dim]) -> Condition:
-        """Returns the condition for known sizes. The new message and label show these sizes: `K` becomes `K = 512`."""
+        """Returns the condition for known sizes.
+
+        The message and the label of the returned condition show the known sizes: `K` becomes `K = 512`.
+        """
         known = {s.name: env[s] for s in self.left.symbols() | self.right.symbols() if s in env}
 
         def named(text: str, equals: str) -> str:
@@ -281,7 +284,7 @@ class Graph:
 def is_copy(node: Node) -> bool:
     """Checks whether a node casts an operand to the dtype that the operand already has.
 
-    Such a cast stands for a copy in memory (optimize/pack_operands.py).
+    A cast without a change of dtype stands for a copy in memory (optimize/pack_operands.py).
     """
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 

@@ -1,4 +1,4 @@
-"""Builds the graph from the syntax tree: it resolves names, inlines calls and types every expression.
+"""Builds the graph from the syntax tree: resolves names, inlines calls and types every expression.
 
     return relu(x @ w + b)      becomes      %2: f32[M, N] = contract %0 %1
                                              %3: f32[M, N] = view b {index = [d1]}   …
@@ -7,11 +7,11 @@ In: an `ast.Module`, the name of the entry function, and what is known about its
 `Graph`. The builder recurses only for calls of functions, at most `MAX_CALLS` deep.
 
 The one idea: the builder is an interpreter of the program (minitri/language/ast_interpreter.py), but every array is a
-graph node instead of data. The builder uses other files for details. names.py explains unknown names, and
-expressions.py types operators. shape_unification.py matches the arguments of a call with parameters. After an error,
-the builder goes on with the next expression. At the end, the builder raises the error that comes first in the text. A
-wrong expression has the value `BROKEN`. An expression that uses a `BROKEN` value is `BROKEN` too. Thanks to `BROKEN`,
-the builder finds mistakes in other expressions too, and reports each mistake only once.
+graph node instead of data. The builder uses other files for details: names.py explains unknown names, expressions.py
+types operators, and shape_unification.py matches the arguments of a call with parameters. After an error, the builder
+goes on with the next expression. At the end, the builder raises the error that comes first in the text. A wrong
+expression has the value `BROKEN`. An expression that uses a `BROKEN` value is `BROKEN` too. Thanks to `BROKEN`, the
+builder finds mistakes in other expressions too, and reports each mistake only once.
 """
 
 import math
@@ -161,7 +161,7 @@ class _Builder(Interpreter):
         return self.once(function, given, lambda: self._inlined(function, given, span))
 
     def _inlined(self, function: ast.Function, given: Scope, span: Span) -> Value:
-        """Returns the value that a function returns for these arguments.
+        """Returns the value that a function returns for the arguments `given`.
 
         The function's body becomes part of the graph.
         """
@@ -236,7 +236,7 @@ class _Builder(Interpreter):
         return True
 
     def _place(self, made: int, value: Value, span: Span) -> None:
-        """Adds the span of an expression to the nodes that the expression created, and to the node of its value.
+        """Adds the source range (span) of an expression to the nodes that it created, and to the node of its value.
 
         `made` is the number of nodes that existed before the expression was evaluated. If a node was created in the
         body of a called function, its first span is the expression in the body, and a later span is the call.
@@ -354,6 +354,6 @@ def _written(node: ast.Expr) -> str:
 
 
 def _short(span: Span) -> str:
-    """Returns the text of a span on one line, for a note in an error message."""
+    """Returns a range of the source text (span) on one line, for a note in an error message."""
     text = " ".join(span.text.split())
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -142,7 +142,10 @@ def unknown_attribute(node: ast.Attribute, rank: int) -> CompileError:
 
 
 def _advised(error: CompileError, span: Span, written: str, help: str) -> CompileError:
-    """Adds a help text to the error. Unless `written` is "", also adds the correction to write `written` at the span."""
+    """Adds a help text to the error.
+
+    Unless `written` is "", also adds a correction, which replaces the text at `span` by `written`.
+    """
     return error.correct(Edit(span, written) if written else None, help=help)
 
 
@@ -152,7 +155,10 @@ def is_method(call: ast.Call) -> bool:
 
 
 def called_name(call: ast.Call) -> Span:
-    """Returns the span of the function's name in a call. For both `f(x)` and `x.f()` this is the span of `f`."""
+    """Returns the source range (span) of the function's name in a call.
+
+    For both `f(x)` and `x.f()`, the result is the range of `f`.
+    """
     source, start = call.span.source, call.span.start
     if is_method(call):
         start = source.text.index(call.function, call.args[0].span.end)

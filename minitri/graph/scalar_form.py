@@ -101,7 +101,7 @@ class GraphTerms:
     def needs(self, root: Element | None = None) -> list[Reduced[Element]]:
         """Returns the reductions in the expression that run over the same indices as the reduction of `x`.
 
-        If `root` is given, returns only such reductions in the subexpression `root`.
+        If `root` is given, returns only the reductions in the subexpression `root`.
         """
         found = [(e, self.cut.get(e.node, e.node), self.places(e)) for e in self.below(root or self.root)]
         return [Reduced(e, y.op, element(y.x, at)) for e, y, at in found if at is not None and isinstance(y, Reduce)]
@@ -147,7 +147,7 @@ class GraphTerms:
 def deviations(node: Reduce) -> tuple[Reduce, Reduce] | None:
     """Finds the sums of x and y in a sum of products (x - mean(x)) * (y - mean(y)), such as a variance.
 
-    Returns None if the reduction is not such a sum.
+    Returns None if `node` is not a sum of such products.
     """
     terms = GraphTerms(node.x, node.axes)
     if node.op != "sum" or terms.look(terms.root)[0] not in ("square", "power", "multiply"):

@@ -107,7 +107,7 @@ class Writer:
         return quoted(text)
 
     def named(self, d: Dim) -> Dim:
-        """Returns `d` with the names that the text uses for symbols, such as `$d0` for a size with the name d0."""
+        """Returns the index expression `d` with the text's names for symbols, such as `$d0` for a size d0."""
         return marked(d, self.axis_name).substitute(self.values)
 
     def dim(self, d: Dim) -> str:
@@ -140,7 +140,10 @@ def join(items: Iterable[object]) -> str:
 
 
 def parse_graph(text: str, name: str = "<graph>") -> Graph:
-    """Returns the graph of a text. Raises CompileError MT05xx with a span if the text is not a valid graph."""
+    """Returns the graph of a text.
+
+    Raises a CompileError MT05xx, which points at the mistake, if the text is not a valid graph.
+    """
     source = Source(name, text)
     with reading(source):
         return _Reader(source).graph(read(source, "graph"))

@@ -5,7 +5,7 @@ the program sees. Compile-time values are Python numbers, `Dim`s, strings, None,
 be used as an array: `x + [1, 2, 3]` adds a vector, whose numbers are weak scalars (they take the dtype of x).
 
 `Typer` makes graph nodes from values: it broadcasts and promotes. `Typer` also has the rule for half precision: a value
-of f16 or bf16 is computed by an f32 node. Such a value is rounded to f16 or bf16 only by `astype`, as an output of the
+of f16 or bf16 is computed by an f32 node. A value is rounded to f16 or bf16 only by `astype`, as an output of the
 program, and as an operand of a matrix product.
 """
 
@@ -99,7 +99,7 @@ class Typer:
     def array(self, value: Value) -> Array:
         """Returns a value as an `Array`.
 
-        Numbers and dimensions become weak 0-d arrays. The items of a tuple are stacked.
+        Numbers and dimensions become weak 0-d arrays (without a fixed dtype). The items of a tuple are stacked.
 
         Raises CompileError MT0202 for any other value, such as a string.
         """
@@ -175,7 +175,7 @@ class Typer:
     def strong(self, value: Value) -> Array:
         """Returns the value as an array with a fixed dtype.
 
-        Functions that are neither elementwise nor views need such an array.
+        Functions that are neither elementwise nor views need an array with a fixed dtype.
         """
         dtype = self.settled([value])
         return Array(self.convert(value, dtype), dtype)
@@ -212,7 +212,7 @@ class Typer:
                 return array.dtype, array.weak
 
     def settled(self, values: Sequence[Value]) -> DType:
-        """Returns the promoted dtype of several values for a result that cannot be weak. Weak floats become f32."""
+        """Returns the promoted dtype of several values, for a result with a fixed dtype. Weak floats become f32."""
         dtype, weak = self.promoted(values)
         return f32 if weak and dtype == f64 else dtype
 
@@ -339,13 +339,13 @@ def contract_type(a: Node, b: Node) -> tuple[DType, Shape]:
 
 
 def ensure(holds: bool, code: str, message: str, help: str = "", span: Span | None = None) -> None:
-    """Raises a CompileError with this code, message, help and span unless `holds`."""
+    """Raises a CompileError with this code, message, help and span unless `holds` is true."""
     if not holds:
         raise CompileError(code, message, span, help=help)
 
 
 def require(holds: bool, rule: str) -> None:
-    """Raises ValueError with the text `rule` unless `holds`."""
+    """Raises ValueError with the text `rule` unless `holds` is true."""
     if not holds:
         raise ValueError(rule)
 

@@ -142,7 +142,7 @@ def _without_shape(word: str, span: Span) -> ParseError:
 
 
 def _string_inside(string: ast.String) -> Span:
-    """Returns the span of the text between the quotes of a string."""
+    """Returns the source range (span) of the text between the quotes of a string."""
     match = re.fullmatch(r"""[rRuU]?("{3}|'{3}|"|')(.*)\1""", string.span.text, re.DOTALL)
     if match is None or "\\" in match[2]:
         raise mistake("unreadable_string", string.span)

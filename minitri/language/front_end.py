@@ -15,9 +15,9 @@ An expression without types becomes a function whose parameters have no types: `
 `main(x, y)`. If the parameters have no types, the arguments of a call decide the types.
 
 A Python function becomes the same `Module` as a `.mt` file with the function's text. The spans of the nodes (their
-ranges of source text) point into the Python file. minitri never runs the user's Python function, and never evaluates
-the function's annotations. The parser reads only the function's text in the Python file, from `def` to the end of the
-function. python_function_source.py finds the text of a Python function. linking.py adds the functions and constants
+ranges of source text) point into the Python file. The user's Python function is never run, and its annotations are
+never evaluated. The parser reads only the function's text in the Python file, from `def` to the end of the function.
+The file python_function_source.py finds the text of a Python function, and linking.py adds the functions and constants
 that the function uses.
 """
 

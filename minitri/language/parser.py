@@ -71,12 +71,12 @@ def parse_module_at(place: Span) -> ast.Module:
 
 
 def whole_text(text: str, name: str) -> Span:
-    """Returns a span that covers a whole text, except its byte order mark."""
+    """Returns a source range (span) that covers a whole text, except its byte order mark."""
     return Span(Source(name, text), int(text.startswith("\ufeff")), len(text))
 
 
 def _parse(place: Span, start: Start) -> Any:
-    """Parses the text of a span, by giving one token after another to lark's LALR parser."""
+    """Parses the text at `place`, by giving one token after another to lark's LALR parser."""
     from lark.exceptions import UnexpectedToken
 
     source = place.source

@@ -5,11 +5,12 @@
     0 < x and not done         logical_and(0 < x, logical_not(done))
     [2 * a for a in x]         2 * x
 
-In: the span of a token that the parser refused. Out: the span to replace and its new text, or None. The one idea:
-minitri's parser stops at the first wrong token, so it has made no syntax tree of the wrong line. Therefore Python's own
-parser reads the line, or only the expression around the token. python_corrections.toml has pairs of a Python pattern
-and a text in the language. If the tree from Python's parser matches a pattern, the text beside the pattern is the
-correction. Left out: loops with many repetitions, and most other statements of several lines.
+In: the source range (span) of a token that the parser refused. Out: the source range to replace and its new text, or
+None if there is no translation. The one idea: minitri's parser stops at the first wrong token, so it has made no syntax
+tree of the wrong line. Therefore Python's own parser reads the line, or only the expression around the token. The file
+python_corrections.toml has pairs of a Python pattern and a text in the language. If the tree from Python's parser
+matches a pattern, the text beside the pattern is the correction. Left out: loops with many repetitions, and most other
+statements of several lines.
 """
 
 import ast as python
@@ -148,7 +149,7 @@ def _depth(node: python.AST) -> int:
 
 
 def statement(place: Span) -> Edit | None:
-    """Returns the edit that rewrites the line in which a span begins.
+    """Returns the edit that rewrites the line in which the source range `place` begins.
 
     If an `if`, `for`, `with` or `try` begins in the line, the edit rewrites all lines of the statement. A line without
     effect on the result, such as `print(x)`, becomes an empty line.
@@ -165,10 +166,10 @@ def statement(place: Span) -> Edit | None:
 
 
 def _block(place: Span) -> tuple[int, str, str]:
-    """Returns the start of the line in which a span begins, the line's indentation, and the block that the line begins.
+    """Returns where the line of `place` begins, the line's indentation, and the block that begins with the line.
 
-    The block is the line of the span, with the following lines that are indented more, and with the `else` or `except`
-    that belongs to the line.
+    The block is the line, with the following lines that are indented more, and with the `else` or `except` that belongs
+    to the line.
     """
     text = place.source.text
     start = text.rfind("\n", 0, place.start) + 1

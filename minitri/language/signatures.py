@@ -1,9 +1,9 @@
 """Reads the signatures of functions that are not elementwise, and the functions written in the language itself.
 
 In: signatures.toml, where parameters are written as in Python, and the files of library/. Out: tables of functions. The
-graph builder and the numpy evaluator use these tables of functions to call a function by its name. The documentation
-and the suggestions in error messages also take the functions from these tables. `REQUIRED` marks a parameter without a
-default. A parameter with a leading `*` takes all remaining positional arguments as a tuple.
+graph builder and the numpy evaluator use the tables of this file to call a function by its name. The documentation and
+the suggestions in error messages take the names of functions from the same tables. `REQUIRED` marks a parameter without
+a default. A parameter with a leading `*` takes all remaining positional arguments as a tuple.
 """
 
 import ast as python
@@ -46,7 +46,10 @@ EXAMPLES: dict[str, str] = _TABLES["examples"]
 
 @cache
 def library_functions() -> dict[str, ast.Function]:
-    """Returns the functions that are written in the language itself, by name. Calls of such functions are inlined."""
+    """Returns the functions that are written in the language itself, by name.
+
+    Calls of functions that are written in the language itself are inlined.
+    """
     files = sorted((Path(__file__).parent / "library").glob("*.mt"))
     modules = [parse_module(file.read_text(), f"minitri/language/library/{file.name}") for file in files]
     return {function.name: function for module in modules for function in module.functions}

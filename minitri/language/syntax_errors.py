@@ -5,7 +5,7 @@
 In: the token (or character) at which the parser stopped, the previous token, and the tokens that the parser expected.
 Out: a ParseError that names the mistake and says what to write instead. The one idea: the grammar describes only what
 the language has, and no wrong constructs. The first token that does not fit the grammar shows which construct the
-author of the program meant. syntax_errors.toml has the error messages.
+author of the program meant. The file syntax_errors.toml has the error messages.
 """
 
 from collections.abc import Callable, Iterator, Sequence

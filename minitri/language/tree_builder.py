@@ -4,7 +4,7 @@ In: the tokens and nodes that a rule of the grammar has matched. Out: a node of 
 no parse tree. As soon as the parser has matched all parts of a rule, the parser calls the method of `Builder` that has
 the rule's name. If the grammar gives an alias for the rule, the method has the alias as its name. So even deeply nested
 expressions need no recursion. The functions below the class `Builder` raise errors for constructs that the grammar
-accepts but the language does not have. syntax_errors.toml has the error messages.
+accepts but the language does not have. The file syntax_errors.toml has the error messages.
 
 Left out: the meaning of names. The graph builder finds whether a name such as `relu` exists.
 """
@@ -28,7 +28,7 @@ from minitri.language.syntax_errors import bad_target, chained_comparison, mista
 
 
 class Effect(ast.Node):
-    """A statement that consists only of an expression. Such a statement is either a docstring or a mistake."""
+    """A statement that consists only of an expression, and so is either a docstring or a mistake."""
 
     value: ast.Expr
 
@@ -45,7 +45,10 @@ Named = TypeVar("Named", ast.Function, ast.Param, Keyword)
 
 
 def covering(parts: Sequence[ast.Node | None]) -> Span:
-    """Returns the smallest span that covers all of these nodes. None stands for an optional node that is absent."""
+    """Returns the smallest source range (span) that covers all of the nodes `parts`.
+
+    None stands for an optional node that is absent.
+    """
     there = [part for part in parts if part is not None]
     return there[0].span.to(there[-1].span)
 
@@ -177,7 +180,7 @@ class Builder:
         return ast.Number(word.span, word.text == "True")
 
     def group(self, opening: Word, node: ast.Expr, closing: Word) -> ast.Expr:
-        """Returns the node for `(a)`: the node of `a` with a span that includes the parentheses.
+        """Returns the node for `(a)`: the node of `a` with a source range (span) that includes the parentheses.
 
         The span of a tuple already includes its parentheses.
         """

@@ -1,6 +1,6 @@
 """Functions that permute, join, split or repeat axes, or take a diagonal.
 
-All of these functions make View nodes. The functions that join arrays also make Concat nodes. Examples:
+All functions of this file make View nodes. The functions that join arrays also make Concat nodes. Examples:
 
     moveaxis(x, 0, -1)      x: f32[M, N, K]     f32[N, K, M]
     unstack(x, axis=0)      x: f32[3, N]        three arrays f32[N]
@@ -149,8 +149,8 @@ def _pad_width(t: Typer, value: Value) -> Dim:
 def _stacked(t: Typer, arrays: Value, *, name: str, axis: int, new: Mapping[int, Sequence[int]]) -> Array:
     """Joins arrays along an axis.
 
-    An array whose rank is a key of `new` first gets axes of size 1. `new` maps such a rank to the positions of the new
-    axes.
+    An array whose rank is a key of `new` first gets axes of size 1. `new` maps the rank of an array to the positions of
+    the new axes.
     """
     parts = [insert_axes(t, a, new.get(a.rank, ())) for a in _arrays(t, arrays, name)]
     return concat(t, tuple(parts), min(axis, parts[0].rank - 1))

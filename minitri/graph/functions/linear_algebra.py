@@ -90,7 +90,10 @@ def _components(t: Typer, x: Array, axis: Value) -> list[Array]:
 
 
 def matrix_power(t: Typer, x: Strong, n: Value) -> Array:
-    """Multiplies x n times with itself. Repeated squaring needs only about log2(n) products."""
+    """Returns the matrix product of n factors x, for example x @ x if n is 2.
+
+    Repeated squaring needs only about log2(n) products.
+    """
     power = as_int(n, "n")
     ensure(x.rank >= 2, "MT0204", f"matrix_power needs rank 2 or more, not {x.rank}")
     t.require(x.shape[-1], "==", x.shape[-2], "MT0203", f"matrix_power takes square matrices, not {x}")

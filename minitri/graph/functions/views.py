@@ -1,7 +1,7 @@
 """Functions that move data.
 
-These functions make View nodes. The index map of a View says which element of the original array each element of the
-result is.
+The functions of this file make View nodes. The index map of a View says which element of the original array each
+element of the result is.
 """
 
 from collections import Counter

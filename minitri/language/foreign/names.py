@@ -1,9 +1,9 @@
 """Translates names of numpy, torch and jax, such as `np.average(x)`, `x.median()` or `float32`, into the language.
 
-Three examples: numpy's `average` is called `mean` in the language. numpy's `abs` is called `abs` in the language too.
-numpy's `unique` has no counterpart in the language, and reasons.csv says why. names.csv has a row for each name of
-another library. reasons.csv has the reasons why names are missing. libraries.toml has the names of libraries. The
-columns of names.csv:
+Three examples: numpy's `average` is called `mean` in the language. The name `abs` is the same in numpy and in the
+language. For numpy's `unique`, the language has no counterpart, and reasons.csv says why. The file names.csv has a row
+for each name of another library, reasons.csv has the reasons why names are missing, and libraries.toml has the names of
+libraries. The columns of names.csv:
 
     name        such as `average`; `.real` is an attribute, and `*` stands for any other name of the library
     arguments   the calls that the row is for: `x, axis`, `x, *, alpha`, `x: 1` (rank 1), `*rest` (any others)
@@ -74,7 +74,7 @@ class Foreign:
         return [(match[1], match[2], by_position) for match, by_position in found]
 
     def takes(self, args: Sequence[str], keywords: Iterable[str]) -> bool:
-        """Checks whether this row is for a call with these arguments.
+        """Checks whether this row of names.csv is for a call with the arguments `args` and `keywords`.
 
         An argument for a parameter `dim` must contain a digit. An argument without a digit is not the number of an
         axis, but an array, as y is in torch's `max(x, y)`.
@@ -87,7 +87,7 @@ class Foreign:
         return not names or (self.bound(args, given) is not None and given.keys() <= {*names})
 
     def bound(self, args: Sequence[str], keywords: Mapping[str, str]) -> dict[str, str] | None:
-        """Returns a dictionary from each parameter of the row to the text of the call's argument for it.
+        """Returns a dictionary from each parameter of the row to the text of the call's argument for this parameter.
 
         Returns None if a parameter has neither an argument nor a default, or if the call has too many arguments.
         """
