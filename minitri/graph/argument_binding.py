@@ -13,8 +13,8 @@ Raises MT0106 for values that are not known at compile time. Raises MT0207 for r
 declared type.
 
 Arguments that decide a shape, such as an axis, must be known at compile time. The functions at the end of this file
-read arguments that decide a shape. If the arithmetic in such an argument fails, as in `1 // 0`, the function that reads
-the argument raises a CompileError.
+read arguments that decide a shape. If the arithmetic in an argument that decides a shape fails, as in `1 // 0`, the
+function that reads it raises a CompileError.
 """
 
 from collections.abc import Callable, Mapping

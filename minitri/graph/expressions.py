@@ -4,8 +4,9 @@
     x.shape     x: f32[M, 4]       →    the tuple (M, 4)
 
 In: a `Typer`, which makes graph nodes, and the values of the operands. Out: the value of the expression. The one idea:
-an expression of numbers and dimensions is computed at compile time. Any other expression becomes a graph node. The
-CompileErrors of this file have no source span, so minitri/graph/lower_ast.py adds a span to each error.
+an expression of numbers and dimensions is computed at compile time. An expression that cannot be computed at compile
+time becomes a graph node. The CompileErrors of this file have no source span, so minitri/graph/lower_ast.py adds a span
+to each error.
 """
 
 import math
@@ -176,7 +177,8 @@ _ATTRIBUTES: dict[str, Callable[[Typer, Array], Value]] = {
 def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
     """Calls an elementwise operator whose arguments need special treatment.
 
-    Special treatment is for keyword arguments, the bounds of `clip`, and numbers that are not combined with an array.
+    The special treatment is for keyword arguments, the bounds of `clip`, and numbers that are not combined with an
+    array.
     """
     for keyword in keywords:
         is_bound = name == "clip" and keyword in ("min", "max")

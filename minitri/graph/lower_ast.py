@@ -63,8 +63,8 @@ class _Builder(Interpreter):
             y = x + 1 / z           error: there is no `z`; the value of y is BROKEN
             return log(x, 2) * y    error: log takes one argument; the product with y is no further error
 
-    Graph nodes with equal fields are one object. So a second call of a function with equal arguments returns the stored
-    result of the first call.
+    Because graph nodes with equal fields are one object, a second call of a function with equal arguments is
+    recognised. The second call returns the stored result of the first call.
 
     errors  the errors found so far in the program
     calls   the functions whose bodies surround the current expression, each with the span of its call

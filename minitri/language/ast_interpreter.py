@@ -4,9 +4,9 @@
 
 In: the tree of a function, and a value for each name in the tree. Out: the value that the function returns. The one
 idea: the numpy reference and the graph builder are the same interpreter with different values. For the reference
-evaluator, the value of an array is a numpy array. For the graph builder, the value of an array is a graph node. So only
-this file defines the order of evaluation and the meaning of names. The subclasses of `Interpreter` define what an
-operator, a subscript or a call does with values.
+evaluator, the value of an array is a numpy array. For the graph builder, the value of an array is a graph node. The
+reference evaluator and the graph builder share the order of evaluation and the meaning of names, which only this file
+defines. The subclasses of `Interpreter` define what an operator, a subscript or a call does with values.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence

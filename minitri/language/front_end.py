@@ -63,7 +63,7 @@ def read_module(text: str, name: str) -> ast.Module:
 
 
 def _expression(place: Span) -> Any:
-    """Returns the expression at a place in the source.
+    """Returns the syntax tree of the expression in a range of the source text.
 
     If the text is a module, returns the module instead. A module occurs here when a correction of a wrong text is
     tried: the correction of `deff f(x): …` is a module, not an expression.

@@ -260,8 +260,8 @@ class _Names:
     def param(self, param: ast.Param) -> ast.Param:
         """Links a parameter: names in the parameter's default are replaced by their values.
 
-        A default is the value that Python computed when Python defined the function. So the default `eps=EPS` does not
-        change when EPS changes later.
+        A default is the value that Python computed when Python defined the function. The default `eps=EPS` keeps the
+        value that EPS had at the definition, even if EPS changes later.
         """
         if param.default is None or param.name not in self.found.defaults:
             return param

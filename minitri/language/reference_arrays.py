@@ -25,7 +25,9 @@ from minitri.base.types import DType, bool_, f32, f64, i64, promote
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Array:
-    """An array of the reference evaluator. `data` has the dtype `dtype.compute`.
+    """An array of the reference evaluator.
+
+    `data` has the dtype `dtype.compute`, which is f32 for f16 and bf16, otherwise `dtype` itself.
 
     If `weak` is true, the array was computed from numbers alone, and an operation with another array uses the dtype of
     the other array. `wide` has the elements as f64, for an array that is f32 only because an operation combined

@@ -34,7 +34,7 @@ _PUNCTUATION = re.compile(r"[^\w\s()\[\]{}\"']+")
 
 
 def parsed(parse: Callable[[Span], T], place: Span) -> T:
-    """Returns the result of `parse` for a span of text.
+    """Returns the result of `parse` for the range `place` of the source text.
 
     If `parse` raises a ParseError, a correction is added to the error if one is found, and the error is raised again.
     """
@@ -142,7 +142,7 @@ def _inlined(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]
 
 
 def _all(pattern: str, place: Span) -> Iterator[Span]:
-    """Yields the spans in which a pattern matches, except matches in comments."""
+    """Yields the source ranges (spans) in which a pattern matches, except matches in comments."""
     for match in re.compile(rf"#[^\n]*|({pattern})").finditer(place.source.text, place.start, place.end):
         if match[1]:
             yield Span(place.source, match.start(), match.end())

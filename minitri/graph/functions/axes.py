@@ -291,7 +291,8 @@ def broadcast_shapes(t: Typer, shapes: Value) -> tuple[Value, ...]:
 def meshgrid(t: Typer, arrays: Value, indexing: Value) -> tuple[Value, ...]:
     """Defines numpy's meshgrid: repeats each 1-D array over the grid of all arrays.
 
-    With the indexing "xy", the first two axes of the grid are swapped. With "ij", axis k belongs to array k.
+    With the indexing "xy", the first two axes of the grid are swapped. With the indexing "ij", axis k of the grid
+    belongs to array k.
     """
     ensure(indexing in ("xy", "ij"), "MT0102", 'the indexing of meshgrid is "xy" or "ij"')
     parts = [t.array(a) for a in items_of(arrays)]

@@ -4,7 +4,7 @@ In: the subscripts and the arrays. Out: an Array. The one idea: every product of
 An axis that both arrays have is a batch axis if the result has this axis too. An axis of both arrays that the result
 does not have is summed (K). An axis that only the left array has is a row axis (M). An axis that only the right array
 has is a column axis (N). The axes of `...` have negative numbers as names, and the last axis of `...` has the name -1.
-So the axes of `...` align from the right, as in broadcasting.
+Since -1 is the last axis in every array, the axes of `...` align from the right, as in broadcasting.
 
 Left out: the choice of a good order for several products. Several products are computed from left to right.
 """

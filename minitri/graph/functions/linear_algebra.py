@@ -1,8 +1,8 @@
 """Products of arrays that use `@` or elementwise products: dot, inner, tensordot, kron, cross, matrix_power.
 
 `tensordot` moves the summed axes to the end of the first array and to the front of the second array. Next, `tensordot`
-joins the summed axes of each array into one axis, and its other axes into another axis. The product of the two matrices
-is reshaped to the shape of the result.
+joins the summed axes of each array into one axis, and its other axes into another axis. Then `tensordot` multiplies the
+two matrices, and reshapes the product to the shape of the result.
 """
 
 import functools

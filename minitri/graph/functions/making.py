@@ -90,7 +90,7 @@ def arange(t: Typer, start: Value, stop: Value, step: Value, dtype: Value) -> Ar
 def _far_range(t: Typer, first: int, by: int, count: int) -> Array:
     """Returns an array of `count` integers `first`, `first + by`, …, which can need all bits of i64 or u64.
 
-    The arithmetic wraps around.
+    The multiplication and the addition of i64 or u64 wrap around.
     """
     ends = (first, first + by * (count - 1)) if count else (0,)
     for wide in (i64, u64):

@@ -1,4 +1,4 @@
-"""Makes matrix products as graph nodes: `x @ w`, and the function `product` that other products use.
+"""Makes matrix products as graph nodes: for `x @ w`, and for other products, which call the function `product`.
 
     x @ w               contract x, w
 

@@ -94,7 +94,7 @@ def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
 
 
 def one_axis(t: Typer, x: Array, axis: Value) -> tuple[Array, int]:
-    """Returns the array and an axis number >= 0. If the axis is None, returns the flattened array and the axis 0."""
+    """Returns x, and `axis` as a number >= 0. If the axis is None, returns the flattened array and the axis 0."""
     return (reshape(t, x, (dims.product(x.shape),)), 0) if axis is None else (x, as_axis(axis, x.rank))
 
 

@@ -193,8 +193,8 @@ def prefixed(
 ) -> Answer | None:
     """Returns the translation of a name that has the name of a library before the dot, as in `np.name`.
 
-    `path` is the name of the library, here `np`. `args` are the texts of the positional arguments, or None if the
-    program does not call the name.
+    `path` is the name of the library, such as `np` in `np.name`. `args` are the texts of the positional arguments, or
+    None if the program does not call the name.
     """
     of = library(path)
     return _first([Answer(name, of, row) for row in rows(name, of)], args, keywords)
