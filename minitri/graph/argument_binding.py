@@ -5,15 +5,16 @@
     sum(x, axis=-1)       x: f32[M, N]      as_axes(-1, rank 2) → (1,)
     sum(x, axis=y)        y: i64[]          MT0106: an axis must be an integer known at compile time
 
-In: a function, the values of a call, and the number of axes of each pack. A pack is a name such as `*B`, which stands
-for several axes. Out: the type of each parameter (`ArrayType`), a value for each parameter, and results with their
-declared types. minitri/graph/shape_unification.py determines the sizes for the dimension names of a called function.
-Raises CompileError MT0102 for arguments that are missing or of the wrong kind. Raises MT0106 for values that are not
-known at compile time. Raises MT0207 for results of another type than declared.
+In: a function, the arguments of a call, and the number of axes of each pack. A pack is a name such as `*B`, which
+stands for several axes. Out: the type of each parameter (`ArrayType`), a value for each parameter, and results with
+their declared types. The sizes for the dimension names of a called function come from
+minitri/graph/shape_unification.py. Raises CompileError MT0102 for arguments that are missing or of the wrong kind.
+Raises MT0106 for values that are not known at compile time. Raises MT0207 for results whose type differs from the
+declared type.
 
 Arguments that decide a shape, such as an axis, must be known at compile time. The functions at the end of this file
-read arguments that decide a shape. If the arithmetic with such an argument fails, as in `1 // 0`, these functions raise
-a CompileError.
+read arguments that decide a shape. If the arithmetic in an argument that decides a shape fails, as in `1 // 0`, the
+function that reads it raises a CompileError.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,7 +39,7 @@ FAR = 2 * MAX_ELEMENTS  # larger than every index; its sum with an index still f
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """What a call of the entry function says about its parameters, in addition to the annotations.
+    """What a call's arguments tell about the parameters of the entry function, beyond the annotations.
 
     packs    the number of axes of each pack such as `*B`, by the pack's name
     types    the type of each parameter without annotation
@@ -51,7 +52,7 @@ class Instance:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Returns a hashable key. Two instances with equal keys lead to the same graph."""
+        """Returns a hashable key. For one program, two `Instance`s with equal keys lead to the same graph."""
         statics = tuple((name, repr(value)) for name, value in self.statics.items())  # 1, 1.0 and True differ
         return tuple(self.packs.items()), tuple(self.types.items()), statics
 
@@ -90,7 +91,7 @@ def array_type(annotation: ast.ArrayType, sizes: Sizes) -> ArrayType:
 
 
 def eval_dim(expr: ast.Expr, sizes: Sizes) -> Dim:
-    """Returns the value of a dimension expression in an annotation.
+    """Returns the value of a dimension in an annotation, such as `2 * N + 1`.
 
     The function does not recurse, because an expression can be deeply nested.
     """
@@ -143,7 +144,7 @@ def static_argument(param: ast.Param, value: Value, function: ast.Function) -> V
 
 
 def declared_result(t: Typer, array: Array, function: ast.Function, k: int, sizes: Sizes) -> Array:
-    """Returns the k-th result of a function with the type that the function declares."""
+    """Returns the k-th result of a function as an array of the type that the function declares for this result."""
     declared = None if function.returns is None else function.returns[k]
     if not isinstance(declared, ast.ArrayType):
         return array
@@ -163,10 +164,10 @@ def require_count(function: ast.Function, given: int) -> None:
 
 
 def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Array:
-    """Returns the array with its declared type.
+    """Returns an array with the sizes of `type`, the type that the program declares for the array.
 
-    If a size and the declared size are different expressions, each call checks that their values are equal. Raises
-    CompileError MT0207 for another dtype or rank. `what` is the beginning of the error message.
+    If a size of the array and the declared size are different expressions, each call checks that their values are
+    equal. Raises CompileError MT0207 for another dtype or rank. `what` is the beginning of the error message.
     """
     message = f"{what} {array}, which is declared as {type}"
     ensure(array.dtype == type.dtype, "MT0207", message, f"convert it: `astype(…, {type.dtype})`", span)
@@ -230,16 +231,19 @@ def static(compute: Callable[[], Any]) -> Any:
 
 
 def as_dim(value: Any, what: str) -> Dim:
-    """Returns an argument that is a size. Raises CompileError MT0106 if the argument is not an int or a `Dim`."""
+    """Returns an argument that gives a size, such as 4 or N + 1, as a `Dim`.
+
+    Raises CompileError MT0106 if the argument is not an int or a `Dim`.
+    """
     fits = isinstance(value, (int, Dim)) and not isinstance(value, bool)
     ensure(fits, "MT0106", f"{what} must be an integer or a dimension known at compile time, not {describe(value)}")
     return Dim.of(value)
 
 
 def as_offset(value: Value, what: str) -> Dim:
-    """Returns an argument that is added to an index, such as an offset.
+    """Returns an argument that will be added to an index, such as the offset of a diagonal, as a `Dim`.
 
-    The argument is clipped to the range -FAR … FAR, so that the sum of the argument and an index fits i64.
+    A constant argument is clipped to the range -FAR … FAR, so that the sum of the argument and an index fits i64.
     """
     d = as_dim(value, what)
     return d if d.constant is None else Dim.of(max(-FAR, min(d.constant, FAR)))

@@ -1,13 +1,13 @@
-"""Corrects rejected calls. The functions are rules for graph/corrections.py.
+"""Corrects rejected calls. The functions of this file are rules, which graph/corrections.py applies after an error.
 
     sum(x, axis=2)       x has two axes             sum(x, axis=-1)
     concat((x, v))       x: f32[M, N], v: f32[N]    concat((x, v[None]))
     roll(x)              there is no shift          roll(x, shift=1)
 
 In: the match of a rule's pattern in an error message, the call that caused the error, and the values of the call's
-arguments. Out: possible corrections of the call (`Edit`s), the best first. The one idea: the rule replaces a wrong or
-missing argument by an argument that fits. Such an argument is, for example, the last axis, the only possible size, or
-the example that signatures.toml has for the parameter.
+arguments. Out: possible corrections of the call (`Edit`s), the best first. The one idea: a rule replaces a wrong or
+missing argument by an argument that fits, such as the last axis, the only possible size, or the example that
+signatures.toml has for the parameter.
 """
 
 import re
@@ -77,7 +77,10 @@ def axes(node: ast.Call) -> list[ast.Expr]:
 
 
 def as_elsewhere(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
-    """Rewrites a call that is right in numpy, torch or Python's math, but not here: `log(x, 2)` becomes `log2(x)`."""
+    """Rewrites a call that is right in numpy, torch or Python's math, but not here.
+
+    For example, Python's `log(x, 2)` becomes `log2(x)`.
+    """
     args, keywords = [a.span.text for a in node.args], {k: v.span.text for k, v in node.keywords}
     answer = foreign.called(node.function, args, list(keywords))
     if answer and answer.row.arguments and answer.row.takes(args, keywords):
@@ -131,7 +134,7 @@ def missing(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Ed
 
 
 def _end(node: ast.Call) -> Span:
-    """Returns the empty span before the closing parenthesis of a call."""
+    """Returns an empty source range (span) before the closing parenthesis of a call."""
     return Span(node.span.source, node.span.end - 1, node.span.end - 1)
 
 
@@ -191,7 +194,7 @@ def whole_number(found: re.Match[str], node: ast.Call | ast.Subscript, values: V
 
 
 def dtype(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
-    """Replaces the text of a dtype by its name in the language: `astype(x, "float16")` becomes `astype(x, f16)`."""
+    """Replaces a dtype in quotes by the dtype's name: `astype(x, "float16")` becomes `astype(x, f16)`."""
     for value in arguments(node):
         if isinstance(value, ast.String):
             answer = foreign.value(value.value)
@@ -205,7 +208,8 @@ def dtype(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit
 def ranks(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
     """Corrects a call that joins arrays of different ranks.
 
-    `concat((x, v))` becomes `concat((x, v[None]))`. `stack((x, v))` becomes `stack((x, broadcast_to(v, x.shape)))`.
+    If x is a matrix and v a vector, `concat((x, v))` becomes `concat((x, v[None]))`, and `stack((x, v))` becomes
+    `stack((x, broadcast_to(v, x.shape)))`.
     """
     first = node.args[0] if node.args else None
     parts = list(first.elements) if isinstance(first, ast.Tuple) else []
@@ -236,7 +240,7 @@ def quotient(found: re.Match[str], node: ast.Call | ast.Subscript, values: Value
 
 
 def sizes(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
-    """Replaces a size that does not fit in `reshape` by -1, which stands for the only size that fits."""
+    """In a call of `reshape`, replaces a size that does not fit by -1, which stands for the only size that fits."""
     given = items(node)
     numbers = [n for i in given if isinstance(n := values.get(id(i)), int) and n > 0]
     if len(numbers) == len(given):

@@ -4,10 +4,11 @@
     a if x > 0 else b    x > 0 is an array    where(x > 0, a, b)
     sum(x, axis=2)       x has two axes       sum(x, axis=-1)
 
-In: an error, the node of the syntax tree that caused it, and the values of the node's operands. Out: the same error,
-with an edit of the source text and a help that shows this edit. The one idea: the code that finds a mistake knows
-values, and the syntax tree knows the text. The rules combine the values and the text. Rules run only after an error, so
-they cost no time for correct programs. Each rule yields possible corrections (`Edit`s), the best first.
+In: an error, the node of the syntax tree that caused the error, and the values of the node's operands. Out: the same
+error, with an edit of the source text and a help that shows this edit. The one idea: the code that finds a mistake
+knows the values of the operands, and the syntax tree knows their source text. A rule uses both, values and source text,
+to write a correction. Rules run only after an error, so they cost no time for correct programs. Each rule yields
+possible corrections (`Edit`s), the best first.
 """
 
 import re
@@ -80,8 +81,8 @@ def rewritten_part(
 ) -> Iterator[Edit]:  # fmt: skip
     """Rewrites a part of the node as a row of corrections.toml says.
 
-    Example: if v is an array of floats, the part v of `x[v]` becomes `astype(v, i64)`. In `text`, which is the row's
-    text for the new part, `{first}` stands for the first child of the node, such as x.
+    Example: if v is an array of floats, the part v of `x[v]` becomes `astype(v, i64)`. The row's text for the new part
+    is `text`, in which `{first}` stands for the first child of the node, such as x in `x[v]`.
     """
     for k, part in enumerate(tried := list(parts(node))):
         if kind.format(*found.groups()) in _kinds(part, values.get(id(part))):
@@ -98,7 +99,8 @@ def rewritten_part(
 def _kinds(part: ast.Node, value: Any) -> set[str]:
     """Returns the conditions of corrections.toml that this part of a node fulfils.
 
-    The conditions are the class of the part, the type of its value, an integer itself, and `f array` for a float array.
+    These conditions are the name of the part's class (`Tuple`), the type of the part's value (`Array`), the value
+    itself if it is an integer (`-1`), and the kind of an array (`f array` for floats).
     """
     kinds = {"", type(part).__name__, type(value).__name__, str(value) if isinstance(value, int) else ""}
     return kinds | {f"{value.dtype.kind} array"} if isinstance(value, Array) else kinds
@@ -132,7 +134,8 @@ def _changed(node: ast.Node, edit: Edit) -> str:
 def new_axis(found: re.Match[str], node: ast.Binary, values: Values) -> Iterator[Edit]:
     """Adds an axis to an operand so that the operands broadcast.
 
-    `x + b` of [M, N] and [M] becomes `x + b[:, None]`. `x + b` of [M] and [N] becomes `x[:, None] + b`.
+    If x has the shape [M, N] and b the shape [M], `x + b` becomes `x + b[:, None]`. If x has the shape [M] and b the
+    shape [N], `x + b` becomes `x[:, None] + b`.
     """
     left, right = values.get(id(node.left)), values.get(id(node.right))
     if isinstance(left, Array) and isinstance(right, Array):
@@ -148,7 +151,7 @@ def new_axis(found: re.Match[str], node: ast.Binary, values: Values) -> Iterator
 def transposed(found: re.Match[str], node: ast.Binary, values: Values) -> Iterator[Edit]:
     """Corrects a matrix product whose shapes do not fit, by adding, removing or replacing a transpose of one operand.
 
-    A product with a number becomes an elementwise product.
+    If an operand is a number, the matrix product `@` becomes the elementwise product `*`.
     """
     left, right = values.get(id(node.left)), values.get(id(node.right))
     for operand in (node.left, node.right):
@@ -166,7 +169,10 @@ def transposed(found: re.Match[str], node: ast.Binary, values: Values) -> Iterat
 
 
 def wider(found: re.Match[str], node: ast.Binary, values: Values) -> Iterator[Edit]:
-    """Converts an array to a dtype in which a number fits: `x + 300` for i8 becomes `astype(x, i16) + 300`."""
+    """Converts an array to a dtype in which a number fits.
+
+    If x is an i8 array, `x + 300` becomes `astype(x, i16) + 300`.
+    """
     for operand, number in ((node.left, node.right), (node.right, node.left)):
         x, n = values.get(id(operand)), values.get(id(number))
         if isinstance(x, Array) and x.dtype.is_integer and isinstance(n, int):
@@ -176,9 +182,9 @@ def wider(found: re.Match[str], node: ast.Binary, values: Values) -> Iterator[Ed
 
 
 def unpacked(found: re.Match[str], node: ast.Assign, values: Values) -> Iterator[Edit]:
-    """Corrects an assignment to several names: `a, b = x` becomes `a, b = x[0], x[1]`.
+    """Corrects an assignment to several names. If x is an array, `a, b = x` becomes `a, b = x[0], x[1]`.
 
-    `a, b = x, y, z` becomes `a, b, _ = x, y, z`.
+    If there are more values than names, `_` takes the last values: `a, b = x, y, z` becomes `a, b, _ = x, y, z`.
     """
     value, count = values.get(id(node.value)), len(node.targets)
     if isinstance(value, Array):

@@ -1,11 +1,12 @@
-"""Evaluates operators, subscripts and attributes whose operands may be numbers, dimensions or tuples.
+"""Evaluates operators, subscripts and attributes, also if their operands are numbers, dimensions or tuples.
 
     2 * N       N a dimension      →    the dimension 2*N, known before the graph runs
     x.shape     x: f32[M, 4]       →    the tuple (M, 4)
 
 In: a `Typer`, which makes graph nodes, and the values of the operands. Out: the value of the expression. The one idea:
-an expression of numbers and dimensions is computed at compile time. Any other expression becomes a graph node. The
-CompileErrors of this file have no source span, so minitri/graph/lower_ast.py adds a span to each error.
+an expression of numbers and dimensions is computed at compile time. An expression that cannot be computed at compile
+time becomes a graph node. The CompileErrors of this file have no source span, so minitri/graph/lower_ast.py adds a span
+to each error.
 """
 
 import math
@@ -88,7 +89,8 @@ def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
 def _require_exact(t: Typer, op: str, x: int | Dim, y: Dim) -> None:
     """Adds the condition that `2**N` or `1 << N` fits i64, and that the exponent is not negative.
 
-    In Python, by contrast, integers have any size, and 2 ** -1 is a fraction.
+    Only under this condition, the i64 result equals Python's result, because an integer in Python has any size, and
+    Python's `2 ** -1` is a fraction.
     """
     help = "write a float: `2.0 ** N`"
     if op == "**":
@@ -173,7 +175,11 @@ _ATTRIBUTES: dict[str, Callable[[Typer, Array], Value]] = {
 
 
 def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
-    """Calls an elementwise operator whose arguments need checks: numbers, keywords, or None as a bound of `clip`."""
+    """Calls an elementwise operator whose arguments need special treatment.
+
+    The special treatment is for keyword arguments, the bounds of `clip`, and numbers that are not combined with an
+    array.
+    """
     for keyword in keywords:
         is_bound = name == "clip" and keyword in ("min", "max")
         ensure(is_bound, "MT0102", f"{name} takes its operands by position, not `{keyword}=`")
@@ -224,8 +230,8 @@ def check_length(value: tuple[Value, ...]) -> None:
 def fold_operator(t: Typer, name: str, args: tuple[Value, ...]) -> Value:
     """Applies an operator to Python numbers, as in sqrt(2.0) or floor(2.5).
 
-    The result is a Python number if it is weak, that is, if it takes the dtype of the other operand. A result that is
-    not weak is an array.
+    The result is a Python number if it is weak, that is, if it has no fixed dtype. A result with a fixed dtype is an
+    array.
     """
     array = t.elementwise(name, args)
     if array.dtype.kind == "b":

@@ -12,16 +12,17 @@
             | Scan(op, x, axis)                    inclusive cumulative sum, product, maximum, …
             | Contract(a, b)                       [*B, M, K] x [*B, K, N] -> [*B, M, N]
 
-`d0, d1, …` name the axes of the result. All functions that only move data (transpose, slice, reshape, broadcast, flip,
-roll, …) are View nodes with an index map. So a View of a View can be replaced by one View.
+In an index expression, `d0, d1, …` are the indices along the axes of the result. All functions that only move data
+(transpose, slice, reshape, broadcast, flip, roll, …) are View nodes with an index map. A View of a View can be replaced
+by one View, because two index maps combine to one.
 
-A graph no longer has names of functions, implicit broadcasting or implicit promotion. A graph has no f16 or bf16
-arithmetic: casts convert values to f32, and back where the program asks for it.
+Unlike a program, a graph has no names of functions, no implicit broadcasting and no implicit promotion. A graph has no
+f16 or bf16 arithmetic: casts convert values to f32, and back to f16 or bf16 where the program asks for it.
 
 The class `Interner` makes the nodes of a graph. Nodes with equal fields are the same object, so equality and hash use
 identity. Source spans are not in the nodes but in `Graph.spans`. `Graph.numbered` gives each node a number and writes
-this number into the node's spans. Later IRs keep these spans, so the graph node of each operation in a later IR can be
-found.
+this number into the node's spans. Later IRs keep the spans with these numbers, so the graph node of each operation in a
+later IR can be found.
 """
 
 from __future__ import annotations
@@ -102,7 +103,9 @@ class View(_Node):
 
 
 class Gather(_Node):
-    """A view whose index map also uses index arrays: `@k` stands for the element of `picks[k]`.
+    """A view whose index map also uses index arrays.
+
+    In the index map, `@k` stands for the element of the index array `picks[k]`.
 
     An element whose index is out of bounds is NaN, 0 or False, depending on the dtype.
     """
@@ -148,7 +151,10 @@ def axis(k: int) -> Dim:
 
 
 def along(k: int, extent: Dim) -> Dim:
-    """Returns the index at which the k-th axis of a result reads an axis of this extent: 0 if the extent is 1."""
+    """Returns the index at which the k-th axis of a result reads an axis of this extent.
+
+    The index is `dk`, or 0 if the extent is 1.
+    """
     return dims.ZERO if extent == 1 else axis(k)
 
 
@@ -200,7 +206,10 @@ class Condition:
         return {"==": left == right, "!=": left != right, ">=": left >= right}[self.relation]
 
     def substitute(self, env: Mapping[Symbol, Dim]) -> Condition:
-        """Returns the condition for known sizes. The new message and label show these sizes: `K` becomes `K = 512`."""
+        """Returns the condition for known sizes.
+
+        The message and the label of the returned condition show the known sizes: `K` becomes `K = 512`.
+        """
         known = {s.name: env[s] for s in self.left.symbols() | self.right.symbols() if s in env}
 
         def named(text: str, equals: str) -> str:
@@ -217,9 +226,9 @@ class Condition:
 
 
 def allows(conditions: Iterable[Condition]) -> Allows:
-    """Returns a function of a size and a number that says whether the conditions allow the size to have this value.
+    """Returns a function `allowed(size, n)`, which says whether the conditions allow the size to have the value n.
 
-    The function uses only conditions in which no other size occurs.
+    The returned function checks only those conditions in which no other size occurs.
     """
     own: dict[Symbol, list[Condition]] = {}
     for c in conditions:
@@ -237,9 +246,9 @@ def allows(conditions: Iterable[Condition]) -> Allows:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A record of a reduction, scan or product that a pass has split into several parts.
+    """A record of a reduction, scan or product that a pass has split into several shorter ones.
 
-    `minitri explain` shows this record.
+    The command `minitri explain` shows this record.
     """
 
     node: Node  # the whole reduction, scan or product
@@ -273,7 +282,10 @@ class Graph:
 
 
 def is_copy(node: Node) -> bool:
-    """Checks whether a node casts to its own dtype, which stands for a copy in memory (optimize/pack_operands.py)."""
+    """Checks whether a node casts an operand to the dtype that the operand already has.
+
+    A cast without a change of dtype stands for a copy in memory (optimize/pack_operands.py).
+    """
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 
 
@@ -300,7 +312,8 @@ def const_value(value: int | float | bool, dtype: DType) -> int | float | bool:
 class Interner:
     """Makes the nodes of a graph. Two requests for nodes with equal fields return the same object (hash-consing).
 
-    Constants are equal if their bits and dtypes are equal, so 0.0 is not -0.0. Source spans are not compared.
+    Constants are equal if their bits and dtypes are equal, so 0.0 is not -0.0. Source spans do not matter for the
+    equality of nodes, because nodes do not contain source spans.
     """
 
     def __init__(self, conditions: Iterable[Condition] = ()) -> None:

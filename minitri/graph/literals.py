@@ -81,7 +81,9 @@ def names_in(value: Dim) -> str:
 
 
 def stacked(t: Typer, items: tuple[Value, ...], dtype: DType) -> Node:
-    """Returns the array for a list such as `[[1, 2], [3, 4]]`, in the compute dtype of `dtype`.
+    """Returns the array for a list such as `[[1, 2], [3, 4]]`.
+
+    The dtype of the returned node is the compute dtype of `dtype`: f32 for f16 and bf16, otherwise `dtype` itself.
 
     Raises CompileError MT0201 if the rows differ in shape. Raises MT0208 for a number that does not fit the dtype.
     """

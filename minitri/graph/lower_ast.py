@@ -1,4 +1,4 @@
-"""Builds the graph from the syntax tree: it resolves names, inlines calls and types every expression.
+"""Builds the graph from the syntax tree: resolves names, inlines calls and types every expression.
 
     return relu(x @ w + b)      becomes      %2: f32[M, N] = contract %0 %1
                                              %3: f32[M, N] = view b {index = [d1]}   …
@@ -7,11 +7,11 @@ In: an `ast.Module`, the name of the entry function, and what is known about its
 `Graph`. The builder recurses only for calls of functions, at most `MAX_CALLS` deep.
 
 The one idea: the builder is an interpreter of the program (minitri/language/ast_interpreter.py), but every array is a
-graph node instead of data. The builder uses other files for details. names.py explains unknown names, and
-expressions.py types operators. shape_unification.py matches the arguments of a call with parameters. After an error,
-the builder goes on with the next expression. At the end it raises the error that comes first in the text. A wrong
-expression has the value `BROKEN`. An expression that uses a `BROKEN` value is `BROKEN` too. So after a mistake the
-builder still finds mistakes in other expressions, and reports each mistake once.
+graph node instead of data. The builder uses other files for details: names.py explains unknown names, expressions.py
+types operators, and shape_unification.py matches the arguments of a call with parameters. After an error, the builder
+goes on with the next expression. At the end, the builder raises the error that comes first in the text. A wrong
+expression has the value `BROKEN`. An expression that uses a `BROKEN` value is `BROKEN` too. Thanks to `BROKEN`, the
+builder finds mistakes in other expressions too, and reports each mistake only once.
 """
 
 import math
@@ -55,14 +55,16 @@ def default(function: ast.Function, param: ast.Param) -> Value:
 
 
 class _Builder(Interpreter):
-    """An interpreter whose arrays are graph nodes. It goes on after an error, so that it reports several mistakes.
+    """An interpreter whose arrays are graph nodes.
+
+    The interpreter goes on after an error, so that it reports several mistakes.
 
         def f(x: f32[N]):
             y = x + 1 / z           error: there is no `z`; the value of y is BROKEN
             return log(x, 2) * y    error: log takes one argument; the product with y is no further error
 
-    Graph nodes with equal fields are one object. So a second call of a function with equal arguments returns the stored
-    result of the first call.
+    Because graph nodes with equal fields are one object, a second call of a function with equal arguments is
+    recognised. The second call returns the stored result of the first call.
 
     errors  the errors found so far in the program
     calls   the functions whose bodies surround the current expression, each with the span of its call
@@ -159,7 +161,7 @@ class _Builder(Interpreter):
         return self.once(function, given, lambda: self._inlined(function, given, span))
 
     def _inlined(self, function: ast.Function, given: Scope, span: Span) -> Value:
-        """Returns the value that a function returns for these arguments.
+        """Returns the value that a function returns for the arguments `given`.
 
         The function's body becomes part of the graph.
         """
@@ -234,10 +236,10 @@ class _Builder(Interpreter):
         return True
 
     def _place(self, made: int, value: Value, span: Span) -> None:
-        """Adds the span of an expression to the nodes that the expression created, and to the node of its value.
+        """Adds the source range (span) of an expression to the nodes that it created, and to the node of its value.
 
-        `made` is the number of nodes that existed before. A node that a function body created first gets its span in
-        the body, and then the span of the call.
+        `made` is the number of nodes that existed before the expression was evaluated. If a node was created in the
+        body of a called function, its first span is the expression in the body, and a later span is the call.
         """
         nodes = self.typer.nodes.made
         if len(nodes) > (limit := current().operations):
@@ -295,7 +297,8 @@ class _Builder(Interpreter):
     def refuse(self, error: CompileError, node: ast.Node, values: dict[int, Any]) -> Any:
         """Stores an error and returns `BROKEN`, the value of the wrong expression.
 
-        Inside a library function, the method raises the error instead, and the function's caller stores it.
+        Inside a library function, the method raises the error instead, and the caller of the library function stores
+        the error.
         """
         if self.site is not None:
             error.notes = error.notes or (f"in `{_short(node.span)}` at {node.span}",)
@@ -315,7 +318,7 @@ class _Builder(Interpreter):
     def broken(self, node: ast.Node, values: dict[int, Any], scope: Container[str], root: Any) -> Any:
         """Returns `BROKEN` as the value of an expression with a wrong operand.
 
-        Stores a separate error for an unknown function.
+        If the expression is a call of an unknown function, also stores an error for this function.
         """
         if not isinstance(node, ast.Call) or node.function in scope or node.function in self.functions:
             return BROKEN
@@ -351,6 +354,6 @@ def _written(node: ast.Expr) -> str:
 
 
 def _short(span: Span) -> str:
-    """Returns the text of a span on one line, for a note in an error message."""
+    """Returns a range of the source text (span) on one line, for a note in an error message."""
     text = " ".join(span.text.split())
     return text if len(text) <= 60 else f"{text[:57]}…"

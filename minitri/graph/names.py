@@ -35,7 +35,9 @@ ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
 
 
 def unknown_name(node: ast.Name, root: ast.Expr, scope: Iterable[str], functions: Collection[str]) -> CompileError:
-    """Returns the error for a name without a value. The name is unknown, or it is the name of a function.
+    """Returns the error for a name without a value.
+
+    Either the name is unknown, or it is the name of a function and is used as a value.
 
     `scope` and `functions` are the names of the program, and `root` is the whole expression.
     """
@@ -93,7 +95,10 @@ def unknown_function(call: ast.Call, own: Iterable[str], known: Iterable[str], r
 
 
 def _keywords(call: ast.Call) -> dict[str, str]:
-    """Returns the named arguments of a call. Arguments such as `out` and `device` are left out."""
+    """Returns the named arguments of a call.
+
+    Arguments such as `out` and `device`, which do not change the values of the result, are left out.
+    """
     return {name: value.span.text for name, value in call.keywords if name not in IGNORED}
 
 
@@ -137,7 +142,10 @@ def unknown_attribute(node: ast.Attribute, rank: int) -> CompileError:
 
 
 def _advised(error: CompileError, span: Span, written: str, help: str) -> CompileError:
-    """Adds a help text to the error. Unless `written` is "", also adds the correction to write `written` at the span."""
+    """Adds a help text to the error.
+
+    Unless `written` is "", also adds a correction, which replaces the text at `span` by `written`.
+    """
     return error.correct(Edit(span, written) if written else None, help=help)
 
 
@@ -147,7 +155,10 @@ def is_method(call: ast.Call) -> bool:
 
 
 def called_name(call: ast.Call) -> Span:
-    """Returns the span of the function's name in a call. For both `f(x)` and `x.f()` this is the span of `f`."""
+    """Returns the source range (span) of the function's name in a call.
+
+    For both `f(x)` and `x.f()`, the result is the range of `f`.
+    """
     source, start = call.span.source, call.span.start
     if is_method(call):
         start = source.text.index(call.function, call.args[0].span.end)
@@ -170,8 +181,8 @@ def _around(node: ast.Node, root: ast.Expr) -> ast.Node | None:
 def _explained(error: CompileError, node: ast.Name, root: ast.Expr, known: Collection[str]) -> CompileError:
     """Completes the error for a prefix such as `np`: adds what to write instead of the whole name or call.
 
-    In `np.linalg.norm(x)`, the path has the names `np` and `linalg`, and the member is `norm`. `known` has the names of
-    the language.
+    In `np.linalg.norm(x)`, for example, `np` and `linalg` form the path of the library, and `norm` is its member.
+    `known` has the names of the language.
     """
     names, whole = [node.id], node
     while isinstance(above := _around(whole, root), ast.Attribute):

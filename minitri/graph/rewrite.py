@@ -6,15 +6,15 @@
 
 `rebuild` takes a graph and a function that makes a new node from an old node and its new operands. `rebuild` returns a
 new graph with a new interner, so equal subexpressions become one node. `rebuild` does not change the old graph. Each
-new node has the source spans of the old node. If a new node is not part of the new graph, such as a folded constant,
-its spans are added to the nodes that replaced its users.
+new node has the source spans of the old node. An operand can become needless, for example if the operation that uses it
+is folded to a constant. The spans of a needless operand are added to the node that replaces the operation.
 
 `specialise` replaces the symbols of known sizes by numbers. If the size of an axis becomes 1, index maps still contain
-the index along this axis. The maps stay correct, because an index along an axis of size 1 is always 0.
+the index along this axis. The index maps stay correct, because an index along an axis of size 1 is always 0.
 
 `legalise` rewrites nodes that kernels cannot compute. A kernel has no axis of extent 1, so it cannot reduce or scan
 such an axis. In a kernel, a matrix product needs at least two rows and two columns, and at least two terms in each sum.
-minitri/optimize/simplify.py applies the rules of `legalise` together with its own rules.
+The pass minitri/optimize/simplify.py applies the rules of `legalise` together with its own rules.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +58,9 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
 
 
 def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, Node, Node], Node | None]) -> Graph:
-    """Returns the graph in which `rule` replaces some nodes. The pass `by` is named in reports (see `fired`).
+    """Returns the graph in which `rule` replaces some nodes.
+
+    Reports name the pass `by` for each node that was replaced (see `fired`).
 
     `rule` gets an interner, the old node and the node's copy in the new graph. If `rule` returns None, the new graph
     keeps the copy.
@@ -75,7 +77,7 @@ def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, 
 
 
 def apply_rules(interner: Interner, node: Node, rules: Sequence[Rule]) -> Node:
-    """Applies rules to a node until no rule changes the node. A rule returns None if it does not apply."""
+    """Applies rules to a node until no rule changes the node. A rule that does not apply to a node returns None."""
     while True:
         for rule in rules:
             replacement = rule(interner, node)
@@ -137,7 +139,7 @@ def _divides_by_zero(d: Dim) -> bool:
 def specialise(graph: Graph, sizes: Mapping[str, int]) -> Graph:
     """Replaces the dimensions named in `sizes` by the integers in `sizes`.
 
-    Raises the CompileError of the first condition that these sizes break.
+    Raises the CompileError of the first condition that does not hold for `sizes`.
     """
     if not sizes:
         return graph

@@ -3,11 +3,11 @@
     %5: f32[M, N] = view %4 {index = [d0]}          the element (d0, d1) of %6
     %6: f32[M, N] = subtract x, %5                  is x at (d0, d1), minus %4 at (d0)
 
-In: a reduction. Out: the expression of its operand, and the other reductions in this expression that run over the same
-axes. Reductions over the same axes can often be computed together in one loop (online reductions). Whether this is
-possible, minitri/optimize/online_reductions/transport.py decides from the expression. Each subexpression is an
-`Element`: a node and an index. `build` turns an expression into nodes again. `build` can replace axes by other indices,
-and elements by other nodes.
+In: a reduction. Out: the expression of the reduction's operand, and the other reductions in this expression that run
+over the same axes. Reductions over the same axes can often be computed together in one loop (online reductions). From
+the expression, minitri/optimize/online_reductions/transport.py decides whether one loop is possible. Each subexpression
+is an `Element`: a node and an index. `build` turns an expression into graph nodes again. While `build` does so, it can
+replace axes of the expression by other indices, and elements by other nodes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,8 +43,8 @@ class GraphTerms:
     """The scalar form of `x`, which is reduced along `axes`.
 
     cut       a map from nodes to reductions. A node in `cut` computes the value of its reduction in another way
-    permuted  whether reductions of the same elements as x are allowed to have their axes in another order, or other
-              axes of extent 1
+    permuted  whether reductions over the same indices are allowed to have their axes in another order, or other axes of
+              extent 1
     """
 
     def __init__(self, x: Node, axes: tuple[int, ...], cut: Mapping[Node, Reduce] = {}, permuted: bool = False) -> None:
@@ -57,7 +57,8 @@ class GraphTerms:
     def look(self, e: Element) -> tuple[str, tuple[Element, ...]]:
         """Returns the name of the operation that computes an element, and the operands of this operation.
 
-        The name is "" for a reduction of the same elements as x (see `same_elements`).
+        The name is "" if the element is the result of a reduction that runs over the same indices as the reduction of
+        `x`.
         """
         node = e.node
         match node:
@@ -98,9 +99,9 @@ class GraphTerms:
         return isinstance(node, ir.Index) and node.expr == self.count
 
     def needs(self, root: Element | None = None) -> list[Reduced[Element]]:
-        """Returns the reductions of the same elements as x on which the expression depends.
+        """Returns the reductions in the expression that run over the same indices as the reduction of `x`.
 
-        If `root` is given, returns only the reductions on which this subexpression depends.
+        If `root` is given, returns only the reductions in the subexpression `root`.
         """
         found = [(e, self.cut.get(e.node, e.node), self.places(e)) for e in self.below(root or self.root)]
         return [Reduced(e, y.op, element(y.x, at)) for e, y, at in found if at is not None and isinstance(y, Reduce)]
@@ -118,17 +119,17 @@ class GraphTerms:
             return None
 
     def same_elements(self, e: Element) -> bool:
-        """Checks whether `e` is the result of a reduction over the same elements that this reduction reduces.
+        """Checks whether `e` is the result of a reduction that runs over the same indices as the reduction of `x`.
 
-        Both reductions then have the same axes, and their operands have the same shape.
+        Unless `permuted` is true, the two reductions then have the same axes, and their operands have the same shape.
         """
         return self.places(e) is not None
 
     def places(self, e: Element) -> tuple[Dim, ...] | None:
-        """Returns the index at which a reduction of the same elements reads its operand.
+        """Returns the index at which the reduction with the result `e` reads its operand.
 
-        The index consists of expressions over the axes of x. Returns None if the element is not the result of a
-        reduction of the same elements as x.
+        The index consists of expressions over the axes of x. Returns None if `e` is not the result of a reduction that
+        runs over the same indices as the reduction of `x`.
         """
         node = self.cut.get(e.node, e.node)
         if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):
@@ -146,7 +147,7 @@ class GraphTerms:
 def deviations(node: Reduce) -> tuple[Reduce, Reduce] | None:
     """Finds the sums of x and y in a sum of products (x - mean(x)) * (y - mean(y)), such as a variance.
 
-    Returns None if the reduction is not such a sum.
+    Returns None if `node` is not a sum of such products.
     """
     terms = GraphTerms(node.x, node.axes)
     if node.op != "sum" or terms.look(terms.root)[0] not in ("square", "power", "multiply"):
@@ -164,7 +165,8 @@ def build(
 ) -> Node:
     """Returns a node of this shape that computes the expression `root`.
 
-    `axes` maps each axis of the expression to an index of the new node. `given` has nodes that replace some elements.
+    `axes` maps each axis of the expression to an index of the new node. `given` maps some elements to nodes that
+    already have their values.
     """
     depending = above(terms, root, given)
     made: dict[Element, Node] = dict(given)

@@ -23,10 +23,10 @@ from minitri.language import ast
 
 
 def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, function: ast.Function) -> Value:
-    """Returns the argument for a parameter of an array type as an array.
+    """Returns, as an array, the argument for a parameter whose annotation is an array type.
 
-    Binds the callee's dimension names to the sizes of the array. A weak scalar is converted to the dtype of the
-    annotation. Raises CompileError MT0207 for a wrong rank.
+    Binds the callee's dimension names to the sizes of the array. A weak scalar (a number without a fixed dtype) is
+    converted to the dtype of the annotation. Raises CompileError MT0207 for a wrong rank.
     """
     declared = param.annotation
     assert isinstance(declared, ast.ArrayType)
@@ -40,7 +40,7 @@ def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes
     """Returns the array arguments by name, each with the sizes that its annotation declares.
 
     First finds the sizes of dimension names that occur only in expressions such as `2 * N`. A size that one parameter
-    gives can be needed to find a size in another parameter. So the search is repeated until there is no new size.
+    gives can be needed to find a size in another parameter, so the search is repeated until there is no new size.
     """
     arrays = [(p, p.annotation) for p in function.params if isinstance(p.annotation, ast.ArrayType)]
     arguments = [(p, type, t.array(scope[p.name]), f"argument `{p.name}` of {function.name} is") for p, type in arrays]
@@ -74,7 +74,7 @@ def match_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes, wrong_rank:
 
 
 def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tuple[Dim, int]]:
-    """Finds the sizes of names that occur only in dimensions such as `G * H + 1`, by solving for the one unknown name.
+    """Finds the size of a name that occurs only in dimensions such as `G * H + 1`, if all other names have sizes.
 
     Returns pairs of a dimension and a number. The sizes are right only if the dimension in each pair is at least the
     number.

@@ -16,8 +16,8 @@ The text has everything that later passes need, except the positions of the node
 Strings are written as in JSON.
 
 `parse_graph` reads a text that `format_graph` wrote, even if a user has edited the text. The spans of the graph point
-into the text. Each line is checked by the typing rules when it is read, so an error points at its line.
-`format_graph(parse_graph(s)) == s` for every text s that `format_graph` wrote.
+into the text. Each line is checked by the typing rules when it is read, so an error points at the line that breaks a
+rule. `format_graph(parse_graph(s)) == s` for every text s that `format_graph` wrote.
 """
 
 import json
@@ -82,7 +82,9 @@ def format_node(node: Node, names: Mapping[Node, str]) -> str:
 
 
 class Writer:
-    """Writes the fields of nodes and operations. The class has a method for each kind of field (text_io/templates.py).
+    """Writes the fields of nodes and operations as text.
+
+    The class has a method for each kind of field (text_io/templates.py).
 
     names   the names of the values on the lines above
     axis    the regular expression that the names of axes match
@@ -105,7 +107,7 @@ class Writer:
         return quoted(text)
 
     def named(self, d: Dim) -> Dim:
-        """Returns the index expression `d` with those names of symbols that the text uses."""
+        """Returns the index expression `d` with the text's names for symbols, such as `$d0` for a size d0."""
         return marked(d, self.axis_name).substitute(self.values)
 
     def dim(self, d: Dim) -> str:
@@ -125,7 +127,7 @@ def quoted(text: str) -> str:
 
 
 def marked(d: Dim, axis: re.Pattern[str]) -> Dim:
-    """Returns an expression with `$` before the names of sizes that look like the name of an axis."""
+    """Returns an expression with `$` before the name of each size that has the name of an axis, such as d0."""
     ambiguous = [s for s in d.symbols() if s.kind == "size" and axis.fullmatch(s.name)]
     return d.substitute({s: dims.size(f"${s.name}") for s in ambiguous})
 
@@ -138,7 +140,10 @@ def join(items: Iterable[object]) -> str:
 
 
 def parse_graph(text: str, name: str = "<graph>") -> Graph:
-    """Returns the graph of a text. Raises CompileError MT05xx with a span if the text is not a valid graph."""
+    """Returns the graph of a text.
+
+    Raises a CompileError MT05xx, which points at the mistake, if the text is not a valid graph.
+    """
     source = Source(name, text)
     with reading(source):
         return _Reader(source).graph(read(source, "graph"))
@@ -221,7 +226,7 @@ class _Reader(LineReader[Node]):
     def _node(self, cls: type[Node], found: dict[str, Any], dtype: DType, shape: Shape) -> Node:
         """Returns the node that a line describes. The node's dtype and shape follow from its operands where possible.
 
-        Otherwise the dtype and shape are read from the line.
+        If a dtype or shape does not follow from the operands, it is read from the line.
         """
         match cls.__name__.lower():
             case "const":

@@ -1,12 +1,12 @@
-"""Defines the values during typing, and the rules of broadcasting and promotion.
+"""Defines the values that expressions have during typing, and the rules of broadcasting and promotion.
 
 A value of the language is either an `Array`, or known at compile time. An `Array` is a graph node with the dtype that
 the program sees. Compile-time values are Python numbers, `Dim`s, strings, None, dtypes and tuples. A tuple or list can
 be used as an array: `x + [1, 2, 3]` adds a vector, whose numbers are weak scalars (they take the dtype of x).
 
 `Typer` makes graph nodes from values: it broadcasts and promotes. `Typer` also has the rule for half precision: a value
-of f16 or bf16 is computed by an f32 node. The value is rounded to f16 or bf16 only by `astype`, at outputs, and as an
-operand of a matrix product.
+of f16 or bf16 is computed by an f32 node. A value is rounded to f16 or bf16 only by `astype`, as an output of the
+program, and as an operand of a matrix product.
 """
 
 import math
@@ -30,7 +30,10 @@ KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An array value. `dtype` is the dtype that the program sees. `node` has the compute dtype of `dtype`.
+    """An array value.
+
+    `dtype` is the dtype that the program sees. `node` has the compute dtype of `dtype`: f32 for f16 and bf16, otherwise
+    `dtype` itself.
 
     weak   whether the value is a weak scalar, which takes the dtype of the other operand
     wide   the node of the same value in f64, if the dtype is f32 by default only, as in the quotient of integers
@@ -96,7 +99,7 @@ class Typer:
     def array(self, value: Value) -> Array:
         """Returns a value as an `Array`.
 
-        Numbers and dimensions become weak 0-d arrays. The items of a tuple are stacked.
+        Numbers and dimensions become weak 0-d arrays (without a fixed dtype). The items of a tuple are stacked.
 
         Raises CompileError MT0202 for any other value, such as a string.
         """
@@ -141,7 +144,8 @@ class Typer:
     def convert(self, value: Value, dtype: DType) -> Node:
         """Returns a node for the value as an operand of arithmetic in `dtype`.
 
-        The node has the compute dtype of `dtype`, so the value is not rounded to f16 or bf16.
+        The node has the compute dtype of `dtype`, which is f32 for f16 and bf16, so the value is not rounded to 16
+        bits.
 
         Raises CompileError MT0208 for a number that does not fit an integer dtype.
         """
@@ -162,14 +166,17 @@ class Typer:
         return self.nodes.cast(self._most_precise(array, dtype), dtype.compute)
 
     def _most_precise(self, value: Array, dtype: DType) -> Node:
-        """Returns the node of a value that is the most precise one to convert to `dtype`.
+        """Returns the most precise node from which the value can be converted to `dtype`.
 
-        For f64, this is the value's node `wide` in f64, if the value has such a node.
+        For f64, the most precise node is the value's f64 node `wide`, if the value has such a node.
         """
         return value.wide if value.wide is not None and dtype == f64 else value.node
 
     def strong(self, value: Value) -> Array:
-        """Returns the value as an array that is not weak, for functions that are neither elementwise nor views."""
+        """Returns the value as an array with a fixed dtype.
+
+        Functions that are neither elementwise nor views need an array with a fixed dtype.
+        """
         dtype = self.settled([value])
         return Array(self.convert(value, dtype), dtype)
 
@@ -180,7 +187,7 @@ class Typer:
     # ---- promotion -------------------------------------------------------------------
 
     def promoted(self, values: Sequence[Value]) -> tuple[DType, bool]:
-        """Returns the promoted dtype of several values, and whether the result is still weak."""
+        """Returns the promoted dtype of several values, and whether this dtype is weak (not fixed)."""
         kinds = [self._kind(v) for v in values]
         strong = [dtype for dtype, weak in kinds if not weak]
         weak_float = any(weak and dtype.is_float for dtype, weak in kinds)
@@ -194,7 +201,7 @@ class Typer:
         return dtype, False
 
     def _kind(self, value: Value) -> tuple[DType, bool]:
-        """Returns the dtype of one value, and whether the value is weak."""
+        """Returns the dtype of one value, and whether the value is weak (without a fixed dtype)."""
         match value:
             case tuple():
                 return self.promoted(literals.leaves(value))
@@ -205,7 +212,7 @@ class Typer:
                 return array.dtype, array.weak
 
     def settled(self, values: Sequence[Value]) -> DType:
-        """Returns the promoted dtype of several values for a result that cannot be weak. Weak floats become f32."""
+        """Returns the promoted dtype of several values, for a result with a fixed dtype. Weak floats become f32."""
         dtype, weak = self.promoted(values)
         return f32 if weak and dtype == f64 else dtype
 
@@ -332,19 +339,22 @@ def contract_type(a: Node, b: Node) -> tuple[DType, Shape]:
 
 
 def ensure(holds: bool, code: str, message: str, help: str = "", span: Span | None = None) -> None:
-    """Raises a CompileError with this code, message, help and span unless `holds`."""
+    """Raises a CompileError with this code, message, help and span unless `holds` is true."""
     if not holds:
         raise CompileError(code, message, span, help=help)
 
 
 def require(holds: bool, rule: str) -> None:
-    """Raises ValueError with the text `rule` unless `holds`."""
+    """Raises ValueError with the text `rule` unless `holds` is true."""
     if not holds:
         raise ValueError(rule)
 
 
 def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Array:
-    """Returns a view of an array with this shape and index map. The array's f64 value `wide` gets the same view."""
+    """Returns a view of an array with this shape and index map.
+
+    If the array also has a node with its values as f64 (`wide`), this node gets the same view.
+    """
     node, *wide = (t.nodes.view(n, tuple(shape), tuple(index)) for n in (x.node, x.wide) if n is not None)
     return Array(node, x.dtype, x.weak, *wide)
 

@@ -4,10 +4,9 @@ The following four spellings mean the same type:
 
     f32[*B, D]      "f32[*B, D]"      mt.f32[*B, D]      Float32[Tensor, "*B D"]
 
-In: an annotation, parsed as an expression. Out: `ArrayType`, `ScalarType`, or a tuple of such types for several
+In: an annotation, parsed as an expression. Out: an `ArrayType`, a `ScalarType`, or a tuple of such types for several
 outputs. The one idea: the grammar has no rules for types. Each spelling of a type is one `case` in this file. Each
-mistake in a type gets its own message. Left out: the sizes of dimensions. The dimensions of a type stay expressions
-such as `N + 1`.
+mistake in a type gets its own message. Left out: the sizes of dimensions, which stay expressions such as `N + 1`.
 """
 
 import re
@@ -71,7 +70,7 @@ def read_returns(expr: ast.Expr, parse: Reader) -> tuple[Type, ...]:
 
 
 def _word(head: ast.Expr) -> str:
-    """Returns the last name of a dotted name: `f32` for both `f32` and `mt.f32`."""
+    """Returns the last part of a name with dots, for example `f32` for both `f32` and `mt.f32`."""
     assert isinstance(head, ast.Name | ast.Attribute)
     return head.id if isinstance(head, ast.Name) else head.name
 
@@ -143,7 +142,7 @@ def _without_shape(word: str, span: Span) -> ParseError:
 
 
 def _string_inside(string: ast.String) -> Span:
-    """Returns the span of the text between the quotes of a string."""
+    """Returns the source range (span) of the text between the quotes of a string."""
     match = re.fullmatch(r"""[rRuU]?("{3}|'{3}|"|')(.*)\1""", string.span.text, re.DOTALL)
     if match is None or "\\" in match[2]:
         raise mistake("unreadable_string", string.span)

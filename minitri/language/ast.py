@@ -10,9 +10,9 @@
               | Conditional | Call | Attribute | Subscript
     index     = expr | Slice(start, stop, step) | EllipsisLiteral
 
-Every node has its span, the range of its characters in the source. `2.sum()` and `sum(2)` are the same Call: the object
-before the dot of a method call becomes the first argument. The tree omits the parentheses and the whitespace of the
-source, but keeps everything else.
+Every node has its span, the range of its characters in the source. `x.sum()` and `sum(x)` become the same Call, because
+the object before the dot of a method call becomes the first argument. The tree omits the parentheses and the whitespace
+of the source, but keeps everything else.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Call(Node):
 
 
 class Attribute(Node):
-    """An attribute of a value: `value.T`, `value.mT`, `value.shape` or `value.ndim`."""
+    """An attribute of a value, such as `value.T`, `value.mT`, `value.shape` or `value.ndim`."""
 
     value: Expr
     name: str

@@ -1,4 +1,4 @@
-"""Prints the syntax tree, which is the stage `ast`.
+"""Prints the syntax tree, which is the form of a program at the stage `ast` of the compiler.
 
 Each line shows one node and the node's position (line:column) in the source. Children of a node are indented.
 

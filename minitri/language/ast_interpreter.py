@@ -4,9 +4,9 @@
 
 In: the tree of a function, and a value for each name in the tree. Out: the value that the function returns. The one
 idea: the numpy reference and the graph builder are the same interpreter with different values. For the reference
-evaluator, the value of an array is a numpy array. For the graph builder, the value of an array is a graph node. So only
-this file defines the order of evaluation and the meaning of names. The subclasses of `Interpreter` define what an
-operator, a subscript or a call does with values.
+evaluator, the value of an array is a numpy array. For the graph builder, the value of an array is a graph node. The
+reference evaluator and the graph builder share the order of evaluation and the meaning of names, which only this file
+defines. The subclasses of `Interpreter` define what an operator, a subscript or a call does with values.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -159,8 +159,8 @@ class Interpreter:
     def _key(self, value: Value) -> Hashable:
         """Returns a key for a value.
 
-        Two values have equal keys if no program can tell them apart. 1, 1.0 and True have different keys, and so do 0.0
-        and -0.0.
+        Two values have equal keys if no program can tell them apart. The values 1, 1.0 and True have different keys,
+        and so do 0.0 and -0.0.
         """
         match value:
             case tuple():

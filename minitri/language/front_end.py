@@ -11,13 +11,13 @@
 as a keyword argument of `compile`. In `compile("2 * entry", entry="f32[N]")`, `entry` is a parameter of the program,
 because the expression uses the name `entry` and `"f32[N]"` is a type.
 
-An expression without types becomes a function whose parameters have no types: `compile("x + y")` becomes `main(x, y)`.
-If the parameters have no types, the arguments of a call decide the types.
+An expression without types becomes a function whose parameters have no types: `compile("x + y")` compiles a function
+`main(x, y)`. If the parameters have no types, the arguments of a call decide the types.
 
 A Python function becomes the same `Module` as a `.mt` file with the function's text. The spans of the nodes (their
-ranges of source text) point into the Python file. minitri never runs the user's Python function, and never evaluates
-the function's annotations. The parser reads only the function's text in the Python file, from `def` to the end of the
-function. python_function_source.py finds the text of a Python function. linking.py adds the functions and constants
+ranges of source text) point into the Python file. The user's Python function is never run, and its annotations are
+never evaluated. The parser reads only the function's text in the Python file, from `def` to the end of the function.
+The file python_function_source.py finds the text of a Python function, and linking.py adds the functions and constants
 that the function uses.
 """
 
@@ -63,7 +63,7 @@ def read_module(text: str, name: str) -> ast.Module:
 
 
 def _expression(place: Span) -> Any:
-    """Returns the expression at a place in the source.
+    """Returns the syntax tree of the expression in a range of the source text.
 
     If the text is a module, returns the module instead. A module occurs here when a correction of a wrong text is
     tried: the correction of `deff f(x): …` is a module, not an expression.

@@ -11,8 +11,8 @@
         return x / sqrt(squares(x) + EPS)     →     with 1e-05 instead of EPS
 
 In: a `Definition`, which has the syntax tree of a function and the scope around the function. Out: a `Linked`, which
-has a module that needs no scope, and all values that were read from scopes. A later call of the program reads these
-values again, and links the function again if any value has changed.
+has a module that needs no scope, and all values that were read from scopes. A later call of the program reads the
+values from the scopes again, and links the function again if a value has changed.
 
 A name is looked up in the order of Python: first in the function, then in the functions around it, then in the
 function's Python module. A name with a dot, such as `other.EPS` or `other.squares`, is looked up in the Python module
@@ -147,8 +147,8 @@ class _Linker:
     def name(self, found: Definition) -> str:
         """Returns the name of a function in the module.
 
-        A function keeps its own name, unless another function of the module or of the language has the same name. For
-        such a function, a number is added to the name, as in `squares_2`.
+        A function keeps its own name, unless another function of the module or of the language has the same name. If
+        another function has the same name, a number is added to the name, as in `squares_2`.
         """
         function = found.function
         if function not in self.names:
@@ -260,8 +260,8 @@ class _Names:
     def param(self, param: ast.Param) -> ast.Param:
         """Links a parameter: names in the parameter's default are replaced by their values.
 
-        A default is the value that Python computed when Python defined the function. So the default `eps=EPS` does not
-        change when EPS changes later.
+        A default is the value that Python computed when Python defined the function. The default `eps=EPS` keeps the
+        value that EPS had at the definition, even if EPS changes later.
         """
         if param.default is None or param.name not in self.found.defaults:
             return param

@@ -7,8 +7,8 @@ one token at a time and makes a node as soon as it has read the node's tokens. N
     text  --lark's lexer-->  tokens  --layout-->  words  --lark's LALR tables, Builder-->  nodes
 
 `layout` replaces line ends and indentation by tokens. `layout` removes line ends inside brackets, and replaces any
-other line end by the token `_NEWLINE`. A change of indentation becomes `_INDENT` or `_DEDENT`. So the grammar needs no
-rules for whitespace. An example of the tokens:
+other line end by the token `_NEWLINE`. A change of indentation becomes `_INDENT` or `_DEDENT`. Thanks to `layout`, the
+grammar needs no rules for whitespace. An example of the tokens:
 
     def f(x):            def f ( x ) : _NEWLINE _INDENT
         return (x +  →   return ( x + 1 ) _NEWLINE
@@ -71,12 +71,12 @@ def parse_module_at(place: Span) -> ast.Module:
 
 
 def whole_text(text: str, name: str) -> Span:
-    """Returns a span that covers a whole text, except its byte order mark."""
+    """Returns a source range (span) that covers a whole text, except its byte order mark."""
     return Span(Source(name, text), int(text.startswith("\ufeff")), len(text))
 
 
 def _parse(place: Span, start: Start) -> Any:
-    """Parses the text of a span, by giving one token after another to lark's LALR parser."""
+    """Parses the text at `place`, by giving one token after another to lark's LALR parser."""
     from lark.exceptions import UnexpectedToken
 
     source = place.source

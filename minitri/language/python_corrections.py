@@ -5,11 +5,12 @@
     0 < x and not done         logical_and(0 < x, logical_not(done))
     [2 * a for a in x]         2 * x
 
-In: the span of a token that the parser refused. Out: the span to replace and its new text, or None. The one idea:
-minitri's parser stops at the first wrong token, so it has made no syntax tree of the wrong line. Therefore Python's own
-parser reads the line, or only the expression around the token. python_corrections.toml has pairs of a Python pattern
-and a text in the language. If the tree from Python's parser matches a pattern, the text beside the pattern is the
-correction. Left out: loops with many repetitions, and most other statements of several lines.
+In: the source range (span) of a token that the parser refused. Out: the source range to replace and its new text, or
+None if there is no translation. The one idea: minitri's parser stops at the first wrong token, so it has made no syntax
+tree of the wrong line. Instead, Python's own parser reads the wrong line, or only the expression around the refused
+token. The file python_corrections.toml has pairs of a Python pattern and a text in the language. If the tree from
+Python's parser matches a pattern, the text beside the pattern is the correction. Left out: loops with many repetitions,
+and most other statements of several lines.
 """
 
 import ast as python
@@ -148,7 +149,7 @@ def _depth(node: python.AST) -> int:
 
 
 def statement(place: Span) -> Edit | None:
-    """Returns the edit that rewrites the line in which a span begins.
+    """Returns the edit that rewrites the line in which the source range `place` begins.
 
     If an `if`, `for`, `with` or `try` begins in the line, the edit rewrites all lines of the statement. A line without
     effect on the result, such as `print(x)`, becomes an empty line.
@@ -165,10 +166,10 @@ def statement(place: Span) -> Edit | None:
 
 
 def _block(place: Span) -> tuple[int, str, str]:
-    """Returns the start of the line in which a span begins, the line's indentation, and the text of its block.
+    """Returns where the line of `place` begins, the line's indentation, and the block that begins with the line.
 
-    The block is the line of the span, with the following lines that are indented more, and with the `else` or `except`
-    that belongs to the line.
+    The block is the line, with the following lines that are indented more, and with the `else` or `except` that belongs
+    to the line.
     """
     text = place.source.text
     start = text.rfind("\n", 0, place.start) + 1
@@ -203,8 +204,8 @@ def moved_up(place: Span) -> tuple[Edit, ...]:
 def _statements(body: list[python.stmt], module: str) -> str | None:
     """Returns the translation of Python statements.
 
-    `module` is the text of the program that contains the statements, if the program is a module. Otherwise, `module` is
-    "".
+    `module` is the text of the program that contains the statements, if the program is a module. If the program is not
+    a module, `module` is "".
     """
     text, found = _match("statements", body)
     if text:
@@ -234,7 +235,7 @@ def _statements(body: list[python.stmt], module: str) -> str | None:
 def update(place: Span, rank: int = 0) -> Edit | None:
     """Rewrites jax's `x.at[x < 0].set(0)` as `where(x < 0, 0, x)`.
 
-    `place` is the span of `x.at`. `rank` is the rank of x, or 0 if the rank is unknown.
+    `place` is the source range (span) of `x.at`. `rank` is the rank of x, or 0 if the rank is unknown.
     """
     text = place.source.text[place.start : place.start + LONGEST]
     ends = (match.end() for match in re.compile(r"\)").finditer(text, len(place.text)))
@@ -296,7 +297,7 @@ def _inside(item: python.AST, size: str) -> Any:
 
 
 def expression(place: Span) -> Edit | None:
-    """Returns an edit that rewrites `and`, `or`, `not`, `is` and `in` in the expression around a span.
+    """Returns an edit that rewrites `and`, `or`, `not`, `is` and `in` in the expression around `place`.
 
     The operators `&&` and `||` of other languages are treated as `and` and `or`.
     """
@@ -322,7 +323,7 @@ def refused(code: str, text: str) -> str | None:
 def comprehension(place: Span) -> Edit | None:
     """Returns an edit that rewrites a comprehension: `[2 * a for a in x]` becomes `2 * x`.
 
-    `place` is the span of the word `for` in the comprehension.
+    `place` is the source range (span) of the word `for` in the comprehension.
     """
     text = place.source.text
     ends = _around(text, place.start, -1, _LINE_END), _around(text, place.end, +1, _LINE_END)

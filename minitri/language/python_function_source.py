@@ -69,7 +69,7 @@ def _shown(file: str) -> str:
 def _find_def(block: list[str]) -> tuple[int, int]:
     """Returns the row and column of the first `def`.
 
-    Decorators before the `def` cannot contain the word, because Python reserves it.
+    Decorators before the `def` cannot contain the word `def`, because Python reserves this word.
     """
     for token in tokenize.generate_tokens(iter(block).__next__):
         if token.type == tokenize.NAME and token.string == "def":

@@ -25,11 +25,13 @@ from minitri.base.types import DType, bool_, f32, f64, i64, promote
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Array:
-    """An array of the reference evaluator. `data` has the dtype `dtype.compute`.
+    """An array of the reference evaluator.
 
-    If `weak` is true, the array was computed from numbers alone, and takes the dtype of the other operand. `wide` has
-    the elements as f64, for an array that is f32 only because an operation combined integers with a float number. For
-    any other array, `wide` is None.
+    `data` has the dtype `dtype.compute`, which is f32 for f16 and bf16, otherwise `dtype` itself.
+
+    If `weak` is true, the array was computed from numbers alone, and an operation with another array uses the dtype of
+    the other array. `wide` has the elements as f64, for an array that is f32 only because an operation combined
+    integers with a float number. For any other array, `wide` is None.
     """
 
     data: Any
@@ -108,8 +110,8 @@ def rounded(value: Value, dtype: DType) -> Array:
 def _best(value: Array, dtype: DType) -> Any:
     """Returns the most precise numpy array from which `value` can be converted to `dtype`.
 
-    For a conversion to f64, the result is `value.wide` unless `value.wide` is None. For other dtypes, it is
-    `value.data`.
+    For a conversion to f64, the result is `value.wide` unless `value.wide` is None. For a conversion to any other
+    dtype, the result is `value.data`.
     """
     return value.wide if value.wide is not None and dtype == f64 else value.data
 

@@ -80,7 +80,10 @@ def _scan(row: Reduction) -> Callable[..., Array]:
 
 
 def _average(x: Array, axis: Value, keepdims: bool, correction: float = 0) -> Array:
-    """Returns the sum of elements, divided by their number minus `correction`. If this is not positive, returns NaN."""
+    """Returns the sum of elements, divided by their number minus `correction`.
+
+    If the number of elements minus `correction` is not positive, returns NaN.
+    """
     total = _accumulate(np.add.reduce, x, None, axis=axis, keepdims=bool(keepdims))
     axes = range(x.data.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     rest = math.prod(x.data.shape[k] for k in axes) - correction
@@ -121,7 +124,11 @@ def einsum(subscripts: str, operands: Value, precision: str) -> Array:
 
 
 def matrix_power(x: Value, n: int) -> Array:
-    """Computes the n-th power of a matrix by repeated squaring. For n = 3, numpy would multiply in another order."""
+    """Computes the n-th power of a matrix by repeated squaring.
+
+    This function does not call numpy's `matrix_power`, which for n = 3 multiplies in another order than a compiled
+    program.
+    """
     a, out = strong(x), None
     identity = Array(np.broadcast_to(np.eye(a.data.shape[-1], dtype=a.data.dtype), a.data.shape), a.dtype)
     while n:
@@ -162,7 +169,8 @@ def subscript(x: Array, items: tuple[Any, ...]) -> Array:
 def _safe(index: Value, data: Any, axis: int) -> tuple[Any, Any]:
     """Returns an index array with valid indices only, and the data with one more element at the end of the axis.
 
-    The added element is NaN, 0 or False. Each index out of range is replaced by the index of the added element.
+    The added element is NaN, 0 or False, depending on the dtype. Each index out of range is replaced by the index of
+    the added element.
     """
     i = array(index).data
     if i.dtype.kind not in "iu":
@@ -210,8 +218,8 @@ def arange(start: Value, stop: Value, step: Value, dtype: DType | None) -> Array
 def _integer_range(start: int, stop: int, step: int) -> Array:
     """Returns an array of the integers in a range.
 
-    numpy counts in i64, which wraps around at large numbers. So if a number is 2**62 or larger, this function counts
-    with Python's integers instead.
+    numpy counts in i64, which wraps around at large numbers. If a number is 2**62 or larger, this function therefore
+    counts with Python's integers.
     """
     if max(abs(start), abs(stop), abs(step)) < 2**62:
         return Array(np.arange(start, stop, step, dtype=np.int64), i64)
@@ -347,8 +355,8 @@ def diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
 def searchsorted(x1: Value, x2: Value, side: str, sorter: Value) -> Array:
     """Searches by the same comparisons, in the same order, as a compiled program does.
 
-    So even for an unsorted array, for which a binary search has no meaningful result, the evaluator and the compiled
-    program give the same result.
+    Even for an unsorted array, for which a binary search has no meaningful result, the evaluator and the compiled
+    program thus give the same result.
     """
     a, wanted = convert(x1, settled(x1, x2)), convert(x2, settled(x1, x2))
     a = a if sorter is None else a[array(sorter).data]

@@ -1,9 +1,9 @@
 """Reads the signatures of functions that are not elementwise, and the functions written in the language itself.
 
 In: signatures.toml, where parameters are written as in Python, and the files of library/. Out: tables of functions. The
-graph builder and the numpy evaluator use the tables to call functions. The documentation and the suggestions in error
-messages list the functions. `REQUIRED` marks a parameter without a default. A parameter with a leading `*` takes all
-remaining positional arguments as a tuple.
+graph builder and the numpy evaluator use the tables of this file to call a function by its name. The documentation and
+the suggestions in error messages take the names of functions from the same tables. `REQUIRED` marks a parameter without
+a default. A parameter with a leading `*` takes all remaining positional arguments as a tuple.
 """
 
 import ast as python
@@ -46,7 +46,10 @@ EXAMPLES: dict[str, str] = _TABLES["examples"]
 
 @cache
 def library_functions() -> dict[str, ast.Function]:
-    """Returns the functions that are written in the language itself, by name. Calls of such functions are inlined."""
+    """Returns the functions that are written in the language itself, by name.
+
+    Calls of functions that are written in the language itself are inlined.
+    """
     files = sorted((Path(__file__).parent / "library").glob("*.mt"))
     modules = [parse_module(file.read_text(), f"minitri/language/library/{file.name}") for file in files]
     return {function.name: function for module in modules for function in module.functions}
@@ -90,7 +93,7 @@ def bind(name: str, signature: Signature, args: tuple[Any, ...], keywords: dict[
 
 
 def described(name: str, signature: Signature) -> str:
-    """Returns the signature as a programmer would write it: `sum(x, axis=None, keepdims=False)`."""
+    """Returns the signature as a programmer would write it, such as `sum(x, axis=None, keepdims=False)`."""
     defaults = {p: d.span.text if isinstance(d, ast.Node) else d for p, d in signature.items()}
     return f"`{name}({', '.join(p if d is REQUIRED else f'{p}={d}' for p, d in defaults.items())})`"
 

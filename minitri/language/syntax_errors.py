@@ -5,7 +5,7 @@
 In: the token (or character) at which the parser stopped, the previous token, and the tokens that the parser expected.
 Out: a ParseError that names the mistake and says what to write instead. The one idea: the grammar describes only what
 the language has, and no wrong constructs. The first token that does not fit the grammar shows which construct the
-author of the program meant. syntax_errors.toml has the error messages.
+author of the program meant. The file syntax_errors.toml has the error messages.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -124,8 +124,8 @@ def bad_word_or_bracket(word: Any, before: Word, expected: set[str], rest: Itera
 def further_mistakes(place: Span, error: ParseError, parse: Callable[[Span], Any]) -> Iterator[ParseError]:
     """Yields errors for the mistakes on the lines after a first error.
 
-    To find the next mistake, the function replaces the wrong line by `_=0` (or by `return 0`), and parses the text
-    again.
+    To find the next mistake, the function replaces the wrong line by `_=0`, or by `return 0` if it was a `return`, and
+    parses the text again.
     """
     source, text = place.source, place.source.text
     while error.code == "MT0002" and error.span is not None:

@@ -4,11 +4,12 @@
     x > 0 ? x : 0          where(x > 0, x, 0)
     def f(lambda):         def f(lambda_):
 
-In: a ParseError, the span of the whole text, and the parser. Out: the same error with a correction, or another error
-that describes the mistake better. The errors that describe a mistake better come from rows of syntax_repairs.toml. The
-one idea: the parser itself decides whether an edit is a correction, so the edits to try can be mere guesses. Edits are
-tried in this order: rows of syntax_repairs.toml that match the line of the error, the error's own correction, general
-repairs (`_general`). Left out: mistakes that extend over several lines, and texts of more than `LONGEST` characters.
+In: a ParseError, the source range (span) of the whole text, and the parser. Out: the same error with a correction, or
+another error that describes the mistake better. The errors that describe a mistake better come from rows of
+syntax_repairs.toml. The one idea: the parser itself decides whether an edit is a correction, so the edits to try can be
+mere guesses. Edits are tried in this order: rows of syntax_repairs.toml that match the line of the error, the error's
+own correction, general repairs (`_general`). Left out: mistakes that extend over several lines, and texts of more than
+`LONGEST` characters.
 """
 
 import keyword
@@ -33,7 +34,7 @@ _PUNCTUATION = re.compile(r"[^\w\s()\[\]{}\"']+")
 
 
 def parsed(parse: Callable[[Span], T], place: Span) -> T:
-    """Returns the result of `parse` for a span of text.
+    """Returns the result of `parse` for the range `place` of the source text.
 
     If `parse` raises a ParseError, a correction is added to the error if one is found, and the error is raised again.
     """
@@ -57,7 +58,7 @@ def _repaired(error: ParseError, span: Span, place: Span, parse: Callable[[Span]
 
 
 def _is_accepted(text: str, edits: Sequence[Edit], place: Span, parse: Callable[[Span], Any]) -> bool:
-    """Checks whether the text parses after these edits, or at least fails only on a later line."""
+    """Checks whether the edited text parses, or at least fails only on a line after the edits."""
     grown = len(text) - len(place.source.text)
     line_end = text.find("\n", max(edit.span.end for edit in edits) + grown)
     try:
@@ -141,7 +142,7 @@ def _inlined(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]
 
 
 def _all(pattern: str, place: Span) -> Iterator[Span]:
-    """Yields the spans in which a pattern matches, except matches in comments."""
+    """Yields the source ranges (spans) in which a pattern matches, except matches in comments."""
     for match in re.compile(rf"#[^\n]*|({pattern})").finditer(place.source.text, place.start, place.end):
         if match[1]:
             yield Span(place.source, match.start(), match.end())

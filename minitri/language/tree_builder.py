@@ -1,10 +1,11 @@
 """Makes syntax nodes while the parser runs. `Builder` has one method for each rule of grammar.lark.
 
 In: the tokens and nodes that a rule of the grammar has matched. Out: a node of ast.py. The one idea: the parser makes
-no parse tree. As soon as the parser has matched all parts of a rule, it calls the method of `Builder` with the rule's
-name. If the grammar gives an alias for the rule, the method has the alias as its name. So even deeply nested
-expressions need no recursion. The functions below the class `Builder` raise errors for constructs that the grammar
-accepts but the language does not have. syntax_errors.toml has the error messages.
+no parse tree. As soon as the parser has matched all parts of a rule, the parser calls the method of `Builder` that has
+the rule's name. If the grammar gives an alias for the rule, the method has the alias as its name. Because the parser
+calls one method of `Builder` after another, even deeply nested expressions need no recursion. The functions below the
+class `Builder` raise errors for constructs that the grammar accepts but the language does not have. The file
+syntax_errors.toml has the error messages.
 
 Left out: the meaning of names. The graph builder finds whether a name such as `relu` exists.
 """
@@ -28,7 +29,7 @@ from minitri.language.syntax_errors import bad_target, chained_comparison, mista
 
 
 class Effect(ast.Node):
-    """A statement that is only an expression, which makes the statement either a docstring or a mistake."""
+    """A statement that consists only of an expression, and so is either a docstring or a mistake."""
 
     value: ast.Expr
 
@@ -45,7 +46,10 @@ Named = TypeVar("Named", ast.Function, ast.Param, Keyword)
 
 
 def covering(parts: Sequence[ast.Node | None]) -> Span:
-    """Returns the smallest span that covers all of these nodes. None stands for an optional node that is absent."""
+    """Returns the smallest source range (span) that covers all of the nodes `parts`.
+
+    None stands for an optional node that is absent.
+    """
     there = [part for part in parts if part is not None]
     return there[0].span.to(there[-1].span)
 
@@ -59,7 +63,10 @@ NODES = {
 
 
 class Callbacks:
-    """Adapts a builder to lark. For each matched rule, lark calls a function with all parts of the rule in one list."""
+    """Adapts a builder to lark.
+
+    Lark passes all parts of a matched rule in one list, and this class passes them on as separate arguments.
+    """
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
@@ -174,7 +181,7 @@ class Builder:
         return ast.Number(word.span, word.text == "True")
 
     def group(self, opening: Word, node: ast.Expr, closing: Word) -> ast.Expr:
-        """Returns the node for `(a)`: the node of `a` with a span that includes the parentheses.
+        """Returns the node for `(a)`: the node of `a` with a source range (span) that includes the parentheses.
 
         The span of a tuple already includes its parentheses.
         """
@@ -210,7 +217,7 @@ def checked_value(root: ast.Expr) -> ast.Expr:
 
 
 def _options(node: ast.Node) -> Sequence[ast.Expr]:
-    """Returns the operands of a node that may be strings, as in `f(x, "a")`, `f(x, mode="a")` and `mode == "a"`."""
+    """Returns those operands that are allowed to be strings, as in `f(x, "a")`, `f(x, mode="a")` and `mode == "a"`."""
     match node:
         case ast.Call(args=args, keywords=keywords):
             return [*args, *(option for _, option in keywords)]

@@ -1,6 +1,6 @@
 """Functions that permute, join, split or repeat axes, or take a diagonal.
 
-All of these functions make View nodes. The functions that join arrays also make Concat nodes. Examples:
+All functions of this file make View nodes. The functions that join arrays also make Concat nodes. Examples:
 
     moveaxis(x, 0, -1)      x: f32[M, N, K]     f32[N, K, M]
     unstack(x, axis=0)      x: f32[3, N]        three arrays f32[N]
@@ -149,7 +149,8 @@ def _pad_width(t: Typer, value: Value) -> Dim:
 def _stacked(t: Typer, arrays: Value, *, name: str, axis: int, new: Mapping[int, Sequence[int]]) -> Array:
     """Joins arrays along an axis.
 
-    Arrays of small rank first get axes of size 1. `new` maps the rank of an array to the positions of these axes.
+    An array whose rank is a key of `new` first gets axes of size 1. `new` maps the rank of an array to the positions of
+    the new axes.
     """
     parts = [insert_axes(t, a, new.get(a.rank, ())) for a in _arrays(t, arrays, name)]
     return concat(t, tuple(parts), min(axis, parts[0].rank - 1))
@@ -180,7 +181,9 @@ def element(t: Typer, x: Array, axis: int, place: Dim) -> Array:
 
 
 def _known(size: Dim, name: str, x: Array, axis: int) -> int:
-    """Returns the size of an axis as an int. The size is the number of arrays that the function `name` returns.
+    """Returns the size of an axis as an int.
+
+    The size is the number of arrays that the function `name`, such as unstack, returns.
 
     Raises CompileError MT0106 if the size is not constant, and MT0401 if it exceeds the limit on operations.
     """
@@ -192,7 +195,11 @@ def _known(size: Dim, name: str, x: Array, axis: int) -> int:
 
 
 def split(t: Typer, x: Array, indices_or_sections: Value, axis: Value) -> tuple[Value, ...]:
-    """Defines numpy's split. An integer is the number of equal pieces. A tuple has the positions at which to cut."""
+    """Defines numpy's split.
+
+    If `indices_or_sections` is an integer, the integer is the number of equal pieces. If `indices_or_sections` is a
+    tuple, its items are the positions at which to cut.
+    """
     k = as_axis(axis, x.rank)
     size = x.shape[k]
     if isinstance(indices_or_sections, tuple):
@@ -256,7 +263,10 @@ def _each(t: Typer, x: Array, axis: int, repeats: Sequence[int]) -> Array:
 
 
 def _along(t: Typer, x: Array, axis: int, size: Dim, place: Dim) -> Array:
-    """Returns x with another size along one axis. `place` is the index in x along this axis."""
+    """Returns an array like x, but with `size` elements along one axis.
+
+    `place` is the index along this axis at which an element of the result reads x.
+    """
     shape = [size if k == axis else e for k, e in enumerate(x.shape)]
     return view(t, x, shape, [place if k == axis else ir.axis(k) for k in range(len(shape))])
 
@@ -281,7 +291,8 @@ def broadcast_shapes(t: Typer, shapes: Value) -> tuple[Value, ...]:
 def meshgrid(t: Typer, arrays: Value, indexing: Value) -> tuple[Value, ...]:
     """Defines numpy's meshgrid: repeats each 1-D array over the grid of all arrays.
 
-    With the indexing "xy", the first two axes of the grid are swapped. With "ij", axis k belongs to array k.
+    With the indexing "xy", the first two axes of the grid are swapped. With the indexing "ij", axis k of the grid
+    belongs to array k.
     """
     ensure(indexing in ("xy", "ij"), "MT0102", 'the indexing of meshgrid is "xy" or "ij"')
     parts = [t.array(a) for a in items_of(arrays)]

@@ -3,8 +3,8 @@
 In: the subscripts and the arrays. Out: an Array. The one idea: every product of two arrays is a batched matrix product.
 An axis that both arrays have is a batch axis if the result has this axis too. An axis of both arrays that the result
 does not have is summed (K). An axis that only the left array has is a row axis (M). An axis that only the right array
-has is a column axis (N). The axes of `...` have negative numbers as names: the last of these axes is -1. So the axes of
-`...` align from the right, as in broadcasting.
+has is a column axis (N). The axes of `...` have negative numbers as names, and the last axis of `...` has the name -1.
+Since -1 is the last axis in every array, the axes of `...` align from the right, as in broadcasting.
 
 Left out: the choice of a good order for several products. Several products are computed from left to right.
 """
@@ -85,8 +85,8 @@ def _implied(arrays: Sequence[Labels]) -> Labels:
 def _unnamed(arrays: Sequence[Labels]) -> tuple[int, ...]:
     """Returns the axes for which `...` stands in the result.
 
-    `...` can stand for different numbers of axes in the arrays. In the result it stands for the largest of these
-    numbers.
+    In each array, `...` can stand for another number of axes. In the result, `...` stands for the largest number of
+    axes for which `...` stands in any array.
     """
     most = max((sum(isinstance(x, int) for x in labels) for labels in arrays), default=0)
     return tuple(range(-most, 0))
@@ -117,7 +117,8 @@ class _Term:
 def einsum(t: Typer, subscripts: Value, operands: Value, precision: Value) -> Array:
     """Defines numpy's einsum.
 
-    If only one array has an axis, and the result does not, the axis is summed before this array is multiplied.
+    If only one array has an axis, and the result does not have this axis, the axis is summed before the array is
+    multiplied.
     """
     arrays = [t.array(x) for x in (operands if type(operands) is tuple else (operands,))]  # a list is one operand
     names, result = _read_subscripts(subscripts, [a.rank for a in arrays])

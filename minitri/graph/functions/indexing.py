@@ -1,9 +1,10 @@
 """Subscripts by numpy's rules: x[1:], x[..., None], x[i, j].
 
 In: an Array and the items between the brackets: integers, slices, None, ..., integer arrays. Out: a View node (basic
-indexing). Integer arrays add a Gather node. A negative index in an array counts from the end. An element whose index is
-out of bounds is NaN, 0 or False, because a kernel cannot raise an error. Left out: boolean masks, because the size of
-the result depends on the data.
+indexing). If an item is an integer array, a Gather node follows the View node. A negative number in an integer array
+counts from the end of the indexed axis. An element whose index is out of bounds is NaN, 0 or False, depending on the
+dtype, because a kernel cannot raise an error. Left out: boolean masks, because the size of the result depends on the
+data.
 """
 
 from collections.abc import Sequence
@@ -85,7 +86,8 @@ def _fill_ellipsis(x: Array, items: list[Item]) -> list[Item]:
 def _position(t: Typer, item: Item, extent: Dim, axis: int) -> Dim:
     """Returns the index expression for one integer index. A negative index counts from the end.
 
-    A symbolic index must have the same sign for all sizes: `-N` counts from the end, `N - 4` from the start.
+    A symbolic index must have the same sign in each call. The index `-N` counts from the end, and `N - 4` counts from
+    the start, so each call checks that N >= 4.
     """
     ensure(isinstance(item, (int, Dim)), "MT0206", f"an index must be an integer, not {describe(item)}")
     k = Dim.of(item)
@@ -111,7 +113,7 @@ def _backwards(t: Typer, k: Dim) -> bool:
 
 
 def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
-    """Returns the length of the slice start:stop:step, and its index expression over axis `axis` of the result."""
+    """Returns the length of a slice, and the index at which axis `axis` of the result reads the sliced axis."""
     step = 1 if item.step is None else int(as_offset(as_int(item.step, "the step of a slice"), "the step"))
     ensure(step != 0, "MT0206", "the step of a slice must not be 0")
     start, stop = _bounds(t, item, extent, step > 0)
@@ -125,8 +127,8 @@ def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
 def _one_element(item: slice, extent: Dim) -> Dim | None:
     """Returns the length of a slice of at most one element, such as `x[k : k + 1]` or `x[-1:]`.
 
-    The length has the form min(…, 1), so that broadcasting recognises it (`at_most_one`). Returns None for another
-    slice.
+    The length has the form min(…, 1), from which broadcasting recognises that there is at most one element (see the
+    function `at_most_one`). Returns None for any other slice.
     """
     first = as_offset(0 if item.start is None else item.start, "a slice bound")
     if first == -1 and item.stop is None or first == extent - 1 and (item.stop is None or item.stop == extent):
@@ -141,9 +143,9 @@ def _one_element(item: slice, extent: Dim) -> Dim | None:
 def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Dim]:
     """Returns the start and the stop of a slice as indices of the axis.
 
-    Each bound is clipped at one end of the axis only, because the slice is empty if the bound is past the other end. A
-    second clip would make every index expression longer. For slices of slices, each slice would double the length of
-    the expression.
+    Each bound is clipped at one end of the axis only, because the slice is empty if the bound is past the other end.
+    Clipping at both ends would make every index expression longer. If a slice is sliced again several times, clipping
+    at both ends would double the length of the index expression each time.
     """
     (start, start_back), (stop, stop_back) = (_bound(t, v) for v in (item.start, item.stop))
     if forwards:
@@ -168,7 +170,7 @@ def _bound(t: Typer, value: Value) -> tuple[Dim | None, bool]:
 
 
 def wrapped(t: Typer, item: Item, extent: Dim) -> Array:
-    """Returns an index array as i64, with negative entries counted from the end."""
+    """Returns an index array as i64, in which the size `extent` of the indexed axis is added to each negative entry."""
     array = t.array(item)
     index = t.cast(array, i64)
     if array.dtype.kind == "u":
@@ -181,7 +183,7 @@ def _gather(t: Typer, x: Array, picks: list[tuple[int, Array]], adjacent: bool) 
     """Indexes x by integer arrays. `picks` has pairs of an axis of x and its index array.
 
     In the result, the axes of the broadcast index arrays replace the indexed axes of x. If `adjacent` is false, the
-    axes of the index arrays come first, as in numpy.
+    axes of the index arrays come first in the result, as in numpy.
     """
     positions = [p for p, _ in picks]
     common = t.broadcast_shapes([a.shape for _, a in picks], "index arrays")
@@ -205,7 +207,7 @@ def _spread(t: Typer, array: Array, common: Sequence[Dim], shape: Sequence[Dim],
 def _adjacent(items: Sequence[Item]) -> bool:
     """Checks whether all array and integer indices are next to each other, with no slice, None or `...` between them.
 
-    A `...` counts even if it stands for no axis.
+    A `...` between two indices separates them even if the `...` stands for no axis.
     """
     flags = [not (i is None or i is Ellipsis or isinstance(i, slice)) for i in items]
     first, last = flags.index(True), len(flags) - 1 - flags[::-1].index(True)
@@ -235,9 +237,10 @@ def take_along_axis(t: Typer, x: Strong, indices: Array, axis: Value) -> Array:
 
 
 def searchsorted(t: Typer, x1: Array, x2: Array, side: Value, sorter: Value) -> Array:
-    """Returns, for each element of x2, how many elements of the sorted array x1 are less than it (side "left").
+    """Defines numpy's searchsorted: finds where the elements of x2 belong in the sorted array x1.
 
-    With side "right", returns how many elements of x1 are less than or equal to the element of x2. NaN is larger than
+    With side "left", returns for each element of x2 how many elements of x1 are less than the element of x2. With side
+    "right", returns how many elements of x1 are less than or equal to the element of x2. NaN counts as larger than
     every number.
     """
     ensure(side in ("left", "right"), "MT0102", 'the side of searchsorted is "left" or "right"')
@@ -268,7 +271,7 @@ def _step(t: Typer, x: Array, wanted: Array, found: Array, more: int, size: Dim,
 
 
 def _before(t: Typer, x: Array, y: Array, equal: bool) -> Array:
-    """Returns x < y, or x <= y with `equal`. NaN is larger than every number."""
+    """Returns x < y, or x <= y if `equal` is true. NaN counts as larger than every number."""
     less = t.elementwise("less_equal" if equal else "less", [x, y])
     if not (x.dtype.is_float or y.dtype.is_float):
         return less

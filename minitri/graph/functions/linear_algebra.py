@@ -1,8 +1,8 @@
 """Products of arrays that use `@` or elementwise products: dot, inner, tensordot, kron, cross, matrix_power.
 
 `tensordot` moves the summed axes to the end of the first array and to the front of the second array. Next, `tensordot`
-joins the summed axes of each array into one axis, and its other axes into another axis. The product of the two matrices
-is reshaped to the shape of the result.
+joins the summed axes of each array into one axis, and its other axes into another axis. Then `tensordot` multiplies the
+two matrices, and reshapes the product to the shape of the result.
 """
 
 import functools
@@ -90,7 +90,10 @@ def _components(t: Typer, x: Array, axis: Value) -> list[Array]:
 
 
 def matrix_power(t: Typer, x: Strong, n: Value) -> Array:
-    """Multiplies x n times with itself. Repeated squaring needs only about log2(n) products."""
+    """Returns the matrix product of n factors x, for example x @ x if n is 2.
+
+    Repeated squaring needs only about log2(n) products.
+    """
     power = as_int(n, "n")
     ensure(x.rank >= 2, "MT0204", f"matrix_power needs rank 2 or more, not {x.rank}")
     t.require(x.shape[-1], "==", x.shape[-2], "MT0203", f"matrix_power takes square matrices, not {x}")
@@ -111,8 +114,8 @@ def matrix_norm(t: Typer, x: Value, keepdims: Value, ord: Value) -> Array:
 
     `ord` is "fro" for the Frobenius norm, or 1, inf, -1 or -inf.
 
-    The norm 1 is the largest sum of absolute values in a column, and the norm inf the largest in a row. The norms -1
-    and -inf are the smallest such sums in a column and in a row.
+    The norm 1 is the largest sum of absolute values in a column, and the norm inf is the largest in a row. The norm -1
+    is the smallest sum of absolute values in a column, and the norm -inf is the smallest in a row.
     """
     a = t.elementwise("abs", [t.elementwise("multiply", [x, 1.0])])
     ensure(a.rank >= 2, "MT0204", f"matrix_norm needs rank 2 or more, not {a.rank}")

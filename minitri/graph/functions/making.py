@@ -30,7 +30,7 @@ def full(t: Typer, shape: Value, fill_value: Value, dtype: Value) -> Array:
 
 
 def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
-    """Returns an array of row - column + k, where row and column are the indices along the last two axes."""
+    """Returns an array whose element at the index (…, row, column) is row - column + k."""
     rank = len(shape)
     ensure(rank >= 2, "MT0204", f"a triangle needs rank 2 or more, not {rank}")
     row, column = (ir.along(k, shape[k]) for k in (rank - 2, rank - 1))
@@ -88,9 +88,9 @@ def arange(t: Typer, start: Value, stop: Value, step: Value, dtype: Value) -> Ar
 
 
 def _far_range(t: Typer, first: int, by: int, count: int) -> Array:
-    """Returns `count` integers first, first + by, … that can need all bits of i64 or u64.
+    """Returns an array of `count` integers `first`, `first + by`, …, which can need all bits of i64 or u64.
 
-    The arithmetic wraps around.
+    The multiplication and the addition of i64 or u64 wrap around.
     """
     ends = (first, first + by * (count - 1)) if count else (0,)
     for wide in (i64, u64):

@@ -1,4 +1,4 @@
-"""Makes matrix products as graph nodes: `x @ w`, and the function `product` that other products use.
+"""Makes matrix products as graph nodes: for `x @ w`, and for other products, which call the function `product`.
 
     x @ w               contract x, w
 
@@ -116,6 +116,6 @@ def multiplied(t: Typer, x: Array, y: Array) -> Array:
 def total(t: Typer, x: Array, axes: tuple[int, ...]) -> Array:
     """Returns the sum over some axes in the dtype of x, so integers wrap around.
 
-    For bools the result is that of `any`.
+    For bools, the result says whether any element is True, as the function `any` does.
     """
     return reduce(t, "any" if x.dtype == bool_ else "sum", x, axes, False, x.dtype)

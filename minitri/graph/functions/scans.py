@@ -25,7 +25,8 @@ def _running_axis(op: str, x: Array, axis: Value) -> int:
 def _running_sum(t: Typer, x: Strong, axis: Value, dtype: Value, include_initial: Value, *, op: str) -> Array:
     """Defines cumulative sums or products, depending on `op`.
 
-    With `include_initial`, the neutral element comes first.
+    With `include_initial`, the result begins with the neutral element of `op`, and so has one more element along the
+    axis.
     """
     k = _running_axis(op, x, axis)
     target = as_dtype(dtype, accumulator(x.dtype))
@@ -71,7 +72,10 @@ def diff(t: Typer, x: Value, axis: Value, n: Value, prepend: Value, append: Valu
 
 
 def _extended(t: Typer, x: Value, axis: int, prepend: Value, append: Value) -> Array:
-    """Returns x with `prepend` before and `append` after it along an axis. A number counts as one element."""
+    """Returns x, extended by `prepend` at the beginning of an axis and by `append` at its end.
+
+    If `prepend` or `append` is a number, x is extended by one element along the axis.
+    """
     a, parts = t.strong(x), list[Value]()
     for part in (prepend, x, append):
         if part is not None:

@@ -1,7 +1,7 @@
 """Functions that move data.
 
-These functions make View nodes. The index map of a View says, for each element of the result, which element of the
-array x it is.
+The functions of this file make View nodes. The index map of a View says which element of the original array each
+element of the result is.
 """
 
 from collections import Counter
@@ -66,7 +66,7 @@ def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
 
 
 def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
-    """Returns how many axes of each of the two shapes are in the first group."""
+    """Returns how many axes of each of the two shapes belong to the first group that `_groups` yields."""
     products = {dims.product(new[:q]): q for q in range(len(new), 0, -1)}
     for p in range(1, len(old) + 1):
         q = products.get(dims.product(old[:p]))
@@ -78,8 +78,8 @@ def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
 def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
     """Returns the index map of one group of `_groups`: an index for each old axis, as an expression over the new axes.
 
-    `first` is the position of the first new axis in the new shape. Both groups of axes count elements in row-major
-    order.
+    `first` is the position of the first new axis in the new shape. The old axes and the new axes of a group number the
+    same elements in row-major order.
     """
     if len(old) == len(new) == 1:
         return [ir.axis(first)]
@@ -94,7 +94,7 @@ def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
 
 
 def one_axis(t: Typer, x: Array, axis: Value) -> tuple[Array, int]:
-    """Returns the array and an axis number >= 0. If the axis is None, returns the flattened array and the axis 0."""
+    """Returns x, and `axis` as a number >= 0. If the axis is None, returns the flattened array and the axis 0."""
     return (reshape(t, x, (dims.product(x.shape),)), 0) if axis is None else (x, as_axis(axis, x.rank))
 
 

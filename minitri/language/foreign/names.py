@@ -1,9 +1,9 @@
 """Translates names of numpy, torch and jax, such as `np.average(x)`, `x.median()` or `float32`, into the language.
 
-Three examples: numpy's `average` is called `mean` in the language. numpy's `abs` is called `abs` in the language too.
-numpy's `unique` has no counterpart in the language, and reasons.csv says why. names.csv has a row for each name of
-another library. reasons.csv has the reasons why names are missing. libraries.toml has the names of libraries. The
-columns of names.csv:
+Three examples: numpy's `average` is called `mean` in the language. The name `abs` is the same in numpy and in the
+language. For numpy's `unique`, the language has no counterpart, and reasons.csv says why. The file names.csv has a row
+for each name of another library, reasons.csv has the reasons why names are missing, and libraries.toml has the names of
+libraries. The columns of names.csv:
 
     name        such as `average`; `.real` is an attribute, and `*` stands for any other name of the library
     arguments   the calls that the row is for: `x, axis`, `x, *, alpha`, `x: 1` (rank 1), `*rest` (any others)
@@ -63,9 +63,10 @@ class Foreign:
 
     @property
     def parameters(self) -> list[tuple[str, str | None, bool]]:
-        """Returns the parameters in the column `arguments`.
+        """Returns the parameters in the column `arguments` of names.csv.
 
-        Each parameter has a name, a default, and whether its argument may be positional.
+        Each item of the list is the name of a parameter, its default, and whether its argument is allowed to be
+        positional.
         """
         positional, _, named = self.arguments.partition("*, ")
         found = [(match, True) for match in _PARAMETER.finditer(positional)]
@@ -73,7 +74,7 @@ class Foreign:
         return [(match[1], match[2], by_position) for match, by_position in found]
 
     def takes(self, args: Sequence[str], keywords: Iterable[str]) -> bool:
-        """Checks whether this row is for a call with these arguments.
+        """Checks whether this row of names.csv is for a call with the arguments `args` and `keywords`.
 
         An argument for a parameter `dim` must contain a digit. An argument without a digit is not the number of an
         axis, but an array, as y is in torch's `max(x, y)`.
@@ -86,7 +87,7 @@ class Foreign:
         return not names or (self.bound(args, given) is not None and given.keys() <= {*names})
 
     def bound(self, args: Sequence[str], keywords: Mapping[str, str]) -> dict[str, str] | None:
-        """Returns a dictionary from each parameter of the row to the text of the call's argument for it.
+        """Returns a dictionary from each parameter of the row to the text of the call's argument for this parameter.
 
         Returns None if a parameter has neither an argument nor a default, or if the call has too many arguments.
         """
@@ -158,7 +159,7 @@ class Answer:
     row: Foreign
 
     def sentence(self, called: bool, written: str = "") -> str:
-        """Returns a sentence that says what to write instead of the name, or why the language has nothing like it.
+        """Returns a sentence that says what to write instead of the name, or why the language has no counterpart.
 
         `written` is the call of the program, rewritten in the language, or "" if there is no rewritten call.
         """
@@ -192,8 +193,8 @@ def prefixed(
 ) -> Answer | None:
     """Returns the translation of a name that has the name of a library before the dot, as in `np.name`.
 
-    `path` is the name of the library, here `np`. `args` are the texts of the positional arguments, or None if the
-    program does not call the name.
+    `path` is the name of the library, such as `np` in `np.name`. `args` are the texts of the positional arguments, or
+    None if the program does not call the name.
     """
     of = library(path)
     return _first([Answer(name, of, row) for row in rows(name, of)], args, keywords)

@@ -67,7 +67,7 @@ def substituted(template: str, values: Mapping[str, str]) -> str:
 def is_operand(text: str) -> bool:
     """Checks whether the text of an expression can stand beside any operator without parentheses.
 
-    This holds for names, numbers, calls, subscripts, and anything that is already in brackets.
+    Names, numbers, calls, subscripts, and anything that is already in brackets need no parentheses.
     """
     plain, before = text, ""
     while plain != before:
