@@ -12,8 +12,8 @@ these values are stored in memory, the rest of the part can become one kernel.
     every result is indexed by all parallel axes, so that each element is stored once
     a scan runs along an axis with no other loop around it or inside it
 
-A value without one of the axes would be computed again for each index along that axis. The only exception is a loop
-that reductions and matrix products share, as in attention:
+A reduction that lacks one of the kernel's parallel axes would be computed again for each index along that axis. The
+only exception to these rules is a loop that reductions and matrix products share, as in attention:
 
     p = exp(s[i, r] - m[i])         loop r: the product and the sum run over it
     o[i, l] = sum(r) p * v[r, l]    held l: one program has all columns
@@ -80,8 +80,8 @@ def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand
 
 
 def _check_store(part: FusedIndexing, node: Node, demand: Demand) -> None:
-    """Checks that each result is stored once. A result is allowed to lack an axis only if one program has all indices
-    of this axis.
+    """Checks that each element of the result `node` is stored once. A result is allowed to lack an axis only if one
+    program has all indices of this axis.
     """
     missing = {*part.parallel} - axis_names(demand.index)
     if missing - part.held:
@@ -100,7 +100,7 @@ def _check_scan(part: FusedIndexing, node: Scan) -> None:
 
 
 def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
-    """Returns the value that must be stored in memory so that the rest can be one kernel.
+    """Returns the value that must be stored in memory so that the rest of the part can be one kernel.
 
     If another result brought the axes that `node` lacks into the kernel, that other result is returned. Otherwise,
     `node` itself is returned.
@@ -138,8 +138,9 @@ def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract,
     """Checks whether a product is computed in each iteration of the shared loop.
 
     The column index of a product inside the loop is the axis of the loop, with or without an offset. The other indices
-    of a product inside the loop are plain axes. A batch index can also be 0, but the row index cannot. A guard (a
-    condition of a load) is allowed to depend on rows or on columns but not on both, because no factor has both axes.
+    of a product inside the loop are plain axes. The batch indices of such a product can also be 0, but its row index
+    must be an axis. A guard (a condition of a load) is allowed to depend on rows or on columns but not on both, because
+    no factor has both axes.
     """
     if part.loop is None or not isinstance(node, Contract) or not axis_names(demand.index) & part.reduced:
         return False

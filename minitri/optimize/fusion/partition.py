@@ -60,8 +60,8 @@ class Partition(FirstParts):
     def _check_first(self) -> None:
         """Refuses parts that read too many arrays, before merging spends time on all of these arrays.
 
-        Raises NotOneKernel with values that must be stored in memory. If the listed values are stored, large parts are
-        divided into smaller parts.
+        Raises NotOneKernel with values that must be stored in memory. Each part that reads too many arrays is divided
+        at these values: one kernel stores such a value, and another kernel loads it.
         """
         cuts: list[Node] = []
         for part in self.parts.values():
@@ -125,7 +125,9 @@ class Partition(FirstParts):
                     merged = True
 
     def _carried(self) -> dict[tuple[int, int], int]:
-        """Returns for each edge the bytes of memory traffic that a merge of its two parts would save."""
+        """Returns, for each pair of parts of which one reads values of the other, the bytes of memory traffic that a
+        merge would save.
+        """
         carried: dict[tuple[int, int], int] = defaultdict(int)
         for node in self.compute:
             for b in {h for u in self.users[node] for h in self.homes[u]}.difference(self.homes[node]):
@@ -211,8 +213,9 @@ class Partition(FirstParts):
     def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
         """Moves the first elementwise operations of a part into the previous part, if this leaves fewer bytes to store.
 
-        Example: the operand of a mean over the other axes is a + b - c, where a, b and c have one value per row. The
-        result a + b - c is a single value per row, so storing this result is cheaper than storing a, b and c.
+        Example: the previous part computes a, b and c, which have one value per row, and this part begins with a + b -
+        c. The result a + b - c has one value per row too, so storing this single result is cheaper than storing a, b
+        and c.
         """
         for a, b in sorted(graph.edges):
             first = self._first_steps(b)

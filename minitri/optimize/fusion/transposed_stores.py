@@ -8,9 +8,10 @@ In: the axes of a future kernel. Out: the reason against this kernel, or None.
 A program that reduces rows has few rows, so each store of a transposed result covers only a few bytes of each memory
 sector. A separate kernel for the transposed result reads the operands again. But the separate kernel loads and stores
 long runs of elements, because its tiles have many indices along both axes. If all results are transposed, one program
-can have all rows of a memory sector, and one kernel is enough. If the operand has few rows, such programs leave most of
-the chip idle. A program that computes a scan always has one row, so a large transposed result of a scan gets a separate
-kernel. `minitri explain --measure` shows the time of each kernel, and `--without fusion` shows the kernels apart.
+can have all rows of a memory sector, and one kernel is enough. But if the operand has few rows, programs with several
+rows each are so few that most of the chip is idle. A program that computes a scan always has one row, so a large
+transposed result of a scan gets a separate kernel. `minitri explain --measure` shows the time of each kernel, and with
+`--without fusion` it shows the times of unfused kernels.
 """
 
 from collections.abc import Iterable
@@ -54,5 +55,5 @@ def _count(extents: Iterable[Dim]) -> int:
 
 
 def _innermost(node: Node, demand: Demand) -> set[str]:
-    """Returns the axes along which neighbouring elements of an array are accessed."""
+    """Returns the axes in the last index of an array (the last one along an axis longer than 1)."""
     return axis_names([d for d, e in zip(demand.index, node.shape) if e != 1][-1:])
