@@ -25,7 +25,7 @@ def halve(program: Program) -> Program:
 
 
 def _halved(program: Program) -> set[Op]:
-    """Returns the f32 ops that can be computed in f16. These ops are multiplications whose results are rounded to f16
+    """Returns the f32 ops that can be computed in f16. Such ops are multiplications whose results are rounded to f16
     anyway, and casts that only such multiplications use.
     """
     ops = list(program.ops())

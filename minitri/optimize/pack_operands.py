@@ -73,7 +73,7 @@ def pack(graph: Graph, layouts: Layouts, parts: bool = False) -> Graph:
 
 
 def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node | None:
-    """Returns the product with packed (copied) factors, or None if no copy makes it faster."""
+    """Returns the product with packed (copied) factors, or None if no copy makes the product faster."""
     last, moves = node.rank - 1, _moves(node, layouts, wanted)
     if not any(moves):
         return None

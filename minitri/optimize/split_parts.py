@@ -47,7 +47,7 @@ def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | N
     lists the split nodes.
 
     `rule` gets an interner, the old node and its copy in the new graph. `rule` returns None for a node that is not
-    split. Reports name `by` as the pass that split the nodes.
+    split. `by` is the pass that appears in reports as the pass that split these nodes.
     """
     splits: list[ir.Split] = []
     if not any(isinstance(node, kinds) for node in graph.nodes()):
@@ -243,8 +243,8 @@ class Following:
         return build(self.i, self.terms, root, cut.x.shape, at, {y.x: maximum.x, y.y: own})
 
     def _axes_in(self, cut: Cut, places: tuple[Dim, ...]) -> Axes:
-        """Returns the index along each axis of the operand, in terms of the axes of the split array `cut.x`. `places`
-        gives, for each axis of the array before the split, the axis of the operand in this place.
+        """Expresses the index along each axis of the sum's operand by the axes of the split array `cut.x`. `places` is
+        the index at which the reduction `cut` reads its own operand, as expressions of the axes of the sum's operand.
         """
         unit: Axes = {axis_symbol(k): dims.ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}
         return {**unit, **{s: cut.x.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}

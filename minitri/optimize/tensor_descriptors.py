@@ -19,7 +19,8 @@ Rows that are shorter than a block do not use a descriptor. Whether an array beg
 only when the program is called (minitri/program_compilation.py).
 
 Left out: gathers, unknown sizes, and blocks without exactly two axes. Stores of integers, and stores of values without
-all axes of the stored block, are left out too. All stores of programs without `descriptor_stores` are left out as well.
+all axes of the stored block, are left out too. All stores are left out as well, unless the program has the option
+`descriptor_stores`.
 """
 
 from minitri.base.dims import Dim

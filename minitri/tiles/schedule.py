@@ -4,7 +4,7 @@
     sum(x, axis=1)                   {i: grid 8, r: whole 512}          a row that fits in a tile stays in registers
     x @ w                            {i: grid 64, r: loop 32, j: grid 64}
 
-In: a kernel, whose sizes may be unknown, and the caller's `Options`. Out: a `Schedule`. An axis of unknown size gets a
+In: a kernel, whose sizes can be unknown, and the caller's `Options`. Out: a `Schedule`. An axis of unknown size gets a
 block size that is correct for every size.
 
 The one idea: the plain schedule is correct for every kernel and every target, but is not tuned for speed. The caller's
@@ -130,7 +130,9 @@ INTERPRETER = TileSizes(1 << 18, 1 << 18, side=256, depth=256)
 
 
 def plain(kernel: Kernel, sizes: TileSizes = TileSizes()) -> Schedule:
-    """Returns the plain schedule of a kernel. A plain schedule uses no hardware figures, and every kernel has one."""
+    """Returns the plain schedule of a kernel. A plain schedule depends on no properties of the hardware, and every
+    kernel has a plain schedule.
+    """
     if kernel.dots:
         return _plain_product(kernel, sizes)
     axes: dict[str, tuple[str, int]] = {}
@@ -199,8 +201,8 @@ def deep(dot: Dot, extent: int, most: int) -> int:
 
 
 def _least_blocks(kernel: Kernel) -> dict[str, int]:
-    """Returns the least block size of those axes for which the caller may choose a block size. These are the axes of
-    matrix products, without the axes that have the role "whole".
+    """Returns the least block size of each axis of matrix products, except axes with the role "whole". Only for these
+    axes can the caller choose a block size if the kernel has products.
     """
     if kernel.shared_loop is not None:
         return {name: LEAST for name in (kernel.dots[0].tile[0], kernel.shared_loop)}

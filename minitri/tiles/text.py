@@ -16,8 +16,9 @@ In the stage `tile.target`, ops and loops can have hints, in braces:
     %1: f32[i, r] = load x[i, r] {because = ["i: 64 divides 4096"], descriptor = [64, 64]}
     for r {wait = true} {
 
-`parse_programs` parses a text that `format_programs` wrote, perhaps edited by a user. The spans of the programs are
-places in the parsed text. The plan of these programs has no kernels, because the text contains no kernels.
+`parse_programs` parses a text that `format_programs` wrote, perhaps edited by a user. The spans of the parsed ops are
+ranges of this text, not of the user's program. The plan of these programs has no kernels, because the text contains no
+kernels.
 """
 
 from collections.abc import Collection, Iterator, Sequence

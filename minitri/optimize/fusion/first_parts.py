@@ -4,7 +4,7 @@ cost of computing a value twice.
 In: a graph. Out: the compute nodes of the graph, divided into parts. Each reduction, scan and product starts a part of
 its own, with the elementwise nodes that only this part uses. If several parts use an elementwise node, there are two
 choices: each of these parts computes the node, or one part stores the value of the node for all parts. Each part
-computes the node if loading its operands is cheaper than storing and loading its value. Later,
+computes the node for itself if loading the node's operands is cheaper than storing and loading the node's value. Later,
 minitri/optimize/fusion/partition.py merges parts.
 """
 

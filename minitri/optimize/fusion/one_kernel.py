@@ -12,8 +12,9 @@ these values are stored in memory, the rest of the part can become one kernel.
     every result is indexed by all parallel axes, so that each element is stored once
     a scan runs along an axis with no other loop around it or inside it
 
-A reduction that lacks one of the kernel's parallel axes would be computed again for each index along that axis. The
-only exception to these rules is a loop that reductions and matrix products share, as in attention:
+A reduction that lacks one of the kernel's parallel axes would be computed again for each index along that axis.
+Reductions and results are allowed to lack an axis only in a loop that reductions and matrix products share, as in
+attention:
 
     p = exp(s[i, r] - m[i])         loop r: the product and the sum run over it
     o[i, l] = sum(r) p * v[r, l]    held l: one program has all columns

@@ -213,9 +213,8 @@ class Partition(FirstParts):
     def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
         """Moves the first elementwise operations of a part into the previous part, if this leaves fewer bytes to store.
 
-        Example: the previous part computes a, b and c, which have one value per row, and this part begins with a + b -
-        c. The result a + b - c has one value per row too, so storing this single result is cheaper than storing a, b
-        and c.
+        Example: the previous part computes a, b and c, which have one value per row, and this part begins with `a+b-c`.
+        The sum `a+b-c` also has one value per row, so storing this sum is cheaper than storing a, b and c.
         """
         for a, b in sorted(graph.edges):
             first = self._first_steps(b)

@@ -55,5 +55,7 @@ def _count(extents: Iterable[Dim]) -> int:
 
 
 def _innermost(node: Node, demand: Demand) -> set[str]:
-    """Returns the axes in the last index of an array (the last one along an axis longer than 1)."""
+    """Returns the axes that occur in the index along an array's last axis, along which elements are neighbours in
+    memory. Axes of extent 1 do not count as the last axis.
+    """
     return axis_names([d for d, e in zip(demand.index, node.shape) if e != 1][-1:])

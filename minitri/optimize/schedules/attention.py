@@ -152,9 +152,9 @@ def tile_within(
 def _tile(dots: Sequence[Dot], width: int, task: Task, more: bool, chip: Chip) -> AttentionTile:
     """Returns the tile for loads without tensor descriptors.
 
-    If masks leave different rows different parts of the loop, a large tile would compute many blocks for only some of
-    its rows. `more` says whether there are more than two products, or whether a value other than a bool is loaded for
-    each score.
+    If each row skips a different part of the loop because of masks, a large tile would compute many blocks that only
+    some of its rows need. `more` says whether there are more than two products, or whether a value other than a bool is
+    loaded for each score.
     """
     if max(f.dtype.bits for d in dots for f in (d.a, d.b)) >= 32:
         return AttentionTile(64, 32 if width <= 128 else 16, 4, 2)

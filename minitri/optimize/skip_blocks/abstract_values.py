@@ -84,7 +84,7 @@ def anything(dtype: DType, term: Hashable, kinds: Iterable[str] | None = None) -
 
 
 def joined(values: Sequence[Value], dtype: DType, term: Hashable) -> Value:
-    """Returns a `Value` for a result that equals an unknown one of `values`."""
+    """Returns a `Value` for a result that equals one of `values`, if it is not known which one."""
     if len({v.term for v in values}) == 1:
         return values[0]
     return anything(dtype, term, frozenset().union(*(v.kinds for v in values)))

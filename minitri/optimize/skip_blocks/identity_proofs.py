@@ -110,7 +110,7 @@ class _Proof:
     def _is_zero_or_nan(self, update: Update, y: Update) -> bool:
         """Checks whether a sum can only be 0 or nan while its running maximum is -inf.
 
-        The claim is proven for the start of the loop, and for an iteration whose elements are all -inf.
+        That the sum is 0 or nan is proven for the start of the loop, and for an iteration whose elements are all -inf.
         """
         bottom, own = free(y.carry, {BOTTOM}), _own_maximum(y)
         assert own is not None
@@ -120,7 +120,7 @@ class _Proof:
     def _is_nan_after_inf(self, update: Update, y: Update) -> bool:
         """Checks whether a sum is certainly nan once its running maximum is inf.
 
-        The claim is proven for the iteration in which the maximum becomes inf, and for all later iterations.
+        That the sum is nan is proven for the iteration in which the maximum becomes inf, and for all later iterations.
         """
         top, own = free(y.carry, {TOP}), _own_maximum(y)
         assert own is not None
