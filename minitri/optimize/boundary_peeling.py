@@ -11,8 +11,8 @@ program twice, with and without the bounds checks of the last grid axis. With pe
 134217426 elements is as fast as a copy on an H200 (`python tests/sweep_rows.py add`). Compilers for CPUs use the same
 idea in loop peeling: the last iterations are moved out of a loop.
 
-Left out: programs with loops, because the masks inside a loop remain; arrays of unknown size; and arrays of few tiles,
-where the launch takes most of the time.
+Left out: programs with loops, because peeling does not remove the masks inside a loop; arrays of unknown size; and
+arrays of few tiles, where the launch takes most of the time.
 """
 
 from dataclasses import replace

@@ -4,13 +4,13 @@
       %0: f32[i, j] = load x[i, j]     →       %0: f32[i] = load x[i]      (x seen as f32[M*N])
       store out[i, j] %0                       store out[i] %0
 
-Two parallel axes i and j, or two reduced axes, are merged under three conditions. Every op of the kernel must have both
-i and j, or neither of them. Every load and store must have the indices i and j side by side, `[…, i, j, …]`. In each
-loaded or stored buffer, the stride of i must be the extent of j times the stride of j. After the merge, a block can
-continue in the next row, so no block is padded at the end of a row. If all matrices of a batch are multiplied by the
-same matrix, the batch becomes one matrix with all of their rows. Axes i and j stay separate if a load or store would
-need a quotient or a remainder of the merged index. For example, the load of a bias `b[j]` would need the remainder of
-the merged index and the extent of j.
+Two axes i and j, which are both parallel or both reduced, are merged under three conditions. Every op of the kernel
+must have both i and j, or neither of them. Every load and store must have the index i directly before the index j. In
+each loaded or stored buffer, the stride of i must be the extent of j times the stride of j. After the merge, a block
+can continue in the next row, so no block is padded at the end of a row. If all matrices of a batch are multiplied by
+the same matrix, the batch becomes one matrix with all of their rows. Axes i and j stay separate if a load or store
+would need a quotient or a remainder of the merged index. For example, the load of a bias `b[j]` would need the
+remainder of the merged index and the extent of j.
 
 Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has rows of 8 elements and no gaps in memory.
 """

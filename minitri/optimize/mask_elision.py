@@ -6,9 +6,9 @@
 
 In: a tile program. Out: the program with masks, like the result of minitri/tiles/mask.py, but with fewer tests. The
 printed program gives the reason for each omitted test. A test is omitted if another test implies this test, or if no
-element of the last block leaves the array. The second reason, that no element leaves the array, is valid on grid axes
-only. On a grid axis no result depends on elements past the end, because the mask of the store drops these elements. For
-an element past the end, a load returns the neutral element of the reduction that uses the load. This pass evaluates the
+element of the last block leaves the array. The second reason (no element leaves the array) is enough on grid axes only.
+On a grid axis no result depends on elements past the end, because the mask of the store drops these elements. For an
+element past the end, a load returns the neutral element of the reduction that uses the load. This pass evaluates the
 ops between the load and the reduction for an element past the end. If the result of these ops is the neutral element
 too, the reduction needs no `where` that masks its operand.
 

@@ -123,7 +123,9 @@ class _Group:
         return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
 
     def in_parts(self, following: Following, cut: Cut) -> Node:
-        """Returns the product, computed in the same parts as `cut`, the maximum that the first factor depends on."""
+        """Returns the product, computed in parts: the same parts as those of the maximum `cut`, which the first factor
+        depends on.
+        """
         i, node, lead = following.i, self.node, self.node.rank - 2
         a = following.with_own(self.numerator, self.found, cut)
         a = build(i, self.terms, self.terms.root, a.shape, {}, {self.over: a})

@@ -46,8 +46,8 @@ def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | N
     """Returns the graph in which `rule` computes some nodes of these `kinds` in parts. The field `splits` of the graph
     lists the split nodes.
 
-    `rule` gets an interner, the old node and its copy in the new graph. `rule` returns None for a node that is not
-    split. `by` is the pass that appears in reports as the pass that split these nodes.
+    `rule` gets an interner, a node of the old graph, and the copy of this node in the new graph. `rule` returns None
+    for a node that is not split. In reports, `by` is named as the pass that split the nodes.
     """
     splits: list[ir.Split] = []
     if not any(isinstance(node, kinds) for node in graph.nodes()):
@@ -281,8 +281,8 @@ class Following:
         return reduce(lambda a, b: compute(i, "multiply", a, b), map(factor, found.shifts))
 
     def _axes(self, place: int | None) -> Axes:
-        """Returns the index along each axis of the operand that is not reduced, in terms of the axes of the result. If
-        `place` is not None, the result also has an axis of parts at `place`.
+        """Returns the index along each unreduced axis of the operand, in terms of the axes of the result. If `place` is
+        not None, the result also has an axis of parts at `place`.
         """
         kept = enumerate(self.terms.kept)
         return {axis_symbol(k): axis(n + (place is not None and n >= place)) for n, k in kept}

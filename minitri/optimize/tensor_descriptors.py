@@ -5,8 +5,8 @@
 
 A descriptor contains the address of an array, its shape and strides, and the shape of a block. The host makes the
 descriptor when it launches the kernel. GPUs since Hopper have a copy engine (TMA) for descriptors: one thread requests
-a block and continues. For an access through a descriptor, no thread computes addresses. Elements outside of the array
-are loaded as zeros and are not stored, so loads and stores through descriptors need no masks.
+a block and continues. If a block is accessed through a descriptor, no thread computes addresses. Elements outside of
+the array are loaded as zeros and are not stored, so loads and stores through descriptors need no masks.
 
 In: a masked program whose field `descriptors` is true. Out: the same program, with a block shape on each access
 that can use a descriptor. An access can use a descriptor under the conditions of CUDA's tensor maps:

@@ -57,8 +57,8 @@ class TileAxis(Axis):
 
     @property
     def blocks(self) -> Dim:
-        """The number of blocks along this axis that the program or the programs of a grid work on. A "whole" axis has
-        one block, even if the axis is empty.
+        """The number of blocks along this axis that the programs of the kernel compute. A "whole" axis has one block,
+        even if the axis is empty.
         """
         return ONE if self.role == "whole" else self.tiles
 

@@ -201,8 +201,8 @@ def deep(dot: Dot, extent: int, most: int) -> int:
 
 
 def _least_blocks(kernel: Kernel) -> dict[str, int]:
-    """Returns the least block size of each axis of matrix products, except axes with the role "whole". Only for these
-    axes can the caller choose a block size if the kernel has products.
+    """Returns the least block size of each axis of matrix products, except axes with the role "whole". In a kernel with
+    products, the caller can choose block sizes for these axes only.
     """
     if kernel.shared_loop is not None:
         return {name: LEAST for name in (kernel.dots[0].tile[0], kernel.shared_loop)}

@@ -1,7 +1,7 @@
 """Checks the rules of tile programs.
 
 Every op comes after its operands. The axes and dtype of every value follow from its operands. The index of a load or
-store uses no axes except those of the program. A looped axis is used only inside its loop. Each tile has a size that
+store uses no axes except axes of the program. A looped axis is used only inside its loop. Each tile has a size that
 Triton allows. The checks run after lowering, after masking, and on each program that was parsed from text.
 """
 

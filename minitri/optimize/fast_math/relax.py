@@ -167,7 +167,9 @@ class _Rewriting:
 
 
 def divide_by_fewer(op: Op, new: _Rewriting) -> Op | None:
-    """Rewrites x / y to x * (1 / y) if y does not have all axes of x. One reciprocal 1 / y then serves a whole row."""
+    """Rewrites x / y to x * (1 / y) if y does not have all axes of x. One reciprocal 1 / y is then enough for a whole
+    row of x.
+    """
     match op:
         case Compute(op="divide", args=(x, y)) if not isinstance(x, Constant) and not {*y.axes} >= {*x.axes}:
             return new.compute("multiply", (x, new.compute("reciprocal", (y,))))

@@ -48,8 +48,8 @@ class FirstParts:
     # ---- the graph seen through views ------------------------------------------------
 
     def _reads(self) -> dict[Node, tuple[Node, ...]]:
-        """Returns the compute nodes and inputs that each compute node reads. Views are free, so they do not count as
-        nodes.
+        """Returns the compute nodes and inputs that each compute node reads. A view costs nothing, so a node that reads
+        a view counts as a reader of the viewed node.
         """
         reached: dict[Node, tuple[Node, ...]] = {}
         reads: dict[Node, tuple[Node, ...]] = {}

@@ -2,7 +2,7 @@
 
     max, exp, sum, divide over the same rows      become      one kernel: one read, one write
 
-At first every reduction, scan and product is a part (a future kernel), with the elementwise nodes that only this part
+At first, every reduction, scan and product is a part (a future kernel), with the elementwise nodes that only this part
 uses. After that, parts are merged, beginning with the two parts that exchange the most bytes. A merge has two
 conditions. First, the merged parts must not depend on each other in a cycle, which networkx checks. Second, the merged
 part must still be one kernel on named axes, which one_kernel.py checks. The reasons against a merge appear in the

@@ -76,11 +76,11 @@ class FusedIndexing(Indexing):
         return Demand(tuple(index))
 
     def _digits_of_row(self, root: Node) -> dict[int, Dim]:
-        """Returns the index along each axis of a result, if several axes together are the row axis of a product.
-        Returns an empty dict for other results.
+        """Returns the index along each axis of a result, if the result splits the row axis of a product into several
+        axes. Returns an empty dict for other results.
 
-        For example, if the row of the product is `32*d0 + d1` with d1 < 32, and i is the row axis, d0 is `i // 32` and
-        d1 is `i % 32`.
+        For example, if the element [d0, d1] of the result is in the row `32*d0 + d1` of the product, with d1 < 32, and
+        i is the row axis, then d0 is `i // 32` and d1 is `i % 32`.
         """
         products = any(isinstance(n, Contract) for n in self.inside)
         stack, seen = [element(root, tuple(map(axis, range(root.rank))))] if products else [], set[Node]()
@@ -189,9 +189,9 @@ class FusedIndexing(Indexing):
         return count, len(seen) - count
 
     def _operand_demand(self, node: Reduce, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Returns the demand (index) for the operand of a reduction, over axes that other reductions already use.
+        """Returns the demand (index) for the operand of a reduction that runs over axes of other reductions.
 
-        The returned list is empty if other reductions use too few axes.
+        The returned list is empty if the other reductions do not have enough axes with the right extents.
         """
         over: list[str] = []
         for extent in (node.x.shape[k] for k in node.axes):

@@ -252,7 +252,9 @@ class _Online:
     # ---- transports as ops -----------------------------------------------------------
 
     def _rescale(self, found: Rescale[Op]) -> Op:
-        """Makes the factor that corrects a partial sum: the product of exp(h(old y) - h(y)) over all shifts h."""
+        """Makes the factor that corrects a partial sum: the product of exp(h(old y) - h(y)) over all functions h in
+        `found.shifts`.
+        """
         y, old = found.y.y, self._old(found.y.y)
 
         def factor(h: Op) -> Op:

@@ -143,8 +143,8 @@ class OnlineLowering(Lowering):
         return self._once(body, "equal", y, self.constant(y, neutral("max", y.dtype)))
 
     def _once(self, body: list[Any], name: str, *args: Op) -> Op:
-        """Makes an elementwise op that several sums can share. Equal ops inside the loop are made once, and equal ops
-        after the loop are made once.
+        """Makes an elementwise op that several sums can share. Two equal ops inside the loop become a single op, and so
+        do two equal ops after the loop.
         """
         key = (body is self.out, name, args)
         if key not in self.made:
@@ -190,8 +190,8 @@ class OnlineLowering(Lowering):
         return self._once(body, "where", untouched, self.constant(transport, identity), transport)
 
     def _corrected_after_loop(self, op: Reduce | Dot) -> Op:
-        """Returns the final sum after the loop. The sum is corrected from the finite number that replaced -inf to the
-        true maximum.
+        """Returns the final sum after the loop. In rows whose maximum is -inf, the loop used a finite number as the
+        maximum. So the sum is corrected from this finite number to the true maximum.
         """
         assert op.rescale is not None
         (y,) = followed(op)
@@ -231,7 +231,7 @@ def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
 
 
 def _leads_to_exp(op: Op, ops: Sequence[Op]) -> bool:
-    """Checks whether an op is old y - y, and is used only in exponentials, directly or after multiplication by a
+    """Checks whether an op is `old y - y`, and is used only in exponentials, directly or after multiplication by a
     positive number.
     """
     if not isinstance(op, Compute) or op.op != "subtract":

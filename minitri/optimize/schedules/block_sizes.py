@@ -46,7 +46,7 @@ def contiguity(kernel: Kernel, fastest: bool = False) -> dict[str, int]:
     """Returns for each axis the bytes that the kernel loads and stores with stride 1 along this axis.
 
     A load or store with a small stride counts partly: only the bytes of each memory sector that the kernel uses are
-    counted. With `fastest`, each load or store counts only for the axis in which its stride is smallest.
+    counted. With `fastest`, each load or store counts only for the axis along which its stride is smallest.
     """
     weight = {a.name: 0 for a in kernel.axes}
     for op in kernel.body:

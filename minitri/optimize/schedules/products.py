@@ -356,8 +356,8 @@ def may_be_described(load: Load) -> bool:
 def has_steps(buffer: Buffer) -> bool:
     """Checks whether a tensor descriptor allows the strides of a buffer (CUDA driver API, cuTensorMapEncodeTiled).
 
-    The last axis must be contiguous. Each other stride must be a multiple of 16 bytes and of the next stride. Each
-    stride must also be at least the next stride times the next extent.
+    The last axis must be contiguous. Each other stride must be a multiple of 16 bytes and of the next axis's stride.
+    Each stride must also be at least the next axis's stride times the next axis's extent.
     """
     unknown = any(d.constant is None for d in (*buffer.shape, *buffer.strides))
     if unknown or not 2 <= len(buffer.shape) <= MOST_AXES or ZERO in buffer.shape:

@@ -159,7 +159,7 @@ def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
 
 
 def _only_reduces(kernel: Kernel) -> bool:
-    """Checks whether the kernel loads rows but stores nothing of the length of a row."""
+    """Checks whether the kernel loads rows but stores nothing that is as long as a row."""
     reduced = {a.name for a in kernel.reduced}
     return not any(reduced & op.indexed_by for op in kernel.body if isinstance(op, Store))
 

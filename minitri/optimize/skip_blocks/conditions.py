@@ -259,7 +259,7 @@ def _of_known(choose: Callable[[Dim, Dim], Dim], a: Dim | None, b: Dim | None) -
 
 
 def average_steps(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) -> int:
-    """Returns the average number of loop indices, out of `steps`, that masks leave to a row.
+    """Returns the average number of loop indices, out of `steps`, that the masks do not exclude for a row.
 
     Returns 0 if ops other than masks depend on the position in the loop. The number is an estimate for the choice of a
     schedule. The estimate assumes that all masked blocks can be skipped.
