@@ -54,8 +54,8 @@ def _folded(i: Interner, node: Contract) -> Node:
 
 
 def _shared(node: Contract) -> int:
-    """Counts batch axes along which the second factor does not vary, from the axis before the row axis backwards, up to
-    the first axis along which it varies.
+    """Returns the largest number n such that the second factor does not vary along the last n batch axes, which lie
+    directly before the row axis.
     """
     if not isinstance(node.b, View):
         return 0

@@ -41,7 +41,7 @@ def _narrowed(program: Program, op: Access, axis: TileAxis, extent: int) -> bool
 
     Without a mask, a thread loads a group of contiguous elements at once. The number of elements that a thread loads at
     once divides the block size and the number of elements per thread. If this number does not divide the extent of the
-    axis, some elements of a group can be masked while others are not.
+    axis, some of the elements that a thread loads at once can be masked while others are not.
     """
     step, rest = op.offset.coefficient(axis.symbol) or (ZERO, ZERO)
     tile = [program.axis(a).lanes for a in (op.axes if isinstance(op, Load) else op.value.axes)]

@@ -82,7 +82,8 @@ def _rejoin(op: Op, ranges: Ranges) -> Op:
 def _ambiguous(kernel: Kernel) -> bool:
     """Checks whether two buffers of the kernel are the same array with different shapes of equal rank.
 
-    In the text of a kernel with two shapes of one array, `x[i, j]` could mean either shape.
+    If a kernel had an array x with two shapes of rank 2, its text would not say to which shape an access `x[i, j]`
+    belongs.
     """
     return len({(b.name, len(b.shape)) for b in kernel.buffers}) < len(kernel.buffers)
 

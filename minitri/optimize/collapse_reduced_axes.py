@@ -10,8 +10,9 @@ d0.
 
 If an array has gaps, or lacks one of the reduced axes, the address of an element needs the row and the column
 separately. If a reduction reads an array with gaps, or an array that lacks a reduced axis, the axis that is contiguous
-in memory stays separate. Its neighbours among the reduced axes become one axis if the reduction can then be split into
-more parts. Two sums that read the same array are treated alike, because the two sums will share a kernel.
+in memory stays separate. The neighbours of the contiguous axis among the reduced axes become one axis if the reduction
+can then be split into more parts. Two sums that read the same array are treated alike, because the two sums will share
+a kernel.
 
     sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """

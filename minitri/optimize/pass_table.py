@@ -99,12 +99,12 @@ def lower(plan: Plan, context: Context) -> Programs:
 
 
 def _plans_of_other_sizes(context: Context) -> list[Plan]:
-    """Returns the plans of the program for several sets of sizes. Together these plans contain every axis that a kernel
-    of the program can have.
+    """Returns the plans of the program for several sets of sizes. Together, the returned plans contain every axis that
+    a kernel of the program can have.
 
-    Two plans have symbolic sizes: the plan before neighbouring axes are merged, and the plan after the merge. The other
-    plans are for a GPU. For each name of a size, one plan has this size long and all others short, and one more plan
-    has all sizes long. Long reductions are split into parts, and each split adds an axis.
+    Two plans have symbolic sizes: the plan before neighbouring axes are merged, and the plan after the merge. The plans
+    with known sizes are for a GPU. For each name of a size, one plan has this size long and all others short, and one
+    more plan has all sizes long. Long reductions are split into parts, and each split adds an axis.
     """
     compiled = Compilation(replace(context, sizes={}, layouts={}, options=Options()))
     plans = [compiled.value("kernels.fused"), compiled.value("kernels")]

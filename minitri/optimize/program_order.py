@@ -11,8 +11,8 @@ the last grid axis have the most work, as in causal attention, the programs for 
 last-but-one grid axis form groups, and within a group the longest programs start first. A group has about as many
 programs as the GPU runs at once, so the data that the programs of a group load stays in the L2 cache.
 
-If a program has two loops over the same elements, the second loop starts with the last block. The last blocks are still
-in the cache then, because the first loop has just read them:
+If a program has two loops over the same elements, the second loop starts with the last block. When the second loop
+starts, the last blocks are still in the cache, because the first loop has just read them:
 
     for j { … }                        blocks 0, 1, 2, 3
     for j { store … }                  becomes   3, 2, 1, 0                    warps 16 returning

@@ -177,8 +177,8 @@ def _is_known(node: Contract) -> bool:
 
 
 def _may_be_held(node: Contract) -> bool:
-    """Checks whether one program can compute all columns of this product. That program must also compute the products
-    inside the first factor, so the summed axes of these inner products must be short.
+    """Checks whether one program can compute all columns of this product. The program that computes all columns must
+    also compute the products inside the first factor, so the summed axes of these inner products must be short.
     """
     inner = [n for n in made_of(node.a) if isinstance(n, Contract)]
     return int(node.shape[-1]) <= MAX_HELD and all((n.a.shape[-1].constant or MAX_HELD + 1) <= MAX_HELD for n in inner)

@@ -100,7 +100,7 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, online: bool = False
 
 def _axis_of_rows(node: Reduce) -> int | None:
     """Returns the axis that counts the rows, if another reduction or a scan runs over each row of the operand alone.
-    Returns None if there are no such rows.
+    Returns None if no other reduction and no scan runs over rows of the operand.
 
     Example: a sum over both axes of `x - mean(x, axis=1)`, where the mean reduces each row alone. If each part of the
     sum is one row, the mean and the partial sum share a kernel.
@@ -166,7 +166,9 @@ def _length(extent: int, parts: int, any_start: bool) -> int:
 
 
 def _fills(length: int) -> bool:
-    """Checks whether only few elements of the blocks of a part lie past the end of the part."""
+    """Checks whether a part of this length nearly fills its blocks, so that only few elements of its last block lie
+    past the end of the part.
+    """
     return length >= 8 * BLOCK or length * 4 >= 3 << (length - 1).bit_length()
 
 

@@ -16,11 +16,11 @@ exponent is an integer from -7 to 8, or a multiple of 0.5 from -4.5 to 7.5:
     x ** 1.5     x * sqrt(x)                 with where(x == -inf, inf, x + 0) for x, since IEEE 754 wants
                                              -inf ** 0.5 = inf and -0.0 ** 0.5 = 0
 
-Each multiplication rounds once. A power with one of these exponents needs at most eight roundings, which cause an error
-of at most 4 units in the last place. The power function of the library also has an error of 4 units (`ulp` in
-minitri/base/operators.toml). Integer products wrap around on overflow, as integer powers do. The multiplication that
-replaces a division by a power of two gives the same bits, because both operations round the same number once. Left out:
-powers with exponents that need more than eight roundings.
+Each multiplication rounds once. The exponents of replaced powers lie between -7 and 8, so at most eight roundings are
+needed, which cause an error of at most 4 units in the last place. The power function of the library also has an error
+of 4 units (`ulp` in minitri/base/operators.toml). Integer products wrap around on overflow, as integer powers do. The
+multiplication that replaces a division by a power of two gives the same bits, because both operations round the same
+number once. Left out: powers with exponents that need more than eight roundings.
 """
 
 import math

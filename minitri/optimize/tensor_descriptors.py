@@ -18,9 +18,9 @@ that can use a descriptor. An access can use a descriptor under the conditions o
 Rows that are shorter than a block do not use a descriptor. Whether an array begins at a multiple of 16 bytes is known
 only when the program is called (minitri/program_compilation.py).
 
-Left out: gathers, unknown sizes, and blocks without exactly two axes. Stores of integers, and stores of values without
-all axes of the stored block, are left out too. All stores are left out as well, unless the program has the option
-`descriptor_stores`.
+Left out: gathers, unknown sizes, and blocks with fewer or more than two axes. Stores of integers, and stores of values
+without all axes of the stored block, are left out too. All stores are left out as well, unless the program has the
+option `descriptor_stores`.
 """
 
 from minitri.base.dims import Dim

@@ -210,8 +210,8 @@ def index_axes(op: Access) -> set[str]:
 
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
-    """Solves `condition >= 0` for the index of one axis. On the other side of the inequality, there is no axis of
-    `lanes` and no loaded value.
+    """Solves `condition >= 0` for the index of one axis. The solution has this index alone on one side. The other side
+    of the inequality contains no axis of `lanes` and no loaded value.
 
     Bounds checks have a single index on one side, such as `i < n - 2`, because Triton then finds how many neighbouring
     elements have the same result.

@@ -8,8 +8,8 @@
 A kernel is *relaxed* under two conditions. First, every float that the kernel writes must be f16 or bf16, or a
 temporary that only relaxed kernels read. Second, no discontinuous operation may depend on the kernel's arithmetic: no
 comparison, floor, argmax or conversion to an integer. In a relaxed kernel, the compiler is allowed to round x * y + z
-once instead of twice. Operators are allowed to use faster instructions with a relative error of about 2**-18
-(`Operator.relaxed`). In a relaxed kernel, the following rules rewrite slow operators:
+once instead of twice. The operators of a relaxed kernel are allowed to use faster instructions with a relative error of
+about 2**-18 (`Operator.relaxed`). In a relaxed kernel, the following rules rewrite slow operators:
 
     x / y, y without some axis of x         x * (1 / y): one division per row
     1 + tanh(x)                             2 * sigmoid(2 * x)
@@ -18,7 +18,7 @@ once instead of twice. Operators are allowed to use faster instructions with a r
 An f32 ulp is `2**-16` of a bf16 ulp and `2**-13` of an f16 ulp. So a less exact f32 value changes a 16-bit result only
 if the value is almost midway between two 16-bit numbers. Kernels that write f32 or f64 are not relaxed.
 
-The last rule computes exp(x - h), where h is one value for the whole row, as a power of two:
+The third of these rules computes exp(x - h), where h is one value for the whole row, as a power of two:
 
     %3: f32[i, r] = multiply %2, 0.125                 %3: f32[i] = reduce.max %2
     %4: f32[i] = reduce.max %3             becomes     %4: f32[i] = multiply %3, 0.18…        (0.125 * log2 e)
@@ -167,8 +167,8 @@ class _Rewriting:
 
 
 def divide_by_fewer(op: Op, new: _Rewriting) -> Op | None:
-    """Rewrites x / y to x * (1 / y) if y does not have all axes of x. One reciprocal 1 / y is then enough for a whole
-    row of x.
+    """Rewrites x / y to x * (1 / y) if y does not have all axes of x. The reciprocal 1 / y is then computed only once
+    for a whole row of x.
     """
     match op:
         case Compute(op="divide", args=(x, y)) if not isinstance(x, Constant) and not {*y.axes} >= {*x.axes}:
@@ -243,8 +243,8 @@ def is_of_a_row(h: Op) -> bool:
     """Checks whether h depends on a reduction of the row. In a tile program, a value that a loop carries counts as a
     reduction of the row.
 
-    If h depends on a reduction of the row, such as its maximum, `exp(x - h)` is one of many terms of the row. Among
-    these terms, denormal results of `exp(x - h)` are too small to matter.
+    If h depends on a reduction of the row, such as its maximum, `exp(x - h)` is one of many terms of the row. Denormal
+    terms are too small to matter among the other terms of a row.
     """
     return any(isinstance(o, (Reduce, ir.Carry)) for o in ir.needed(h))
 

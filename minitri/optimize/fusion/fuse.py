@@ -4,10 +4,10 @@
 
 At first, every reduction, scan and product is a part (a future kernel), with the elementwise nodes that only this part
 uses. After that, parts are merged, beginning with the two parts that exchange the most bytes. A merge has two
-conditions. First, the merged parts must not depend on each other in a cycle, which networkx checks. Second, the merged
-part must still be one kernel on named axes, which one_kernel.py checks. The reasons against a merge appear in the
-ledger, the list of fusion decisions. An elementwise value that two parts need is computed in both parts if this is
-cheaper than storing and loading the value.
+conditions. First, the parts must not depend on each other in a cycle after the merge, which networkx checks. Second,
+the merged part must still be one kernel on named axes, which one_kernel.py checks. The reasons against a merge appear
+in the ledger, the list of fusion decisions. An elementwise value that two parts need is computed in both parts if this
+is cheaper than storing and loading the value.
 
 Left out: schedules. Block sizes and loops are chosen after fusion.
 """
@@ -73,8 +73,8 @@ def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, in
     For any other reader, this number counts the accesses that the reader causes.
 
     A reader in the kernel that computes the value (a fused reader) saves one load. In a kernel that does not compute
-    the value, one load serves all readers. The store of the value is counted once, for the first reader to which it
-    applies. The store is saved if all readers are fused, unless the value is an output of the program.
+    the value, one load serves all readers. The store of the value is counted only once, not for each reader. The store
+    is saved if all readers are fused, unless the value is an output of the program.
     """
     readers = [(u, h) for u in parts.users[node] for h in parts.homes[u]]
     apart = any(node not in parts.parts[h] for _, h in readers)

@@ -3,11 +3,11 @@
     m[i] = max over r of x[i, r]        the sum reuses the axis r, which the part already has: both
     s[i] = sum over r of exp(x - m)     read x[i, r], so softmax is one kernel
 
-In: a part of a graph, whose nodes one kernel computes. Out: the demands of the part, which say at which index each node
-is needed. A *demand* is an index at which a node is needed, such as `x[i, r]`. minitri/kernels/demand.py computes the
-demands of a part with a single operation. In a part with several operations, each further result or reduction reuses
-existing axes with the same extent. If several axes have the right extent, the chosen axis makes operations read the
-same operands at the same indices as often as possible.
+In: a part of a graph (the nodes that one kernel computes). Out: the demands of the part, which say at which index each
+node is needed. A *demand* is an index at which a node is needed, such as `x[i, r]`. minitri/kernels/demand.py computes
+the demands of a part with a single operation. In a part with several operations, each further result or reduction
+reuses existing axes with the same extent. If several axes have the right extent, the chosen axis makes operations read
+the same operands at the same indices as often as possible.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -168,8 +168,8 @@ class FusedIndexing(Indexing):
         return self._count_shared(node.x, Demand(with_axes(demand.index, node.axes, names), demand.guards))[0]
 
     def _count_shared(self, node: Node, demand: Demand, limit: int = 64) -> tuple[int, int]:
-        """Returns two numbers about the operands that the node needs for `demand`: how many of them the kernel already
-        needs at the same index, and how many it does not.
+        """Returns two numbers about the operands that the node needs for `demand`: how many operands the kernel already
+        needs at the same index, and how many operands are new.
 
         If the kernel already needs an operand, the search does not continue to the operands of this operand. The search
         stops after `limit` demands.
@@ -201,10 +201,11 @@ class FusedIndexing(Indexing):
 
 
 def _digits(index: Dim, extents: Mapping[Symbol, Dim], whole: Dim) -> dict[int, int]:
-    """Returns the weight of each axis in `index`, if `index` is a weighted sum of axes that takes each value from 0 to
-    `whole` - 1 once, as the digits of a number do. Returns an empty dict for any other index.
+    """Returns the factor (weight) of each axis in `index`, if the axes are the digits of a number from 0 to `whole` -
+    1. Returns an empty dict for any other index.
 
-    Example: 32*d0 + d1 has the weights {0: 32, 1: 1} if d1 has 32 values and d0 has whole // 32 values.
+    Example: `32*d0 + d1` is a number with the digits d0 and d1 if d1 has 32 values and d0 has `whole // 32` values, so
+    the weights are {0: 32, 1: 1}.
     """
     weights = {s: c for m, c in index.terms if len(m) == 1 and isinstance(s := m[0], Symbol)}
     digits: dict[int, int] = {}

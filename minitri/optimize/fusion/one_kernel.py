@@ -103,8 +103,8 @@ def _check_scan(part: FusedIndexing, node: Scan) -> None:
 def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
     """Returns the value that must be stored in memory so that the rest of the part can be one kernel.
 
-    If another result brought the axes that `node` lacks into the kernel, that other result is returned. Otherwise,
-    `node` itself is returned.
+    If another result brought the axes that `node` lacks into the kernel, that other result is returned. If no other
+    result has the axes that `node` lacks, `node` itself is returned.
     """
     for other, demand in part.stores[1:]:
         if other is not node and missing & axis_names(demand.index):
@@ -138,10 +138,10 @@ def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) 
 def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
     """Checks whether a product is computed in each iteration of the shared loop.
 
-    The column index of a product inside the loop is the axis of the loop, with or without an offset. The other indices
-    of a product inside the loop are plain axes. The batch indices of such a product can also be 0, but its row index
-    must be an axis. A guard (a condition of a load) is allowed to depend on rows or on columns but not on both, because
-    no factor has both axes.
+    The column index of a product inside the loop is the axis of the loop, with or without an offset. The row index and
+    the batch indices of a product inside the loop are plain axes. A batch index can also be 0, but a row index of 0 is
+    refused. A guard (a condition of a load) is allowed to depend on rows or on columns but not on both, because no
+    factor has both axes.
     """
     if part.loop is None or not isinstance(node, Contract) or not axis_names(demand.index) & part.reduced:
         return False

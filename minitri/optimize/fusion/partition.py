@@ -61,7 +61,7 @@ class Partition(FirstParts):
         """Refuses parts that read too many arrays, before merging spends time on all of these arrays.
 
         Raises NotOneKernel with values that must be stored in memory. Each part that reads too many arrays is divided
-        at these values: one kernel stores such a value, and another kernel loads it.
+        at the values that the exception lists: one kernel stores such a value, and another kernel loads it.
         """
         cuts: list[Node] = []
         for part in self.parts.values():

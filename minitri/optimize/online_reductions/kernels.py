@@ -10,8 +10,8 @@ computed with an old maximum m, but the result needs the newer maximum m'. A fac
 corrects the partial sum (minitri/optimize/online_reductions/transport.py). For each sum and product over a looped axis,
 this pass looks for a transport (correction), and adds ops that compute the transport to the kernel. In the text of a
 kernel, `old %1` is the old maximum m and `%1` is the new maximum m'. If all elements are reduced at once, as in the
-numpy evaluator of kernels, there is no old value, and nothing is corrected. So every correction factor (`rescale`) is 1
-there, and every correction summand (`shift`) is 0.
+numpy evaluator of kernels, there is no old value, and nothing is corrected. In this evaluator, every correction factor
+(`rescale`) is 1, and every correction summand (`shift`) is 0.
 
 If a factor inside a sum depends on another reduction but not on the summed axes, the factor is first moved out of the
 sum. For example, the sum of (e / l) * v becomes (sum of e * v) / l.
@@ -264,8 +264,8 @@ class _Online:
 
     def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
         """Rewrites a sum of products of deviations from two means. In each deviation, the running mean replaces the
-        mean. For the two means a and b, the partial sum is corrected by adding n * (old a - a) * (old b - b). In this
-        correction, n is the number of elements before the current block.
+        mean. For the two means a and b, the partial sum is corrected by adding n * (old a - a) * (old b - b), where n
+        counts the elements before the current block.
         """
         counted = ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over)
         count = self._once(("count", op.over, op.dtype), counted)

@@ -227,7 +227,7 @@ def _transposed(m: int, n: int, batch: int, depth: int, chip: Chip) -> Tile:
     """Returns the tile of a transposed product. A cost model chooses the number of rows.
 
     If the block size along the summed axis (the tile's depth) does not divide the length of this axis, the tile gets
-    smaller blocks. More of these smaller blocks are then loaded at the same time.
+    smaller blocks. The smaller the blocks are, the more blocks are loaded at the same time.
     """
     tile = TRANSPOSED[dequantised_product_cost.choose(chip, batch, m, n, depth, most=1).rows]
     while depth % tile.depth and depth % dequantised_product_cost.UNIT == 0:
@@ -356,8 +356,8 @@ def may_be_described(load: Load) -> bool:
 def has_steps(buffer: Buffer) -> bool:
     """Checks whether a tensor descriptor allows the strides of a buffer (CUDA driver API, cuTensorMapEncodeTiled).
 
-    The last axis must be contiguous. Each other stride must be a multiple of 16 bytes and of the next axis's stride.
-    Each stride must also be at least the next axis's stride times the next axis's extent.
+    The last axis must be contiguous. Every stride except the last must be a multiple of 16 bytes and of the next axis's
+    stride. Every stride except the last must also be at least the next axis's stride times the next axis's extent.
     """
     unknown = any(d.constant is None for d in (*buffer.shape, *buffer.strides))
     if unknown or not 2 <= len(buffer.shape) <= MOST_AXES or ZERO in buffer.shape:

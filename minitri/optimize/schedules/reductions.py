@@ -75,8 +75,8 @@ def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: 
 def _longest(kernel: Kernel) -> int:
     """Returns the length, in elements, of the longest row that a program keeps in registers.
 
-    argmax and argmin need three registers for each element. The limit is lower for rows that are only reduced: if a row
-    is so long that one program keeps a multiprocessor busy, a loop over blocks is as fast as a row in registers.
+    argmax and argmin need three registers for each element. The result is smaller for rows that are only reduced: if a
+    row is so long that one program keeps a multiprocessor busy, a loop over blocks is as fast as a row in registers.
     """
     if _only_reduces(kernel):
         return 2 * ENOUGH if _pairs(kernel) else WHOLE_ROW // 2

@@ -7,8 +7,8 @@ holds.
 
 In: a boolean op of a tile program. Out: a formula in negation normal form, and two intervals of indices of an axis.
 Each leaf of the formula is a test `expr >= 0` of an affine expression of axes. The first of the two intervals contains
-every index at which the condition can hold, and possibly further indices. At each index of the second interval the
-condition certainly holds, but it can also hold at other indices.
+every index at which the condition can hold, and possibly further indices. The second interval contains only indices at
+which the condition certainly holds, but not always all of these indices.
 
 Not analysed: values that come from memory, products of positions, and numbers that could exceed 32 bits. A condition
 that is not analysed becomes `UNKNOWN`, which can hold everywhere and certainly holds nowhere.

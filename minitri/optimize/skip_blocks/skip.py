@@ -15,9 +15,9 @@ are proven:
                      (optimize/skip_blocks/identity_proofs.py)
 
 For blocks in which the condition of a `where` certainly holds, a loop does not need to test this condition. So the pass
-replaces one loop by two or three loops over the same carried values: with the test, and without it. The text of each
-loop lists what was proven (`because`). If the last block of a loop with products can be incomplete, this block gets a
-loop of its own. So the loop over all complete blocks needs no bounds check.
+replaces one loop by two or three loops over the same carried values: one loop without the test, and the other loops
+with the test. The text of each loop lists what was proven (`because`). If the last block of a loop with products can be
+incomplete, this block gets a loop of its own. So the loop over all complete blocks needs no bounds check.
 
 Left out: loops over several axes, loops that store, and conditions on values read from memory. The technique is from
 Griebl, Feautrier and Lengauer, "Index set splitting", 2000.
