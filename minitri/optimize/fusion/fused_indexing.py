@@ -201,8 +201,8 @@ class FusedIndexing(Indexing):
 
 
 def _digits(index: Dim, extents: Mapping[Symbol, Dim], whole: Dim) -> dict[int, int]:
-    """Returns the factor (weight) of each axis in `index`, if the axes are the digits of a number from 0 to `whole` -
-    1. Returns an empty dict for any other index.
+    """Returns the factor (weight) of each axis in `index`, if the axes are the digits of a non-negative number below
+    `whole`. Returns an empty dict for any other index.
 
     Example: `32*d0 + d1` is a number with the digits d0 and d1 if d1 has 32 values and d0 has `whole // 32` values, so
     the weights are {0: 32, 1: 1}.

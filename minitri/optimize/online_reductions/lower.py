@@ -243,7 +243,7 @@ def _leads_to_exp(op: Op, ops: Sequence[Op]) -> bool:
 
 
 def _factor(op: Op) -> float:
-    """Returns the number by which an op multiplies another value, or 0 if the op is not a multiplication by a number."""
+    """Returns the number by which an op multiplies another value, or 0 if the op does not multiply by a number."""
     factors = op.args if isinstance(op, Compute) and op.op == "multiply" else ()
     return max((a.value for a in factors if isinstance(a, Constant)), default=0)
 
