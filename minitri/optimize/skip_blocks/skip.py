@@ -89,10 +89,10 @@ class _Skipping:
         """Returns the pieces of the loop in the order in which they run. The pieces run in the order along the axis, or
         in reverse order if the loop computes a product.
 
-        In reverse order the piece with the most iterations comes last and needs fewer registers. If the last piece were
-        certain to run, NVIDIA's assembler would make the tensor cores wait for each instruction (message C7515 of the
-        assembler). If a piece is pipelined later, minitri/optimize/software_pipelining.py moves this piece to the front
-        again.
+        In reverse order the piece with the most iterations comes last and needs fewer registers. If the last piece
+        always had iterations, as the piece at the diagonal of causal attention has, NVIDIA's assembler would make the
+        tensor cores wait for each instruction (its message C7515). If a piece is pipelined later,
+        minitri/optimize/software_pipelining.py moves this piece to the front again.
         """
         pieces = self._pieces()
         return pieces[::-1] if self._may_reverse() else pieces
