@@ -30,8 +30,8 @@ RING: Mapping[str, Callable[..., Dim]] = {
 
 
 def affine_gather(i: Interner, node: Node) -> Node | None:
-    """Replaces a gather by a view if its index arrays select known positions inside the array. If only some index
-    arrays select known positions, returns a gather with the remaining index arrays.
+    """Replaces a gather by a view if all its index arrays are expressions of the axes that stay inside the array. If
+    only some index arrays are expressions of the axes, returns a gather with the remaining index arrays.
     """
     if not isinstance(node, Gather):
         return None
@@ -52,8 +52,8 @@ def _symbol(k: int) -> Symbol:
 
 
 def _inside(i: Interner, node: Gather, k: int, index: Node) -> Dim | None:
-    """Returns the position that an index array selects, as an expression. Returns None if the position is unknown, or
-    if the position could be outside of an axis that the index array indexes.
+    """Returns the index that an index array selects, as an expression of the axes. Returns None if the selected index
+    depends on anything except the axes, or if it could lie outside of the gathered array.
     """
     used = [e for d, e in zip(node.index, node.x.shape) if _symbol(k) in d.symbols()]
     if any(_symbol(k) in d.symbols() and d != pick(k) for d in node.index):

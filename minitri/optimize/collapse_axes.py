@@ -4,14 +4,15 @@
       %0: f32[i, j] = load x[i, j]     →       %0: f32[i] = load x[i]      (x seen as f32[M*N])
       store out[i, j] %0                       store out[i] %0
 
-Two parallel axes i and j, or two reduced axes, are merged under three conditions. Every op of the kernel must have both
-axes or neither. Every load and store must have the two axes side by side, `[…, i, j, …]`. In each loaded or stored
-buffer, the stride of i must be the extent of j times the stride of j. After the merge, blocks can cross the ends of
-rows, so odd row lengths cost nothing. A batch of matrices that are all multiplied by the same matrix becomes one
-matrix. Axes i and j stay separate if a load or store would need a quotient or a remainder of the merged index. For
-example, the load of a bias along j would need a remainder.
+Two axes i and j, which are both parallel or both reduced, are merged under three conditions. Every op of the kernel
+must have both i and j, or neither of them. Every load and store must have the index i directly before the index j. In
+each loaded or stored buffer, the stride of i must be the extent of j times the stride of j. After the merge, a block
+can continue in the next row, so no block is padded at the end of a row. If all matrices of a batch are multiplied by
+the same matrix, the batch becomes one matrix with all of their rows. Axes i and j stay separate if a load or store
+would need a quotient or a remainder of the merged index. For example, the load of a bias `b[j]` would need the
+remainder of the merged index and the extent of j.
 
-Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has no gaps in memory.
+Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has rows of 8 elements and no gaps in memory.
 """
 
 from dataclasses import replace
@@ -81,7 +82,8 @@ def _rejoin(op: Op, ranges: Ranges) -> Op:
 def _ambiguous(kernel: Kernel) -> bool:
     """Checks whether two buffers of the kernel are the same array with different shapes of equal rank.
 
-    In the text of a kernel with two shapes of one array, `x[i, j]` could mean either shape.
+    If a kernel had an array x with two shapes of rank 2, its text would not say to which shape an access `x[i, j]`
+    belongs.
     """
     return len({(b.name, len(b.shape)) for b in kernel.buffers}) < len(kernel.buffers)
 
@@ -127,8 +129,8 @@ def _merged(op: Op, a: Axis, b: Axis) -> Op | None:
 
 
 def _rows_of_one(op: Dot, a: Axis, b: Axis) -> bool:
-    """Checks whether all products of a batch share one factor. If so, the batch axis can be merged with the row or
-    column axis.
+    """Checks whether all products of a batch share one factor. If all products share one factor, the batch axis can be
+    merged with the row or column axis.
     """
     sides = zip(op.tile, (op.b, op.a))
     return a.name not in (op.over, *op.tile) and any(b.name == n and a.name not in other.axes for n, other in sides)
@@ -139,8 +141,8 @@ def _uses(exprs: tuple[Dim, ...], a: Axis, b: Axis) -> bool:
 
 
 def _indexed_as_one(op: Load | Store, a: Axis, b: Axis) -> Load | Store | None:
-    """Returns a load or store with one index in place of two. Returns None if the accessed memory is not contiguous
-    along both axes.
+    """Returns a load or store with one index in place of the neighbouring indices a and b. Returns None if the accessed
+    memory is not contiguous along both axes.
     """
     index, buffer = op.index, op.buffer
     place = next((k for k in range(len(index) - 1) if index[k : k + 2] == (a.index, b.index)), None)

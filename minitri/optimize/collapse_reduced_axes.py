@@ -5,13 +5,14 @@ memory.
 
 A reduction over a single axis is easier to split into parts (split_reduction.py), because a part need not end at the
 end of a row. Parts of a single axis end at a multiple of the block size, so tiles need no padding at the end of each
-row. Later, minitri/optimize/collapse_axes.py replaces the two indices of x, the quotient and the remainder, by the
-single index d0.
+row. Later, minitri/optimize/collapse_axes.py replaces the two indices in `x[d0 // 777, d0 % 777]` by the single index
+d0.
 
 If an array has gaps, or lacks one of the reduced axes, the address of an element needs the row and the column
-separately. If a reduction reads an array with gaps, or one that lacks an axis, the contiguous axis stays separate. The
-other neighbouring axes become one axis if the reduction can then be split into more parts. Two sums that read the same
-array are treated alike, because the two sums will share a kernel.
+separately. If a reduction reads an array with gaps, or an array that lacks a reduced axis, the axis that is contiguous
+in memory stays separate. The neighbours of the contiguous axis among the reduced axes become one axis if the reduction
+can then be split into more parts. Two sums that read the same array are treated alike, because the two sums will share
+a kernel.
 
     sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """

@@ -17,8 +17,8 @@
 Factors that are infinite, NaN or very large cannot be split into TF32 parts (f32_products.py). If a factor cannot be
 split, its TF32 parts are NaN, so the sum and all later partial sums are not finite. A check of the final sum therefore
 finds every factor that cannot be split. If the final sum is not finite, a second loop computes the sum again from the
-f32 factors in IEEE arithmetic. The second loop processes one index at a time. The second loop needs little code and few
-registers.
+f32 factors in IEEE arithmetic. The second loop adds the product of a single index of the summed axis in each iteration,
+so that it needs little code and few registers.
 
 In: a masked program. Out: the same program with additional loops that compute a sum again. After each loop that adds a
 product of TF32 parts to a carried value, there is a second loop, marked by its field `redo`. Left out: loops with

@@ -4,21 +4,22 @@
 
 A program waits for each block twice: until the block is loaded, and until the block is converted
 (triton/workarounds/loops.py). So each multiprocessor should run two programs: while one program waits, the other
-program multiplies. In the example, the result has only 64 tiles of 128 rows and 64 columns. So each tile is computed in
-four parts of the depth, the axis that is summed over. A second kernel adds the results of the parts (split_k.py).
+program multiplies. In the example above, f16[128, 4096] @ f16[4096, 4096], the result has only 64 tiles of 128 rows and
+64 columns. To get 256 programs, the depth (the axis that is summed over) is divided into four parts for each tile. A
+second kernel adds the results of the parts (split_k.py).
 
-If more programs share the work, the first factor is read more often. If the depth is divided into more parts, more
-additions are needed. For each number of parts and number of rows in a tile, the cost model estimates the time of the
-product as the following sum:
+If the tiles have fewer rows, more programs share the work, but the second factor is read more often. If the depth is
+divided into more parts, more additions are needed. For each number of parts and number of rows in a tile, the cost
+model estimates the time of the product as the following sum:
 
     start-up time for each wave of programs + blocks of depth * time of a block + second kernel
 
-In: a chip, and a product or the sizes of a product. Out: the number of parts of the depth (for split_k.py) and the
-number of rows in a tile (for schedules/products.py) with the least estimated time. The times of a block were measured
-on an H200. tests/sweep_dequantised_product_cost.py measures all choices on a chip and compares them with the choice of
-the cost model. The measured times are also used for second factors that are computed from more than 8 bits, although
-products with these wider factors were not measured. Left out: products with many rows, whose second factor is converted
-and stored once (pack_operands.py).
+In: a chip, and the sizes of a product. Out: the number of parts of the depth (for split_k.py) and the number of rows in
+a tile (for schedules/products.py) with the least estimated time. The time that a block takes was measured on an H200,
+for each number of rows. tests/sweep_dequantised_product_cost.py measures all choices on a chip and compares them with
+the choice of the cost model. The measured times are also used for second factors that are computed from more than 8
+bits, although products with these wider factors were not measured. Left out: products with many rows, whose second
+factor is converted and stored once (pack_operands.py).
 """
 
 from itertools import product
@@ -74,7 +75,7 @@ class Choice(NamedTuple):
 
 
 def is_converted(node: Contract) -> bool:
-    """Checks whether the second factor of a product is cheap to compute from 8-bit elements. The first factor must be
+    """Checks whether the second factor of a product is cheap to compute from 8-bit elements, while the first factor is
     read from memory.
     """
     made = postorder([node.b], children)
@@ -85,7 +86,7 @@ def is_converted(node: Contract) -> bool:
 
 
 def viewed(node: Node) -> Node:
-    """Returns the node whose elements a chain of views shows. The returned node is not a view itself."""
+    """Follows views of views back to the first node that is not a view itself, and returns this node."""
     while isinstance(node, View):
         node = node.x
     return node

@@ -4,9 +4,9 @@
     %6: f32[r, k] = multiply %5, %1                %6: f16[r, k] = multiply %5, %1   %1: cast of f16
     %7: f16[r, k] = cast %6                        %7: f16[r, k] = cast %6           now f16 to f16, so it does nothing
 
-This rewrite does not change a bit of the result. The product of two f16 numbers is exact in f32. A multiplication in
-f16 rounds the exact product once. A multiplication in f32 followed by a cast to f16 also rounds the exact product once.
-Every 8-bit integer is exact in f16.
+The product computed in f16 has the same bits as the product that is computed in f32 and then rounded to f16. The
+product of two f16 numbers is exact in f32. A multiplication in f16 rounds the exact product once. A multiplication in
+f32 followed by a cast to f16 also rounds the exact product once. Every 8-bit integer is exact in f16.
 
 In: a masked program. Out: the same program, with f16 for multiplications whose result is cast to f16, and for operands
 that only these multiplications use. Left out: programs without matrix products, because memory limits the speed of such
@@ -25,8 +25,8 @@ def halve(program: Program) -> Program:
 
 
 def _halved(program: Program) -> set[Op]:
-    """Returns the f32 ops that can be computed in f16. An op that can be computed in f16 is a multiplication, or a cast
-    whose value is used only by such multiplications.
+    """Returns the f32 ops that can be computed in f16. Ops that can be computed in f16 are multiplications whose
+    results are rounded to f16 anyway, and casts that are operands of only these multiplications.
     """
     ops = list(program.ops())
     if not any(isinstance(op, Dot) for op in ops):

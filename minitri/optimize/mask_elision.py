@@ -6,16 +6,16 @@
 
 In: a tile program. Out: the program with masks, like the result of minitri/tiles/mask.py, but with fewer tests. The
 printed program gives the reason for each omitted test. A test is omitted if another test implies this test, or if no
-element of the last block leaves the array. The second reason, that no element leaves the array, is valid on grid axes
-only. On a grid axis no result depends on elements past the end, because the mask of the store drops these elements. For
-an element past the end, a load returns the neutral element of the reduction that uses the load. This pass evaluates the
+element of the last block leaves the array. The second reason (no element leaves the array) is enough on grid axes only.
+On a grid axis no result depends on elements past the end, because the mask of the store drops these elements. For an
+element past the end, a load returns the neutral element of the reduction that uses the load. This pass evaluates the
 ops between the load and the reduction for an element past the end. If the result of these ops is the neutral element
 too, the reduction needs no `where` that masks its operand.
 
-Other passes omit tests as well. skip_blocks/skip.py gives the last, shorter block a loop of its own. boundary_peeling.py runs before this pass and marks some programs `peeled`. The
-code of a peeled program for complete tiles has no tests. tensor_descriptors.py leaves the tests of some blocks to the
-copy engine. deferred_checks.py adds a loop that computes a sum again, one index at a time, and this loop needs fewer
-tests.
+Other passes omit tests as well. skip_blocks/skip.py gives the last, shorter block a loop of its own.
+boundary_peeling.py runs before this pass and marks some programs `peeled`. In a peeled program, the code for complete
+tiles has no tests. tensor_descriptors.py leaves the tests of some blocks to the copy engine. deferred_checks.py adds a
+loop that computes a sum again, one index at a time, and this loop needs fewer tests.
 
 Left out: proofs that need relations between several axes. A proof uses the range of each axis
 (minitri/base/intervals.py). If an index is not a polynomial, the proof uses facts about blocks

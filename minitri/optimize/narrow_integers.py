@@ -7,9 +7,10 @@ Positions (indices of elements as values) have dtype i64, as in numpy, but posit
 In: a masked program. Out: the same program with a narrower dtype for some ops. An op is narrowed under two conditions.
 First, 32 bits must hold the value of the op and all operands of the op. Second, each op that uses the value must be a
 comparison, a conversion to a float, or another narrowed op. The new dtype is usually i32. The new dtype is f32 under
-two conditions. The op must be connected to a conversion to a float, directly or by other narrowed ops, and the value
-must fit into 24 bits. f32 represents integers of 24 bits exactly. With f32 positions, a kernel converts one position
-per row to a float instead of each element of the row. An example is ALiBi (attention with linear biases).
+two conditions. The op must be connected to a conversion to a float, through operands and results of narrowed ops, and
+the value must fit into 24 bits. f32 represents integers of 24 bits exactly. With f32 positions, a kernel converts one
+position per row to a float instead of each element of the row. An example of a kernel with f32 positions is ALiBi
+(attention whose biases depend linearly on positions).
 
 Left out: programs whose indices need 64 bits (optimize/index_width.py); integers that are stored, carried by a loop, or
 used as an index.

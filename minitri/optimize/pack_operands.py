@@ -15,8 +15,8 @@ chip, which need a second factor that is contiguous along the column index. A fa
 needs is slow to read, and each tile of the result reads the factor again. A packed copy, which is made only once, is
 cheaper if each element is used often enough:
 
-- If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory without
-  packing too. Packing such a factor pays only if each element is used still more often.
+- If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory even if
+  the factor is not packed. So this factor is packed only if each element is used at least REUSE_OF_ASYNC (1536) times.
 - A second factor that is computed, not loaded, is copied if more than one tile of rows uses it. Without a copy, the
   tensor core waits until each block is computed.
 - Weights of 8 bits are copied only if the product has many rows. The copy contains the weights without their scale
@@ -73,7 +73,7 @@ def pack(graph: Graph, layouts: Layouts, parts: bool = False) -> Graph:
 
 
 def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node | None:
-    """Returns the product with packed (copied) factors, or None if no copy makes it faster."""
+    """Returns the product with packed (copied) factors, or None if no copy makes the product faster."""
     last, moves = node.rank - 1, _moves(node, layouts, wanted)
     if not any(moves):
         return None

@@ -67,8 +67,8 @@ def looped(kernel: Kernel, context: Context) -> list[str]:
 def schedule_of(kernel: Kernel, context: Context) -> Schedule:
     """Returns the schedule of a kernel for the target of a context. With `--without all`, returns the simple schedule.
 
-    Unless the caller's options demand tensor descriptors, descriptors are used only by kernels with 32-bit offsets, and
-    only on targets with descriptors. The result is never a schedule that Triton is known to compile wrongly.
+    Tensor descriptors are used only if the target supports them and the offsets of the kernel fit into 32 bits, or if
+    the caller's options demand descriptors. The result is never a schedule that Triton is known to compile wrongly.
     """
     if "all" in context.without:
         return pipeline.simple_schedule(kernel, context)
@@ -99,12 +99,12 @@ def lower(plan: Plan, context: Context) -> Programs:
 
 
 def _plans_of_other_sizes(context: Context) -> list[Plan]:
-    """Returns the plans of the program for several sets of sizes. Together these plans contain every axis that a kernel
-    of the program can have.
+    """Returns the plans of the program for several sets of sizes. Together, the returned plans contain every axis that
+    a kernel of the program can have.
 
-    Two plans have symbolic sizes: the plan before neighbouring axes are merged, and the plan after the merge. The other
-    plans are for a GPU. For each name of a size, one plan has this size long and all others short, and one more plan
-    has all sizes long. Long reductions are split into parts, and each split adds an axis.
+    Two plans have symbolic sizes: the plan before neighbouring axes are merged, and the plan after the merge. The plans
+    with known sizes are for a GPU. For each name of a size, one plan has this size long and all others short, and one
+    more plan has all sizes long. Long reductions are split into parts, and each split adds an axis.
     """
     compiled = Compilation(replace(context, sizes={}, layouts={}, options=Options()))
     plans = [compiled.value("kernels.fused"), compiled.value("kernels")]
@@ -128,9 +128,9 @@ def room(
     kind: Callable[..., Pass], name: str, stage: str, place: str, *facts: Callable[[Context], Any],
     without: Callable[[Any, Context], Any] = same, gpu: bool = False, together: bool = False,
 ) -> Pass:  # fmt: skip
-    """Makes a row of the table of passes for an optimisation. The pass calls the function at `place` with a program and
-    with the facts that this function needs. Each of `facts` computes one such fact, for example the chip, from the
-    compilation context.
+    """Makes a row of the table of passes for an optimisation. The pass calls the function that `place` names, with a
+    program and further arguments (`facts`). Each function in `facts` computes one of these arguments, for example the
+    chip, from the compilation context.
 
     kind      the function that makes the row, for example `graph_pass`
     place     the module in minitri/optimize and the function that does the work: "pack_operands:pack"
@@ -232,8 +232,8 @@ OLD_NAMES = {
 
 
 def check_names(without: Collection[str]) -> None:
-    """Raises CompileError MT0402 if a name in `without` is not the name of an optimisation. For an old name of an
-    optimisation, the help text of the error gives the new name.
+    """Raises CompileError MT0402 if a name in `without` is not the name of an optimisation. If the name was an
+    optimisation's name in an earlier version, the help text of the error gives the new name.
     """
     unknown = sorted({*without} - {"all", *OPTIONAL})
     if not unknown:

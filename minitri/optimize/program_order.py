@@ -6,19 +6,19 @@
 In: a tile program whose loops have bounds (optimize/skip_blocks/skip.py), and a chip. Out: the same program with
 another order of tiles. A GPU starts the programs of a grid in the order of their indices. If a long program starts
 last, most of the chip is idle until that program ends. Therefore, programs that run for a long time must start first
-(Graham, "Bounds on multiprocessing timing anomalies", 1969: longest processing time first). The tiles at the end of the
-last grid axis have the most work, so the programs for these tiles start first. Tiles along the last-but-one grid axis
-form groups, and within a group the longest programs start first. A group has about as many programs as the GPU runs at
-once, so the data that these programs load stays in the L2 cache.
+(Graham, "Bounds on multiprocessing timing anomalies", 1969: longest processing time first). If the tiles at the end of
+the last grid axis have the most work, as in causal attention, the programs for these tiles start first. Tiles along the
+last-but-one grid axis form groups, and within a group the longest programs start first. A group has about as many
+programs as the GPU runs at once, so the data that the programs of a group load stays in the L2 cache.
 
-If a program has two loops over the same elements, the second loop starts with the last block. The first loop has just
-read the last blocks, so these blocks are still in the cache:
+If a program has two loops over the same elements, the second loop starts with the last block. When the second loop
+starts, the last blocks are still in the cache, because the first loop has just read them:
 
     for j { … }                        blocks 0, 1, 2, 3
     for j { store … }                  becomes   3, 2, 1, 0                    warps 16 returning
 
-Left out: programs with loops whose length depends on a grid axis other than the last axis. For matrix products among
-these programs, the tiles already have a grouped order.
+Left out: programs with loops whose length depends on a grid axis other than the last axis. Plain matrix products are
+left out too: all their programs take equally long, and schedules/products.py groups their tiles.
 """
 
 from dataclasses import replace

@@ -169,8 +169,8 @@ def gather_of_view(i: Interner, node: Node) -> Node | None:
     """Replaces a gather from a permuted view by a gather from the array itself.
 
     The rule applies only to permutations, because an index outside of the view must also be outside of the array. If
-    the view were a slice or a flip, an index outside of the view could lie inside the array. The gather would then
-    return an element of the array instead of the fill value.
+    the view were a slice or a flip, an index outside of the view could lie inside the array. For an index outside of
+    the view but inside the array, the new gather would return an element of the array instead of the fill value.
     """
     if isinstance(node, Gather) and isinstance(node.x, View):
         v, axes = node.x, [axis(k) for k in range(node.x.rank)]

@@ -104,8 +104,8 @@ class _Rotation:
         """Returns the ops of the product that does not depend on earlier iterations, with the product itself last.
 
         Returns no ops unless the loop has exactly one product that does not depend on earlier iterations, and at least
-        one other product. That product is allowed to depend only on arithmetic and on loads that tensor descriptors can
-        execute.
+        one other product. The returned product is allowed to depend only on arithmetic and on loads that tensor
+        descriptors can execute.
         """
         carried = moving(self.loop.body, (c for c, _ in self.loop.carries))
         dots = [op for op in self.loop.body if isinstance(op, Dot)]

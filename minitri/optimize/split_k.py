@@ -9,7 +9,7 @@
 
 The length of the summed axis is called the depth. The order in which partial sums are added depends on the sizes alone.
 If no power of two divides the depth into enough parts, the factors are padded with zeros. If a factor is computed from
-other reductions or products, this product could share a loop with those reductions or products
+other reductions or products, the product of this factor could share a loop with these reductions or products
 (minitri/optimize/online_reductions/kernels.py). A product that could share a loop is split only if most of the GPU
 would be idle without the split. Left out: loops of attention, which split_kv.py splits. For weights of 8 bits,
 dequantised_product_cost.py chooses the number of parts.

@@ -123,7 +123,9 @@ class _Group:
         return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
 
     def in_parts(self, following: Following, cut: Cut) -> Node:
-        """Returns the product, computed in the same parts as `cut`, the maximum that the first factor depends on."""
+        """Returns the product, computed in parts: the same parts as those of the maximum `cut`, which the first factor
+        depends on.
+        """
         i, node, lead = following.i, self.node, self.node.rank - 2
         a = following.with_own(self.numerator, self.found, cut)
         a = build(i, self.terms, self.terms.root, a.shape, {}, {self.over: a})
@@ -175,8 +177,8 @@ def _is_known(node: Contract) -> bool:
 
 
 def _may_be_held(node: Contract) -> bool:
-    """Checks whether one program can compute all columns of this product. That program must also compute the products
-    inside the first factor, so the summed axes of these inner products must be short.
+    """Checks whether one program can compute all columns of this product. The program that computes all columns must
+    also compute the products inside the first factor, so the summed axes of these inner products must be short.
     """
     inner = [n for n in made_of(node.a) if isinstance(n, Contract)]
     return int(node.shape[-1]) <= MAX_HELD and all((n.a.shape[-1].constant or MAX_HELD + 1) <= MAX_HELD for n in inner)

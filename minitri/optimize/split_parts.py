@@ -5,15 +5,15 @@
     argmax x                the part with the largest max, and its argmax
 
 In: a reduction or a product, and the length of a part. Out: nodes that compute each part, and nodes that combine the
-parts. A sum can depend on the maximum or the mean of the same elements. In each part, such a sum uses the maximum or
-mean of this part alone, called the *own* maximum or mean. When the parts are combined, a transport corrects the sum to
-the maximum or mean of all parts (minitri/optimize/online_reductions/transport.py).
+parts. A sum can depend on the maximum or the mean of the same elements. In each part, a sum that depends on a maximum
+or mean uses the maximum or mean of this part alone, called the *own* maximum or mean. When the parts are combined, a
+transport corrects the sum to the maximum or mean of all parts (minitri/optimize/online_reductions/transport.py).
 
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. So if the maximum of a part is -inf, 0 replaces this
 maximum, and 1 replaces the correction factor of the part. If the maximum of all parts is -inf, 0 replaces this maximum
-too. One more factor corrects the final sum from the maximum 0 to the maximum -inf. If the extent of the axis is not a
-multiple of the length of a part, the axis is padded. The operand of an exponential is padded with -inf, so that the
-exponential is 0. Other operands are padded with the neutral element of the reduction.
+too. If 0 has replaced the maximum of all parts, one more factor corrects the final sum from 0 to the true maximum -inf.
+If the extent of the axis is not a multiple of the length of a part, the axis is padded. The operand of an exponential
+is padded with -inf, so that the exponential is 0. Other operands are padded with the neutral element of the reduction.
 
 Other modules decide which nodes to split, and into how many parts: split_reduction.py, split_kv.py, split_k.py and
 split_scan.py.
@@ -46,8 +46,8 @@ def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | N
     """Returns the graph in which `rule` computes some nodes of these `kinds` in parts. The field `splits` of the graph
     lists the split nodes.
 
-    `rule` gets an interner, the old node and its copy in the new graph. `rule` returns None for a node that is not
-    split. Reports name `by` as the pass that split the nodes.
+    `rule` gets an interner, a node of the old graph, and the copy of this node in the new graph. `rule` returns None
+    for a node that is not split. In reports, `by` is named as the pass that split the nodes.
     """
     splits: list[ir.Split] = []
     if not any(isinstance(node, kinds) for node in graph.nodes()):
@@ -173,8 +173,8 @@ def in_parts(i: Interner, x: Node, k: int, parts: int, length: Dim, fill: float 
 
 
 def contract_in_parts(i: Interner, node: Contract, a: Node, parts: int, length: Dim) -> Node:
-    """Returns the product [*B, M, K] x [*B, K, N] as [*B, part, M, length] x [*B, part, length, N]. The factor `a` is
-    already divided into parts.
+    """Splits the summed axis K of the product [*B, M, K] x [*B, K, N] into parts, and returns the product of each part:
+    [*B, part, M, length] x [*B, part, length, N]. The factor `a` is already divided into parts.
     """
     shape = (*node.shape[:-2], Dim.of(parts), *node.shape[-2:])
     b = in_parts(i, node.b, node.rank - 2, parts, length, 0.0)
@@ -243,8 +243,8 @@ class Following:
         return build(self.i, self.terms, root, cut.x.shape, at, {y.x: maximum.x, y.y: own})
 
     def _axes_in(self, cut: Cut, places: tuple[Dim, ...]) -> Axes:
-        """Returns the index along each axis of the operand, in terms of the axes of the split array `cut.x`. `places`
-        gives, for each axis of the array before the split, the axis of the operand in this place.
+        """Expresses the index along each axis of the sum's operand by the axes of the split array `cut.x`. `places` is
+        the index at which the reduction `cut` reads its own operand, as expressions of the axes of the sum's operand.
         """
         unit: Axes = {axis_symbol(k): dims.ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}
         return {**unit, **{s: cut.x.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}
@@ -281,8 +281,8 @@ class Following:
         return reduce(lambda a, b: compute(i, "multiply", a, b), map(factor, found.shifts))
 
     def _axes(self, place: int | None) -> Axes:
-        """Returns the index along each axis of the operand that is not reduced, in terms of the axes of the result. If
-        `place` is not None, the result also has an axis of parts at `place`.
+        """Returns the index along each unreduced axis of the operand, in terms of the axes of the result. If `place` is
+        not None, the result also has an axis of parts at `place`.
         """
         kept = enumerate(self.terms.kept)
         return {axis_symbol(k): axis(n + (place is not None and n >= place)) for n, k in kept}

@@ -7,9 +7,10 @@
     %2: f32[] = reduce.sum %1 {axes = [0]}
 
 A reduction of columns is split even if the reduction has many results. If a reduction depends on another reduction of
-the same elements, both reductions are split into the same parts. If a total depends on reductions of rows, each row is
-a part, so that one kernel computes both. minitri/optimize/split_parts.py describes how parts are computed and combined.
-Reductions that share a loop with a product are not split: only minitri/optimize/split_kv.py can split such a loop.
+the same elements, both reductions are split into the same parts. If a sum over all rows depends on reductions of single
+rows, each row is a part, so that one kernel computes the partial sum and the reduction of a row.
+minitri/optimize/split_parts.py describes how parts are computed and combined. Reductions that share a loop with a
+product are not split: only minitri/optimize/split_kv.py can split such a loop.
 
 The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. If the
 last part is shorter than the other parts, the last part is padded. Left out: reductions of unknown sizes.
@@ -98,9 +99,11 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, online: bool = False
 
 
 def _axis_of_rows(node: Reduce) -> int | None:
-    """Returns the axis along which the operand has rows that another reduction or a scan reduces too, or None.
+    """Returns the axis that counts the rows, if another reduction or a scan runs over each row of the operand alone.
+    Returns None if no other reduction and no scan runs over rows of the operand.
 
-    Example: a sum over both axes of `x - mean(x, axis=1)`. If each part is one row, both reductions share a kernel.
+    Example: a sum over both axes of `x - mean(x, axis=1)`, where the mean reduces each row alone. If each part of the
+    sum is one row, the mean and the partial sum share a kernel.
     """
     extents = {k: int(node.x.shape[k]) for k in node.axes}
     for x, index in _computed(node):
@@ -163,7 +166,9 @@ def _length(extent: int, parts: int, any_start: bool) -> int:
 
 
 def _fills(length: int) -> bool:
-    """Checks whether only few elements of the blocks of a part lie past the end of the part."""
+    """Checks whether a part of this length nearly fills its blocks, so that only few elements of its last block lie
+    past the end of the part.
+    """
     return length >= 8 * BLOCK or length * 4 >= 3 << (length - 1).bit_length()
 
 

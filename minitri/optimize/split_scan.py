@@ -11,9 +11,9 @@
 
 If a scan is computed in parts, every element is read and written twice instead of once. So a scan is split into parts
 only if most of the GPU would be idle without the split. The method is from Merrill and Garland, "Single-pass Parallel
-Prefix Scan with Decoupled Look-back" (NVIDIA 2016), section 2. The single-pass method of the same paper needs programs
-that wait for each other. Triton does not guarantee that all programs of a grid run at the same time, so programs that
-wait for each other could wait forever.
+Prefix Scan with Decoupled Look-back" (NVIDIA 2016), section 2. The single-pass method of Merrill and Garland is not
+used, because it needs programs that wait for each other. Triton does not guarantee that all programs of a grid run at
+the same time, so programs that wait for each other could wait forever.
 
 The order of additions depends on the sizes alone, so each run gives the same result. Left out: scans of unknown sizes.
 """
@@ -62,7 +62,7 @@ def _halves(i: Interner, node: Scan, chip: Chip) -> Halves | None:
 
 
 def _shifted_by_one(i: Interner, totals: Node, k: int, neutral: int | float | bool) -> Node:
-    """Returns `totals`, shifted by one along axis k. Each part gets the total of the previous part, and the first part
+    """Returns `totals`, shifted by one along axis k. Each part gets the total of the part before it, and the first part
     gets the neutral element.
     """
     first = i.view(i.const(neutral, totals.dtype), (*totals.shape[:k], Dim.of(1), *totals.shape[k + 1 :]), ())

@@ -16,11 +16,11 @@ exponent is an integer from -7 to 8, or a multiple of 0.5 from -4.5 to 7.5:
     x ** 1.5     x * sqrt(x)                 with where(x == -inf, inf, x + 0) for x, since IEEE 754 wants
                                              -inf ** 0.5 = inf and -0.0 ** 0.5 = 0
 
-Each multiplication rounds once. The listed exponents need at most eight roundings, which cause an error of at most 4
-units in the last place. The power function of the library also has an error of 4 units (`ulp` in
-minitri/base/operators.toml). Integer products wrap around on overflow, as integer powers do. The multiplication that
-replaces a division by a power of two gives the same bits, because both operations round the same number once. Left out:
-powers with exponents that need more than eight roundings.
+Each multiplication rounds once. The exponents of replaced powers lie between -7 and 8, so at most eight roundings are
+needed, which cause an error of at most 4 units in the last place. The power function of the library also has an error
+of 4 units (`ulp` in minitri/base/operators.toml). Integer products wrap around on overflow, as integer powers do. The
+multiplication that replaces a division by a power of two gives the same bits, because both operations round the same
+number once. Left out: powers with exponents that need more than eight roundings.
 """
 
 import math
@@ -60,7 +60,9 @@ def power_of_constant(i: Interner, node: Node) -> Node | None:
 
 
 def _never_negative(i: Interner, x: Node, depth: int = 6) -> bool:
-    """Checks whether each element is certainly 0.0, positive, or nan. The check looks at `depth` levels of operands."""
+    """Checks whether each element of x is certainly 0.0, positive, or nan. The check looks at `depth` levels of
+    operands.
+    """
     match x:
         case Const(value=c):
             return c > 0 or str(c) == "0.0"

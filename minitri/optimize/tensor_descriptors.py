@@ -5,8 +5,8 @@
 
 A descriptor contains the address of an array, its shape and strides, and the shape of a block. The host makes the
 descriptor when it launches the kernel. GPUs since Hopper have a copy engine (TMA) for descriptors: one thread requests
-a block and continues. For an access through a descriptor, no thread computes addresses. Elements outside of the array
-are loaded as zeros and are not stored, so loads and stores through descriptors need no masks.
+a block and continues. If a block is accessed through a descriptor, no thread computes addresses. Elements outside of
+the array are loaded as zeros and are not stored, so loads and stores through descriptors need no masks.
 
 In: a masked program whose field `descriptors` is true. Out: the same program, with a block shape on each access
 that can use a descriptor. An access can use a descriptor under the conditions of CUDA's tensor maps:
@@ -18,8 +18,9 @@ that can use a descriptor. An access can use a descriptor under the conditions o
 Rows that are shorter than a block do not use a descriptor. Whether an array begins at a multiple of 16 bytes is known
 only when the program is called (minitri/program_compilation.py).
 
-Left out: gathers, unknown sizes, and blocks without exactly two axes. Stores of integers, and stores of values without
-all axes of the stored block, are left out too. All stores of programs without `descriptor_stores` are left out as well.
+Left out: gathers, unknown sizes, and blocks with fewer or more than two axes. Stores of integers, and stores of values
+without all axes of the stored block, are left out too. All stores are left out as well, unless the program has the
+option `descriptor_stores`.
 """
 
 from minitri.base.dims import Dim

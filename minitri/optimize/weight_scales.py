@@ -4,14 +4,16 @@
       becomes
     multiply (contract x, cast (multiply w, inside)), outside
 
-Usually `inside` is 1 and `outside` is the scale s. If s is inf, nan, or so large that weights could overflow, `inside`
-is s and `outside` is 1. If `inside` is 1, the second factor contains whole numbers, which f16 represents without
+Each scale s becomes two scales, of which `inside` multiplies the weights and `outside` multiplies the sums. Usually
+`inside` is 1 and `outside` is s. If s is inf, nan, or so large that weights could overflow, `inside` is s and `outside`
+is 1. If the weights are multiplied by 1 only, the second factor contains whole numbers, which f16 represents without
 rounding. Tensor cores also need less electrical power for small whole numbers, so a chip that runs at its power limit
 computes faster.
 
-In: a product. Out: the new second factor of this product, and the scale for the sums of this product. Scales are moved
-from the weights to the sums in f16 products only. In bf16 products, the sums without their scale could overflow
-although the sums of the original program do not. Left out: scales of rows, and scales of blocks of the summed axis.
+In: a product of a graph. Out: the new second factor of the product, and the scale for the sums of the product. Scales
+are moved from the weights to the sums in f16 products only. In bf16 products, the sums without their scale could
+overflow although the sums of the original program do not. Left out: scales of rows, and scales of blocks of the summed
+axis.
 """
 
 from dataclasses import dataclass
@@ -62,8 +64,8 @@ def find(node: Contract) -> Scale | None:
 
 
 def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
-    """Returns the second factor, multiplied by the inner scale only, and the outer scale for the sums of the product.
-    If the second factor has no scale, returns the unchanged factor and None.
+    """Returns the second factor, multiplied only by the inner scale (for weights), and the outer scale (for the sums of
+    the product). If the second factor has no scale, returns the unchanged factor and None.
     """
     found = find(node)
     if found is None:
@@ -103,7 +105,9 @@ def _largest(x: Node) -> int | None:
 
 
 def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
-    """Returns the inner and the outer scale. The product of the two scales is `by`."""
+    """Divides the scale `by` into the inner scale (for weights) and the outer scale (for sums). One of the two scales
+    is 1, and the other scale is `by`.
+    """
     one = number(i, by, 1.0)
     safe = i.apply("less_equal", bool_, by.shape, (compute(i, "abs", by), number(i, by, LARGEST / most)))
     return compute(i, "where", safe, one, by), compute(i, "where", safe, by, one)

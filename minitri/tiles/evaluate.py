@@ -118,11 +118,11 @@ class _Run(Values):
         self.watch.done(op, self.values, self.env, self.real)
 
     def bound(self, bound: Dim | None, default: int) -> int:
-        """Returns the value of a bound of a loop, or `default` for a loop without this bound."""
+        """Returns the value of a loop bound (`first` or `last` of a loop), or `default` if `bound` is None."""
         return default if bound is None else int(np.asarray(numpy_array_operations.index(bound, self.env)).item())
 
     def lanes(self, op: Op) -> tuple[slice, ...]:
-        """Returns slices for a carried value. The slices select those elements that lie in the current blocks."""
+        """Returns the slices that select, from a carried value, the elements that lie in the current blocks."""
         return tuple(slice(0, self.width(n)) if n in op.axes else slice(None) for n in self.names)
 
     # ---- ops -------------------------------------------------------------------------

@@ -42,7 +42,9 @@ def _whole(program: Program, op: Access) -> Iterator[Fact]:
 
 
 def running(program: Program) -> Iterator[Fact]:
-    """Returns the fact that no axis of the grid is empty. If an axis were empty, no program would run."""
+    """Returns the fact that no axis of the grid is empty. The fact holds whenever a program runs, because a grid with
+    an empty axis has no programs.
+    """
     for a in program.grid:
         yield from _not_empty(a)
 

@@ -57,7 +57,9 @@ class TileAxis(Axis):
 
     @property
     def blocks(self) -> Dim:
-        """The number of blocks that programs work on. A "whole" axis has one block, even if the axis is empty."""
+        """The number of blocks along this axis that the programs of the kernel compute. A "whole" axis has one block,
+        even if the axis is empty.
+        """
         return ONE if self.role == "whole" else self.tiles
 
 
@@ -208,11 +210,11 @@ def index_axes(op: Access) -> set[str]:
 
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
-    """Solves `condition >= 0` for the index of one axis. The bound of this index contains no axis of `lanes` and no
-    loaded value.
+    """Solves `condition >= 0` for the index of one axis. The solution has this index alone on one side. The other side
+    of the inequality contains no axis of `lanes` and no loaded value.
 
-    Bounds checks are written in this form because Triton then finds how many neighbouring elements have the same
-    result.
+    Bounds checks have a single index on one side, such as `i < n - 2`, because Triton then finds how many neighbouring
+    elements have the same result.
     """
 
     def varies(s: Symbol) -> bool:
@@ -240,7 +242,7 @@ def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
 
 @dataclass(frozen=True, slots=True)
 class BlockIndex:
-    """An index that runs along a block of `axis`. The number `offset` is added to each position.
+    """An index that runs along a block of `axis`. The number `offset` is added to the index of each element.
 
     If `axis` is None, the index is the single number `offset`. If `walks` is true, the index of the first element is
     the start of the current block. If `walks` is false, the index of the first element is 0.

@@ -124,7 +124,7 @@ class Lowering:
 
     def looped_over(self, op: Op) -> list[str]:
         """Returns the looped axes that an op reduces. If an op reduces a looped axis, its result exists only after the
-        loop, so the op ends its phase.
+        loop, so the op ends its phase (a group of loops).
         """
         return [a for a in self.looped if a in ir.reduced_by(op)]
 
@@ -189,7 +189,7 @@ class Lowering:
 
     def finish(self, op: Op) -> None:
         """Writes the reduction after the loop, which combines the elements of the value that the loop carried. A
-        product needs no such reduction.
+        product needs no reduction after the loop.
         """
         if isinstance(self.top[op], Reduce):
             self.add(self.top[op])
@@ -256,9 +256,9 @@ class Lowering:
         """Writes one iteration of a scan over blocks: the scan of the current block, combined with the total of all
         earlier blocks.
 
-        The loop carries the last element of the scan. To select the last element, all other elements are replaced by 0,
-        and the elements are added. A simpler loop would carry the total plus the sum of the block, but Triton 3.6 fails
-        to compile such a loop.
+        The loop carries the last element of the scan so far. To select the last element, all other elements are
+        replaced by 0, and the elements are added. It would be simpler to carry the total of all blocks and to add the
+        sum of each block to this total, but Triton 3.6 fails to compile such a loop.
         """
         rest = tuple(a for a in new.axes if a != new.along)
         carry = self.carry(new.dtype, rest, neutral(new.op, new.dtype), new)

@@ -39,7 +39,7 @@ def connected(op: Op, users: Users) -> list[Op]:
 def largest_subset(ops: Iterable[Op], users: Users, keeps: Callable[[Op, set[Op]], bool]) -> set[Op]:
     """Returns the largest subset of `ops` such that `keeps(op, subset)` is true for each op in the subset.
 
-    `keeps` may depend only on those ops of the subset that are `connected` to the op.
+    The answer of `keeps` must depend only on those ops of the subset that are `connected` to the op.
     """
     kept = {*ops}
     todo = [*kept]

@@ -4,7 +4,7 @@
     sum(x, axis=1)                   {i: grid 8, r: whole 512}          a row that fits in a tile stays in registers
     x @ w                            {i: grid 64, r: loop 32, j: grid 64}
 
-In: a kernel, whose sizes may be unknown, and the caller's `Options`. Out: a `Schedule`. An axis of unknown size gets a
+In: a kernel, whose sizes can be unknown, and the caller's `Options`. Out: a `Schedule`. An axis of unknown size gets a
 block size that is correct for every size.
 
 The one idea: the plain schedule is correct for every kernel and every target, but is not tuned for speed. The caller's
@@ -31,8 +31,8 @@ UNKNOWN = 1024  # the size that the plain schedule assumes for an unknown extent
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How one kernel is divided into programs and loops. Fields that are not listed here are those of `Program` in
-    minitri/tiles/ir.py.
+    """How one kernel is divided into programs and loops. A field that is not explained below has the same meaning as
+    the field of this name in `Program` (minitri/tiles/ir.py).
 
     axes               name → (role, block); if `axes` has no entry for an axis, each program has one index of this axis
     rule               a description of the rule that chose this schedule
@@ -130,7 +130,9 @@ INTERPRETER = TileSizes(1 << 18, 1 << 18, side=256, depth=256)
 
 
 def plain(kernel: Kernel, sizes: TileSizes = TileSizes()) -> Schedule:
-    """Returns the plain schedule of a kernel. A plain schedule uses no hardware figures, and every kernel has one."""
+    """Returns the plain schedule of a kernel. A plain schedule depends on no properties of the hardware, and every
+    kernel has a plain schedule.
+    """
     if kernel.dots:
         return _plain_product(kernel, sizes)
     axes: dict[str, tuple[str, int]] = {}
@@ -148,8 +150,8 @@ def _plain_product(kernel: Kernel, sizes: TileSizes) -> Schedule:
     """Returns the plain schedule of a kernel with matrix products, without software pipelining.
 
     Parallel axes that are neither rows nor columns are batch axes. Each program has one index of a batch axis. If a
-    product shares a loop with other reductions, one program computes all indices of some axes. The tiles of such a
-    product have few rows, so that they fit into shared memory.
+    product shares a loop with other reductions, one program computes all indices of some axes. The tiles of a product
+    that shares a loop have few rows, so that the tiles fit into shared memory.
     """
     first, held = kernel.dots[0], kernel.held
     summed = {d.over for d in kernel.dots} - held
@@ -199,8 +201,8 @@ def deep(dot: Dot, extent: int, most: int) -> int:
 
 
 def _least_blocks(kernel: Kernel) -> dict[str, int]:
-    """Returns the least block size of those axes for which the caller may choose a block size. These are the axes of
-    matrix products, without the axes that have the role "whole".
+    """Returns the least block size of each axis of matrix products, except axes with the role "whole". In a kernel with
+    products, the caller can choose block sizes for axes of products only.
     """
     if kernel.shared_loop is not None:
         return {name: LEAST for name in (kernel.dots[0].tile[0], kernel.shared_loop)}

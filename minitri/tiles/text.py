@@ -6,8 +6,8 @@
       store out[i] %0
     }
 
-Values are numbered in the order of computation. The text begins with the head of the plan (minitri/kernels/text.py).
-Each program lists its compile options after its buffers:
+Values are numbered in the order of computation. The text begins with the inputs, outputs, conditions and temporaries of
+the plan, as in minitri/kernels/text.py. Each program lists its compile options after its buffers:
 
     warps 8 stages 4 group 8 registers 128 wide
 
@@ -16,8 +16,9 @@ In the stage `tile.target`, ops and loops can have hints, in braces:
     %1: f32[i, r] = load x[i, r] {because = ["i: 64 divides 4096"], descriptor = [64, 64]}
     for r {wait = true} {
 
-`parse_programs` parses a text that `format_programs` wrote, perhaps edited by a user. The spans of the programs are
-places in the parsed text. The plan of these programs has no kernels, because the text contains no kernels.
+`parse_programs` parses a text that `format_programs` wrote, perhaps edited by a user. The spans of the parsed ops are
+ranges of this text, not of the user's program. The plan of the parsed programs has no kernels, because the text
+contains no kernels.
 """
 
 from collections.abc import Collection, Iterator, Sequence

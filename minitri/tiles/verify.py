@@ -1,7 +1,7 @@
 """Checks the rules of tile programs.
 
 Every op comes after its operands. The axes and dtype of every value follow from its operands. The index of a load or
-store uses no axes except those of the program. A looped axis is used only inside its loop. Each tile has a size that
+store uses no axes except axes of the program. A looped axis is used only inside its loop. Each tile has a size that
 Triton allows. The checks run after lowering, after masking, and on each program that was parsed from text.
 """
 
@@ -82,8 +82,8 @@ def _check_descriptor(program: Program, op: Load | Store, block: tuple[int, ...]
     """Checks that a tensor descriptor can execute a load or store.
 
     The descriptor's block must have as many elements as the tile. A descriptor only tests the bounds of its array, and
-    loads 0 outside of the array. So the mask may only test the bounds of the array, and the `other` of a load must be
-    0.
+    loads 0 outside of the array. So the mask must test nothing but the bounds of the array, and the `other` of a load
+    must be 0.
     """
     ends = {e - 1 - d for d, e in zip(op.index, op.buffer.shape)}
     tested = set(op.mask.conditions) if op.mask else set[Dim]()
@@ -138,8 +138,8 @@ def _is_multiple(d: Dim, block: int) -> bool:
 def _check(op: Op, known: set[Op], program: Program, masked: bool, loops: tuple[str, ...]) -> None:
     """Checks an op inside loops over the axes `loops`.
 
-    The index of a looped axis may be used only inside the loop. The symbol for the position of an element in its block
-    may be used everywhere.
+    An op outside of the loop is not allowed to use the index of a looped axis. Every op is allowed to use the symbol
+    for the position of an element in its block.
     """
     with located(program.name, op.spans):
         verify_op(op, {a.name for a in program.axes}, known)

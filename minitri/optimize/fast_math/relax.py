@@ -8,8 +8,8 @@
 A kernel is *relaxed* under two conditions. First, every float that the kernel writes must be f16 or bf16, or a
 temporary that only relaxed kernels read. Second, no discontinuous operation may depend on the kernel's arithmetic: no
 comparison, floor, argmax or conversion to an integer. In a relaxed kernel, the compiler is allowed to round x * y + z
-once instead of twice. Operators are allowed to use faster instructions with a relative error of about 2**-18
-(`Operator.relaxed`). In a relaxed kernel, the following rules rewrite slow operators:
+once instead of twice. The operators of a relaxed kernel are allowed to use faster instructions with a relative error of
+about 2**-18 (`Operator.relaxed`). In a relaxed kernel, the following rules rewrite slow operators:
 
     x / y, y without some axis of x         x * (1 / y): one division per row
     1 + tanh(x)                             2 * sigmoid(2 * x)
@@ -18,7 +18,7 @@ once instead of twice. Operators are allowed to use faster instructions with a r
 An f32 ulp is `2**-16` of a bf16 ulp and `2**-13` of an f16 ulp. So a less exact f32 value changes a 16-bit result only
 if the value is almost midway between two 16-bit numbers. Kernels that write f32 or f64 are not relaxed.
 
-The last rule computes exp(x - h), where h is one value for the whole row, as a power of two:
+The third of these rules computes exp(x - h), where h is one value for the whole row, as a power of two:
 
     %3: f32[i, r] = multiply %2, 0.125                 %3: f32[i] = reduce.max %2
     %4: f32[i] = reduce.max %3             becomes     %4: f32[i] = multiply %3, 0.18…        (0.125 * log2 e)
@@ -27,17 +27,18 @@ The last rule computes exp(x - h), where h is one value for the whole row, as a 
                                                        %7: f32[i, r] = exp2 %6
 
 The hardware has an instruction for `2**x` but not for exp(x). So exp(x) needs one more multiplication than `2**x`, and
-three more multiplications if denormal results must be exact. A softmax needs no denormal results. If x is already
-multiplied by a constant, as a score of attention is, log2 e is merged into that constant. For c > 0 the maximum of c *
-x is exactly c times the maximum of x, because rounding is monotone.
+three more multiplications if denormal results must be exact. A softmax does not need exact denormal results, because
+they are too small to change the sum of a row. If x is already multiplied by a constant, as a score of attention is,
+log2 e is merged into that constant. For c > 0 the maximum of c * x is exactly c times the maximum of x, because
+rounding is monotone.
 
 Accuracy: for exp(x - h) with one value h for the whole row, the product of h and log2 e is rounded. The rounding error
 of this product changes the exponent by up to `|h| * 2**-24`, and by the same amount for all elements of a row. A score
 of attention already has a rounding error of up to `2**-24` of its value, because the score is multiplied by a constant.
 Values loaded from memory have no rounding error, so for loaded values `x - h` is computed before the multiplication by
-log2 e. The rule also computes `x - h` before the multiplication if the product of x and log2 e could overflow. The
-factor exp(h(old) - h(new)) that corrects a running sum is always computed from the difference of h(old) and h(new).
-Without the difference, rounding errors would accumulate from block to block.
+log2 e. The rule for exp(x - h) also computes `x - h` before the multiplication if the product of x and log2 e could
+overflow. The factor exp(h(old) - h(new)) that corrects a running sum is always computed from the difference of h(old)
+and h(new). If h(old) and h(new) were multiplied by log2 e first, rounding errors would accumulate from block to block.
 """
 
 import math
@@ -159,14 +160,16 @@ class _Rewriting:
         return self.add(Constant(dtype=f32, axes=(), spans=self.replaced.spans, value=float(np.float32(value))))
 
     def compute(self, name: str, args: tuple[Op, ...], *gone: Op) -> Op:
-        """Adds an elementwise op. `gone` are the ops that the new op replaces, besides `replaced`."""
+        """Adds an elementwise op. The new op replaces the op `replaced` and the ops in `gone`."""
         axes = tuple(a.name for a in self.kernel.axes if any(a.name in x.axes for x in args))
         spans = tuple(dict.fromkeys(s for o in (self.replaced, *gone) for s in o.spans))
         return self.add(Compute(dtype=f32, axes=axes, spans=spans, op=name, args=args))
 
 
 def divide_by_fewer(op: Op, new: _Rewriting) -> Op | None:
-    """Rewrites x / y to x * (1 / y) if y does not have all axes of x. One reciprocal 1 / y then serves a whole row."""
+    """Rewrites x / y to x * (1 / y) if y does not have all axes of x. The reciprocal 1 / y is then computed only once
+    for a whole row of x.
+    """
     match op:
         case Compute(op="divide", args=(x, y)) if not isinstance(x, Constant) and not {*y.axes} >= {*x.axes}:
             return new.compute("multiply", (x, new.compute("reciprocal", (y,))))
@@ -240,15 +243,16 @@ def is_of_a_row(h: Op) -> bool:
     """Checks whether h depends on a reduction of the row. In a tile program, a value that a loop carries counts as a
     reduction of the row.
 
-    If h depends on a reduction of the row, `exp(x - h)` is one of many terms of the row. So denormal results of
-    `exp(x - h)` do not matter.
+    If h depends on a reduction of the row, such as its maximum, `exp(x - h)` is one of many terms of the row. Denormal
+    terms are too small to matter among the other terms of a row.
     """
     return any(isinstance(o, (Reduce, ir.Carry)) for o in ir.needed(h))
 
 
 def _may_be_spread(y: Op, c: float) -> bool:
-    """Checks whether log2 e can be merged into the constant c. To merge log2 e, y * (c * log2 e) must be as accurate as
-    y * c, so y must be a rounded result. Also, y * (c * log2 e) must not overflow unless y * c overflows.
+    """Checks whether log2 e can be merged into the constant c. The product y * (c * log2 e) must be about as accurate
+    as y * c, which holds if y is a rounded result with an error of its own. Also, y * (c * log2 e) must not overflow
+    unless y * c overflows.
     """
     inner = y
     while isinstance(inner, ir.Spread) or (isinstance(inner, Compute) and inner.op in ("where", "cast")):

@@ -2,12 +2,12 @@
 
     max, exp, sum, divide over the same rows      become      one kernel: one read, one write
 
-At first every reduction, scan and product is a part (a future kernel), with the elementwise nodes that only this part
+At first, every reduction, scan and product is a part (a future kernel), with the elementwise nodes that only this part
 uses. After that, parts are merged, beginning with the two parts that exchange the most bytes. A merge has two
-conditions. First, no cycle of parts may arise, which networkx checks. Second, the merged part must still be one kernel
-on named axes, which one_kernel.py checks. The reasons against a merge appear in the ledger, the list of fusion
-decisions. An elementwise value that two parts need is computed in both parts if this is cheaper than storing and
-loading the value.
+conditions. First, the parts must not depend on each other in a cycle after the merge, which networkx checks. Second,
+the merged part must still be one kernel on named axes, which one_kernel.py checks. The reasons against a merge appear
+in the ledger, the list of fusion decisions. An elementwise value that two parts need is computed in both parts if this
+is cheaper than storing and loading the value.
 
 Left out: schedules. Block sizes and loops are chosen after fusion.
 """
@@ -68,13 +68,13 @@ def _ledger(parts: Partition) -> tuple[Decision, ...]:
 
 
 def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, int]]:
-    """Yields each reader of a value, the part of this reader, whether that part also computes the value ("fused"), and
-    a number of memory accesses. If the reader is fused, the number counts the accesses that are saved. Otherwise, the
-    number counts the accesses that this reader causes.
+    """Yields, for each reader of a value: the reader, the part of the reader, whether this part also computes the value
+    ("fused"), and a number of memory accesses. For a fused reader, this number counts the accesses that fusion saves.
+    For any other reader, this number counts the accesses that the reader causes.
 
-    A fused reader saves one load. In a kernel that does not compute the value, one load serves all readers. The store
-    of the value counts for one reader only. The store is saved if all readers are fused, unless the value is an output
-    of the program.
+    A reader in the kernel that computes the value (a fused reader) saves one load. In a kernel that does not compute
+    the value, one load serves all readers. The store of the value is counted only once, not for each reader. The store
+    is saved if all readers are fused, unless the value is an output of the program.
     """
     readers = [(u, h) for u in parts.users[node] for h in parts.homes[u]]
     apart = any(node not in parts.parts[h] for _, h in readers)

@@ -3,11 +3,11 @@
     m[i] = max over r of x[i, r]        the sum reuses the axis r, which the part already has: both
     s[i] = sum over r of exp(x - m)     read x[i, r], so softmax is one kernel
 
-In: a part of a graph, whose nodes one kernel computes. Out: the demands of the part. A *demand* is an index at which a
-node is needed, such as `x[i, r]`. minitri/kernels/demand.py computes the demands of a part with a single operation. In
-a part with several operations, each further result or reduction reuses existing axes with the same extent. If several
-axes have the right extent, the chosen axis makes operations read the same operands at the same indices as often as
-possible.
+In: a part of a graph (the nodes that one kernel computes). Out: the demands of the part, which say at which index each
+node is needed. A *demand* is an index at which a node is needed, such as `x[i, r]`. minitri/kernels/demand.py computes
+the demands of a part with a single operation. In a part with several operations, each further result or reduction
+reuses existing axes with the same extent. If several axes have the right extent, the chosen axis makes operations read
+the same operands at the same indices as often as possible.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -76,11 +76,11 @@ class FusedIndexing(Indexing):
         return Demand(tuple(index))
 
     def _digits_of_row(self, root: Node) -> dict[int, Dim]:
-        """Returns the index along each axis of a result, if several axes together are the row axis of a product.
-        Returns an empty dict for other results.
+        """Returns the index along each axis of a result, if the result splits the row axis of a product into several
+        axes. Returns an empty dict for other results.
 
-        For example, if the row of the product is `32*d0 + d1` with d1 < 32, and i is the row axis, d0 is `i // 32` and
-        d1 is `i % 32`.
+        For example, if the element [d0, d1] of the result is in the row `32*d0 + d1` of the product, with d1 < 32, and
+        i is the row axis, then d0 is `i // 32` and d1 is `i % 32`.
         """
         products = any(isinstance(n, Contract) for n in self.inside)
         stack, seen = [element(root, tuple(map(axis, range(root.rank))))] if products else [], set[Node]()
@@ -168,11 +168,11 @@ class FusedIndexing(Indexing):
         return self._count_shared(node.x, Demand(with_axes(demand.index, node.axes, names), demand.guards))[0]
 
     def _count_shared(self, node: Node, demand: Demand, limit: int = 64) -> tuple[int, int]:
-        """Returns how many of the operands that `demand` needs are already read at the index that `demand` needs, and
-        how many operands are not.
+        """Returns two numbers about the operands that the node needs for `demand`: how many operands the kernel already
+        needs at the same index, and how many operands are new.
 
-        The search does not follow the operands of an operand that is already needed. The search stops after `limit`
-        demands.
+        If the kernel already needs an operand, the search does not continue to the operands of this operand. The search
+        stops after `limit` demands.
         """
         count, stack, seen = 0, [(node, demand)], set[tuple[Node, Demand]]()
         while stack and len(seen) < limit:
@@ -189,9 +189,9 @@ class FusedIndexing(Indexing):
         return count, len(seen) - count
 
     def _operand_demand(self, node: Reduce, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Returns the demand (index) for the operand of a reduction, over axes that other reductions already use.
+        """Returns the demand (index) for the operand of a reduction that runs over axes of other reductions.
 
-        The returned list is empty if other reductions use too few axes.
+        The returned list is empty if the other reductions do not have enough axes with the right extents.
         """
         over: list[str] = []
         for extent in (node.x.shape[k] for k in node.axes):
@@ -201,10 +201,11 @@ class FusedIndexing(Indexing):
 
 
 def _digits(index: Dim, extents: Mapping[Symbol, Dim], whole: Dim) -> dict[int, int]:
-    """Returns the weight of each axis in `index` if the axes are the digits of a number below `whole`. Returns an empty
-    dict for any other index.
+    """Returns the factor (weight) of each axis in `index`, if the axes are the digits of a non-negative number below
+    `whole`. Returns an empty dict for any other index.
 
-    Example: 32*d0 + d1 has the weights {0: 32, 1: 1} if d1 has 32 values and d0 has whole // 32 values.
+    Example: `32*d0 + d1` is a number with the digits d0 and d1 if d1 has 32 values and d0 has `whole // 32` values, so
+    the weights are {0: 32, 1: 1}.
     """
     weights = {s: c for m, c in index.terms if len(m) == 1 and isinstance(s := m[0], Symbol)}
     digits: dict[int, int] = {}

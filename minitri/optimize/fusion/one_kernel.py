@@ -12,8 +12,9 @@ these values are stored in memory, the rest of the part can become one kernel.
     every result is indexed by all parallel axes, so that each element is stored once
     a scan runs along an axis with no other loop around it or inside it
 
-A value without one of the axes would be computed again for each index along that axis. The only exception is a loop
-that reductions and matrix products share, as in attention:
+A reduction that lacks one of the kernel's parallel axes would be computed again for each index along that axis.
+Reductions and results are allowed to lack an axis only in a loop that reductions and matrix products share, as in
+attention:
 
     p = exp(s[i, r] - m[i])         loop r: the product and the sum run over it
     o[i, l] = sum(r) p * v[r, l]    held l: one program has all columns
@@ -80,8 +81,8 @@ def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand
 
 
 def _check_store(part: FusedIndexing, node: Node, demand: Demand) -> None:
-    """Checks that each result is stored once. A result is allowed to lack an axis only if one program has all indices
-    of this axis.
+    """Checks that each element of the result `node` is stored once. A result is allowed to lack an axis only if one
+    program has all indices of this axis.
     """
     missing = {*part.parallel} - axis_names(demand.index)
     if missing - part.held:
@@ -100,10 +101,10 @@ def _check_scan(part: FusedIndexing, node: Scan) -> None:
 
 
 def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
-    """Returns the value that must be stored in memory so that the rest can be one kernel.
+    """Returns the value that must be stored in memory so that the rest of the part can be one kernel.
 
-    If another result brought the axes that `node` lacks into the kernel, that other result is returned. Otherwise,
-    `node` itself is returned.
+    If another result brought the axes that `node` lacks into the kernel, that other result is returned. If no other
+    result has the axes that `node` lacks, `node` itself is returned.
     """
     for other, demand in part.stores[1:]:
         if other is not node and missing & axis_names(demand.index):
@@ -137,9 +138,10 @@ def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) 
 def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
     """Checks whether a product is computed in each iteration of the shared loop.
 
-    The column index of a product inside the loop is the axis of the loop, with or without an offset. The other indices
-    of a product inside the loop are plain axes. A batch index can also be 0, but the row index cannot. A guard (a
-    condition of a load) is allowed to depend on rows or on columns but not on both, because no factor has both axes.
+    The column index of a product inside the loop is the axis of the loop, with or without an offset. The row index and
+    the batch indices of a product inside the loop are plain axes. A batch index can also be 0, but a row index of 0 is
+    refused. A guard (a condition of a load) is allowed to depend on rows or on columns but not on both, because no
+    factor has both axes.
     """
     if part.loop is None or not isinstance(node, Contract) or not axis_names(demand.index) & part.reduced:
         return False

@@ -60,8 +60,8 @@ class Partition(FirstParts):
     def _check_first(self) -> None:
         """Refuses parts that read too many arrays, before merging spends time on all of these arrays.
 
-        Raises NotOneKernel with values that must be stored in memory. If the listed values are stored, large parts are
-        divided into smaller parts.
+        Raises NotOneKernel with values that must be stored in memory. Each part that reads too many arrays is divided
+        at the values that the exception lists: one kernel stores such a value, and another kernel loads it.
         """
         cuts: list[Node] = []
         for part in self.parts.values():
@@ -125,7 +125,9 @@ class Partition(FirstParts):
                     merged = True
 
     def _carried(self) -> dict[tuple[int, int], int]:
-        """Returns for each edge the bytes of memory traffic that a merge of its two parts would save."""
+        """Returns, for each pair of parts of which one reads values of the other, the bytes of memory traffic that a
+        merge would save.
+        """
         carried: dict[tuple[int, int], int] = defaultdict(int)
         for node in self.compute:
             for b in {h for u in self.users[node] for h in self.homes[u]}.difference(self.homes[node]):
@@ -134,7 +136,7 @@ class Partition(FirstParts):
 
     def refusal(self, a: int, b: int, graph: nx.DiGraph[int]) -> str | None:
         """Returns the reason why the parts `a` and `b` cannot be one kernel, or None if `a` and `b` can be one kernel.
-        Part `b` can read values of `a`, but `a` cannot read values of `b`.
+        Part `b` is allowed to read values of `a`, but `a` must not read values of `b`.
         """
         return "another kernel must run in between" if detour(graph, a, b) else self._reason_against([a], b)
 
@@ -211,8 +213,8 @@ class Partition(FirstParts):
     def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
         """Moves the first elementwise operations of a part into the previous part, if this leaves fewer bytes to store.
 
-        Example: the operand of a mean over the other axes is a + b - c, where a, b and c have one value per row. The
-        result a + b - c is a single value per row, so storing this result is cheaper than storing a, b and c.
+        Example: the previous part computes a, b and c, which have one value per row, and this part begins with `a+b-c`.
+        The sum `a+b-c` also has one value per row, so storing this sum is cheaper than storing a, b and c.
         """
         for a, b in sorted(graph.edges):
             first = self._first_steps(b)

@@ -4,7 +4,7 @@
 
 In: the index notation of a kernel. Out: the same kernel, possibly with the column axis of products before the row axis.
 The order of the axes changes if only the second factor is computed, for example from weights of 8 bits. Tensor cores of
-Hopper GPUs take computed values from registers, but only as their first operand.
+Hopper GPUs take computed values from registers, but only as the first operand of a multiplication.
 """
 
 from minitri.graph.ir import Contract, Input, Node, contiguous
@@ -36,10 +36,10 @@ def _any_buffer(node: Node) -> Buffer:
 
 
 def _is_second_computed(kernel: Kernel) -> bool:
-    """Checks whether some second factor of the products is computed, while all first factors are loaded. Second factors
-    must have 16 bits.
+    """Checks whether some second factor of the products is computed, while all first factors are loaded. All second
+    factors must have floats of 16 bits.
 
-    The product must also have more than a few rows, or a factor that is computed from 8 bits.
+    A product with few rows must also have a factor that is computed from 8 bits.
     """
     first, second = ([not isinstance(f, Load) for f in factors] for factors in zip(*((d.a, d.b) for d in kernel.dots)))
     halves = all(d.b.dtype.is_float and d.b.dtype.bits == 16 for d in kernel.dots)

@@ -3,14 +3,15 @@
     a, b = layer_norm(x), x.mT * 2      two kernels: one has rows, the other one has square tiles
     softmax(x).mT                       x has few rows: the row sums are one kernel, the quotients another one
 
-In: the axes of a future kernel. Out: the reason against this kernel, or None.
+In: the axes of a future kernel. Out: the reason why this kernel should be divided into several kernels, or None.
 
 A program that reduces rows has few rows, so each store of a transposed result covers only a few bytes of each memory
 sector. A separate kernel for the transposed result reads the operands again. But the separate kernel loads and stores
-long runs of elements, because its tiles have many indices along both axes. If all results are transposed, one program
-can have all rows of a memory sector, and one kernel is enough. If the operand has few rows, such programs leave most of
-the chip idle. A program that computes a scan always has one row, so a large transposed result of a scan gets a separate
-kernel. `minitri explain --measure` shows the time of each kernel, and `--without fusion` shows the kernels apart.
+long runs of elements, because its tiles have many indices along both axes. If all results are transposed, one kernel is
+enough: one program can compute all rows whose results share a memory sector. But if the operand has few rows, programs
+with several rows each are so few that most of the chip is idle. A program that computes a scan always has one row, so a
+large transposed result of a scan gets a separate kernel. `minitri explain --measure` shows the time of each kernel, and
+with `--without fusion` it shows the times of unfused kernels.
 """
 
 from collections.abc import Iterable
@@ -54,5 +55,7 @@ def _count(extents: Iterable[Dim]) -> int:
 
 
 def _innermost(node: Node, demand: Demand) -> set[str]:
-    """Returns the axes along which neighbouring elements of an array are accessed."""
+    """Returns the axes that occur in the index along an array's last axis, along which elements are neighbours in
+    memory. Axes of extent 1 do not count as the last axis.
+    """
     return axis_names([d for d, e in zip(demand.index, node.shape) if e != 1][-1:])

@@ -5,12 +5,13 @@
                                                 s  = s * exp(m - m') + sum of exp(block - m')
                                                 m  = m'
 
-Two loops would read x twice. In one loop, the partial sum was computed with an old maximum m, but the result needs the
-newer maximum m'. A factor or summand called *transport* corrects the partial sum
-(minitri/optimize/online_reductions/transport.py). For each sum and product over a looped axis, this pass looks for a
-transport (correction), and adds ops that compute the transport to the kernel. In the text of a kernel, `old %1` is the
-old maximum m and `%1` is the new maximum m'. If an evaluation processes all elements at once, there is no old value.
-Every correction factor (`rescale`) is then 1, and every correction summand (`shift`) is 0.
+With one loop for the maximum and another loop for the sum, x would be read twice. In a single loop, the partial sum was
+computed with an old maximum m, but the result needs the newer maximum m'. A factor or summand called *transport*
+corrects the partial sum (minitri/optimize/online_reductions/transport.py). For each sum and product over a looped axis,
+this pass looks for a transport (correction), and adds ops that compute the transport to the kernel. In the text of a
+kernel, `old %1` is the old maximum m and `%1` is the new maximum m'. If all elements are reduced at once, as in the
+numpy evaluator of kernels, there is no old value, and nothing is corrected. In this evaluator, every correction factor
+(`rescale`) is 1, and every correction summand (`shift`) is 0.
 
 If a factor inside a sum depends on another reduction but not on the summed axes, the factor is first moved out of the
 sum. For example, the sum of (e / l) * v becomes (sum of e * v) / l.
@@ -251,7 +252,9 @@ class _Online:
     # ---- transports as ops -----------------------------------------------------------
 
     def _rescale(self, found: Rescale[Op]) -> Op:
-        """Makes the factor that corrects a partial sum: the product of exp(h(old y) - h(y)) over all shifts h."""
+        """Makes the factor that corrects a partial sum: the product of exp(h(old y) - h(y)) over all functions h in
+        `found.shifts`.
+        """
         y, old = found.y.y, self._old(found.y.y)
 
         def factor(h: Op) -> Op:
@@ -261,8 +264,8 @@ class _Online:
 
     def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
         """Rewrites a sum of products of deviations from two means. In each deviation, the running mean replaces the
-        mean. The partial sum is corrected by adding n * (old mean - mean) * (old mean' - mean'). In this correction, n
-        is the number of elements before the current block.
+        mean. For the two means a and b, the partial sum is corrected by adding n * (old a - a) * (old b - b), where n
+        counts the elements before the current block.
         """
         counted = ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over)
         count = self._once(("count", op.over, op.dtype), counted)
@@ -281,7 +284,9 @@ class _Online:
         return self._once(("old", y), ir.Old(dtype=y.dtype, axes=y.axes, spans=y.spans, x=y))
 
     def _substituted(self, root: Op, new: Mapping[Op, Op]) -> Op:
-        """Returns a copy of the expression `root` in which `new` replaces some ops. Equal copies are made once."""
+        """Returns a copy of the expression `root` in which `new` replaces some ops. If two of the copied ops are equal,
+        the kernel contains one op for both.
+        """
         made: dict[Op, Op] = dict(new)
         wanted = ir.needed(root)
         for op in list(self.body):

@@ -68,8 +68,8 @@ class OnlineLowering(Lowering):
         return bool(self.looped_over(op))
 
     def level(self, op: Op, levels: dict[Op, int]) -> int:
-        """Returns the phase (group of loops) of an op. An online reduction runs in the phase of the reductions that it
-        depends on, not in the next phase.
+        """Returns the phase (group of loops) of an op. An online reduction runs in the same phase as the reductions
+        that it depends on, not in a later phase.
         """
         if not self.follows[op]:
             return super().level(op, levels)
@@ -143,8 +143,8 @@ class OnlineLowering(Lowering):
         return self._once(body, "equal", y, self.constant(y, neutral("max", y.dtype)))
 
     def _once(self, body: list[Any], name: str, *args: Op) -> Op:
-        """Makes an elementwise op that several sums can share. Equal ops inside the loop are made once, and equal ops
-        after the loop are made once.
+        """Makes an elementwise op that several sums can share. Two equal ops inside the loop become a single op, and so
+        do two equal ops after the loop.
         """
         key = (body is self.out, name, args)
         if key not in self.made:
@@ -184,14 +184,14 @@ class OnlineLowering(Lowering):
         return self._transport_or_identity(body, self._is_bottom(body, self.top[y]), new.rescale, 1.0)
 
     def _transport_or_identity(self, body: list[Any], untouched: Op, transport: Op, identity: float) -> Op:
-        """Returns the correction `transport`, or `identity` for rows in which `untouched` is true. In the rows of
-        `untouched`, there is nothing to correct yet.
+        """Returns the correction `transport`, or `identity` for rows in which `untouched` is true. In rows in which
+        `untouched` is true, the partial sum does not need a correction yet.
         """
         return self._once(body, "where", untouched, self.constant(transport, identity), transport)
 
     def _corrected_after_loop(self, op: Reduce | Dot) -> Op:
-        """Returns the final sum after the loop. The sum is corrected from the finite number that replaced -inf to the
-        true maximum.
+        """Returns the final sum after the loop. In rows whose maximum is -inf, the sum is corrected from the finite
+        number that the loop used as the maximum to the true maximum.
         """
         assert op.rescale is not None
         (y,) = followed(op)
@@ -231,7 +231,7 @@ def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
 
 
 def _leads_to_exp(op: Op, ops: Sequence[Op]) -> bool:
-    """Checks whether an op is old y - y, and is used only in exponentials, directly or after multiplication by a
+    """Checks whether an op is `old y - y`, and is used only in exponentials, directly or after multiplication by a
     positive number.
     """
     if not isinstance(op, Compute) or op.op != "subtract":
@@ -243,7 +243,7 @@ def _leads_to_exp(op: Op, ops: Sequence[Op]) -> bool:
 
 
 def _factor(op: Op) -> float:
-    """Returns the number by which an op multiplies another value, or 0 if the op is no such multiplication."""
+    """Returns the number by which an op multiplies another value, or 0 if the op does not multiply by a number."""
     factors = op.args if isinstance(op, Compute) and op.op == "multiply" else ()
     return max((a.value for a in factors if isinstance(a, Constant)), default=0)
 

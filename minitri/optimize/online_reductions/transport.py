@@ -3,11 +3,11 @@
     m[i] = max over r of x[i, r]
     s[i] = sum over r of F(x[i, r], m[i])
 
-In: F, as an expression of the graph or of a kernel (`Terms`), and the reductions over the same elements that F depends
-on. Out: a rule that turns the sum computed with an old m into the sum for a new m', or a refusal with its reason. With
-this rule, a sum and the reduction that the sum depends on are computed block by block:
-`s <- T(s; old -> new) + sum of F(block, new)`. The rule can also combine sums that were computed from separate parts of
-the elements. The transport T follows from the structure of F:
+In: the summed expression F, of a graph or of a kernel (`Terms`), and the reductions over the same elements that F
+depends on. Out: the transport T, which turns a sum that was computed with an old value of m into the sum for a new
+value of m, or a refusal with its reason. With T, the sum s and the reduction m are computed block by block: after each
+block, s becomes T(s; old m -> new m) + sum of F(block, new m). The transport can also combine sums that were computed
+from separate parts of the elements. The transport T follows from the structure of F:
 
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
                     F * G, F / G, G independent of m       T(F) * T(G), T(F)
@@ -19,10 +19,11 @@ In an exponent X - m, m must be the maximum of X itself, so that no exponent X -
 mean is the sum over n elements divided by n. Only a product of two deviations can be corrected without further sums:
 the sum of (X - m) is 0, so the mixed terms vanish. The square of a deviation is a product of two deviations too.
 
-Sources. Rescale: the online softmax of M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax"
-(2018). Shift by one element: B. P. Welford, "Note on a method for calculating corrected sums of squares and products"
-(1962). Shift by many elements: T. F. Chan, G. H. Golub and R. J. LeVeque, "Updating formulae and a pairwise algorithm
-for computing sample variances" (1979). minitri derives both transports from the structure of the program.
+Sources: the transport `Rescale` is the online softmax (Milakov and Gimelshein, "Online normalizer calculation for
+softmax", 2018). The transport `Shift` by one element is from Welford, "Note on a method for calculating corrected sums
+of squares and products", 1962. The transport `Shift` by many elements is from Chan, Golub and LeVeque, "Updating
+formulae and a pairwise algorithm for computing sample variances", 1979. minitri derives both transports from the
+structure of the program.
 
 Left out: sums of where(p, F, 0). In a row of X that contains only -inf, the sum of where(p, F, 0) is nan if p is true
 for some element, and 0 otherwise. A single correction factor cannot give both nan and 0. Deviations to the third power

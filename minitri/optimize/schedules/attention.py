@@ -3,9 +3,9 @@
     for r { scores of some rows, by a product; their maximum; sums; another product }
 
 In: the products of a loop, the sizes of these products and their operands. Out: an `AttentionTile`: the rows of a
-program, the length of a block of the loop, the warps, and how blocks are loaded. Along the other axes of a product, a
-program keeps all elements in registers. The number of multiprocessors is a property of the chip. The numbers in this
-module were measured on an H200, which has 65,536 registers on each multiprocessor.
+program, the length of a block of the loop, the warps, and how blocks are loaded. Along all axes of a product except the
+rows and the axis of the loop, a program keeps all elements in registers. The number of multiprocessors is a property of
+the chip. The numbers in this module were measured on an H200, which has 65,536 registers on each multiprocessor.
 
     many rows           A tile has many rows if there are enough such tiles for all multiprocessors. A tile has few rows
                         if masks leave each row only a short part of the loop. This does not hold for products of
@@ -152,9 +152,9 @@ def tile_within(
 def _tile(dots: Sequence[Dot], width: int, task: Task, more: bool, chip: Chip) -> AttentionTile:
     """Returns the tile for loads without tensor descriptors.
 
-    If masks leave different rows different parts of the loop, a large tile would compute many blocks for only some of
-    its rows. `more` says whether there are more than two products, or whether a value other than a bool is loaded for
-    each score.
+    If each row skips a different part of the loop because of masks, a large tile would compute many blocks that only
+    some of its rows need. `more` says whether there are more than two products, or whether a value other than a bool is
+    loaded for each score.
     """
     if max(f.dtype.bits for d in dots for f in (d.a, d.b)) >= 32:
         return AttentionTile(64, 32 if width <= 128 else 16, 4, 2)

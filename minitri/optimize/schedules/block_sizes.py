@@ -37,7 +37,7 @@ def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) 
 
 def innermost(axes: Sequence[Axis], weight: Mapping[str, int]) -> list[Axis]:
     """Returns the axes, sorted by the number of bytes that are contiguous along an axis, largest number first. `weight`
-    is the result of `contiguity`.
+    maps each axis to this number of bytes, which `contiguity` computes.
     """
     return sorted(reversed(axes), key=lambda a: -weight[a.name])
 
@@ -46,7 +46,7 @@ def contiguity(kernel: Kernel, fastest: bool = False) -> dict[str, int]:
     """Returns for each axis the bytes that the kernel loads and stores with stride 1 along this axis.
 
     A load or store with a small stride counts partly: only the bytes of each memory sector that the kernel uses are
-    counted. With `fastest`, each load or store counts only for the axis in which its stride is smallest.
+    counted. With `fastest`, each load or store counts only for the axis along which its stride is smallest.
     """
     weight = {a.name: 0 for a in kernel.axes}
     for op in kernel.body:
@@ -63,7 +63,8 @@ def _step(offset: Dim, symbol: Symbol) -> int:
     """Returns by how much an offset changes from one index of an axis to the next, except at the end of a row. Returns
     0 if the change of the offset is unknown.
 
-    In `4096*(i//64) + i%64` the step of i is 1.
+    For example, the result is 1 for i in the offset `4096*(i//64) + i%64`, because this offset grows by 1 inside each
+    row of 64 elements.
     """
     steps = Dim.of(0)
     for monomial, c in offset.terms:
@@ -91,14 +92,14 @@ def rival(order: Sequence[Axis], kernel: Kernel) -> Axis | None:
 
 
 def touched(kernel: Kernel, op: Load | Store) -> int:
-    """Returns the number of different elements that a load or store accesses. For example, this number is small for the
-    load of a bias that has only one axis.
+    """Returns the number of different elements that a load or store accesses. For example, the load of a bias with a
+    single axis accesses few different elements, even if a large tile uses them.
     """
     return math.prod(size(a, 4096) for a in kernel.axes if a.name in op.indexed_by)
 
 
 def widest_bytes(kernel: Kernel) -> int:
-    """Returns the element size, in bytes, of the largest load or store of the kernel."""
+    """Returns the size of an element, in bytes, for the load or store that accesses the most elements."""
     accesses = [op for op in kernel.body if isinstance(op, (Load, Store))]
     most = max((touched(kernel, op) for op in accesses), default=0)
     return max((op.buffer.dtype.bytes for op in accesses if touched(kernel, op) == most), default=4)

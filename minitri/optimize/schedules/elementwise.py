@@ -4,9 +4,10 @@
     x.T + y                     {i: 64, j: 64}       x is contiguous along i, y along j
 
 In: a kernel without reductions. Out: the schedule of the kernel. Neighbouring threads process neighbouring elements
-along the axis along which most loaded and stored bytes are contiguous. In a transpose, two axes have many contiguous
-bytes. The tile of a transpose is a square, or a rectangle of similar size, so that loads and stores both access whole
-cache lines. If the contiguous axis is short, the tile covers the next axis too.
+along a single axis: the axis along which the most loaded and stored bytes are contiguous. In a transpose, loads are
+contiguous along one axis and stores along another axis. The tile of a transpose is a square, or a rectangle if one axis
+is short, so that loads and stores both access whole cache lines. If the contiguous axis is short, the tile covers the
+next axis too.
 
 A program has about 1024 elements (2048 if they have 16 bits or fewer) and at most 4 warps, or 8 for a transpose. In
 Triton's interpreter a program costs about a millisecond and an element costs almost nothing, so tiles are very large.

@@ -3,8 +3,8 @@
 In: the sizes of a product and the ops that make its factors. Out: a `TileChoice`, or, for autotuning
 (runtime/schedule_search.py), a few tiles that are worth measuring. The number of multiprocessors and the size of shared
 memory are properties of the chip. Blocks that are being loaded into shared memory are said to be in flight. The tiles
-and their speeds were measured on an H200, which has registers for 128 x 256 sums. The depth is the axis that a product
-sums over.
+and their speeds were measured on an H200, which has registers for a tile of 128 x 256 sums on each multiprocessor. The
+depth is the axis that a product sums over.
 
     many rows           The tile is chosen that causes the least work in all waves of programs. Smaller tiles work more
                         slowly, because each element in shared memory is multiplied by fewer other elements.
@@ -79,7 +79,9 @@ class Tile(NamedTuple):
         return self.depth * sum(n * (self.stages * _read(f, d) + _made(f, d)) for n, f, d in factors)
 
     def within(self, shared: int, dots: Sequence[Dot]) -> Tile:
-        """Returns the tile, with fewer stages if it does not fit into `shared` bytes of shared memory."""
+        """Returns the tile; if it does not fit into `shared` bytes of shared memory, fewer blocks are loaded at the
+        same time (`stages`).
+        """
         fitting = (self._replace(stages=n) for n in range(self.stages, 0, -1))
         return next((t for t in fitting if t.bytes(dots) <= shared), self._replace(stages=1))
 
@@ -112,7 +114,9 @@ TABLE = table_beside(__file__, "tiles.toml")
 
 
 def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
-    """Returns the tiles that tiles.toml lists for a group, in the field `tiles` and in the fields `more`."""
+    """Returns the tiles that tiles.toml lists for a group, in the field `tiles` and in the fields whose names are in
+    `more`.
+    """
     return tuple(Tile(*tile) for name in ("tiles", *more) for tile in TABLE[group][name])
 
 
@@ -204,7 +208,9 @@ def _kind(dot: Dot) -> str:
 
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
-    """Returns the tile, with more stages if each of the `tiles` tiles has a multiprocessor to itself."""
+    """Returns the tile; if each of the `tiles` tiles has a multiprocessor to itself, more blocks are loaded at the same
+    time (`stages`).
+    """
     return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and tiles <= chip.multiprocessors else tile
 
 
@@ -220,7 +226,8 @@ def is_transposed(kernel: Kernel) -> bool:
 def _transposed(m: int, n: int, batch: int, depth: int, chip: Chip) -> Tile:
     """Returns the tile of a transposed product. A cost model chooses the number of rows.
 
-    If the tile's depth does not divide the depth of the product, the tile gets a smaller depth and more stages.
+    If the block size along the summed axis (the tile's depth) does not divide the length of this axis, the tile gets
+    smaller blocks. The smaller the blocks are, the more blocks are loaded at the same time.
     """
     tile = TRANSPOSED[dequantised_product_cost.choose(chip, batch, m, n, depth, most=1).rows]
     while depth % tile.depth and depth % dequantised_product_cost.UNIT == 0:
@@ -260,7 +267,8 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip:
 def programs(tiles: int, chip: Chip) -> int:
     """Returns the smallest number of persistent programs that computes all tiles in the fewest waves.
 
-    More programs would not finish earlier. More programs would only use more power and more of the L2 cache.
+    Launching more programs would not finish the work earlier. More programs would only use more power and more of the
+    L2 cache.
     """
     rounds = -(-tiles // chip.multiprocessors)
     return -(-tiles // rounds)
@@ -269,7 +277,7 @@ def programs(tiles: int, chip: Chip) -> int:
 def _leaves_room(tile: Tile, dots: Sequence[Dot], ends: int, shared: int) -> bool:
     """Checks whether shared memory has room to store a tile while the blocks of the next tile are loaded.
 
-    `ends` is the number of bytes per element that storing needs.
+    Storing a tile needs `ends` bytes of shared memory for each element of the tile.
     """
     return tile.bytes(dots) + tile.rows * tile.columns * ends <= shared - RESERVED
 
@@ -348,8 +356,8 @@ def may_be_described(load: Load) -> bool:
 def has_steps(buffer: Buffer) -> bool:
     """Checks whether a tensor descriptor allows the strides of a buffer (CUDA driver API, cuTensorMapEncodeTiled).
 
-    The last axis must be contiguous. Each other stride must be a multiple of 16 bytes and of the next stride. Each
-    stride must also be at least the next stride times the next extent.
+    The last axis must be contiguous. Every stride except the last must be a multiple of 16 bytes and of the next axis's
+    stride. Every stride except the last must also be at least the next axis's stride times the next axis's extent.
     """
     unknown = any(d.constant is None for d in (*buffer.shape, *buffer.strides))
     if unknown or not 2 <= len(buffer.shape) <= MOST_AXES or ZERO in buffer.shape:
@@ -383,7 +391,7 @@ def candidates(kernel: Kernel, rows: int, chip: Chip) -> list[Tile]:
     """Returns tiles that are worth measuring for the products of a kernel. All products of the kernel have the same
     rows and the same summed axis.
 
-    `rows` is the number of rows that the schedule rules chose.
+    `rows` is the number of rows of a tile that the schedule rules chose.
     """
     dots, kind = kernel.dots, _kind(kernel.dots[0])
     if is_transposed(kernel):

@@ -75,8 +75,8 @@ def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: 
 def _longest(kernel: Kernel) -> int:
     """Returns the length, in elements, of the longest row that a program keeps in registers.
 
-    argmax and argmin need three registers for each element. If rows are only reduced, a loop over blocks is equally
-    fast as soon as a single program keeps a multiprocessor busy.
+    argmax and argmin need three registers for each element. The result is smaller for rows that are only reduced: if a
+    row is so long that one program keeps a multiprocessor busy, a loop over blocks is as fast as a row in registers.
     """
     if _only_reduces(kernel):
         return 2 * ENOUGH if _pairs(kernel) else WHOLE_ROW // 2
@@ -118,8 +118,8 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
     """Returns the number of elements of a program that computes several rows.
 
-    A program has more elements if a thread loads few bytes at once, and the rows are only reduced or share a bias or
-    scale.
+    If a thread loads few bytes at once, a program has twice as many elements in two cases: the rows are only reduced,
+    or all rows use the same bias or scale.
     """
     inner, narrow = max(kernel.reduced, key=lambda a: weight[a.name]), widest_bytes(kernel) <= 2
     if _is_aligned(kernel, inner) and not narrow:
@@ -159,7 +159,7 @@ def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
 
 
 def _only_reduces(kernel: Kernel) -> bool:
-    """Checks whether the kernel loads rows but stores nothing of the length of a row."""
+    """Checks whether the kernel loads rows but stores nothing that is as long as a row."""
     reduced = {a.name for a in kernel.reduced}
     return not any(reduced & op.indexed_by for op in kernel.body if isinstance(op, Store))
 
@@ -176,8 +176,8 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
     of a row.
 
     A block lies along the contiguous axis. If the contiguous axis is short, the block covers the next axis too. Blocks
-    are large if a row is read again to write results as long as the row. Other blocks are just large enough to keep the
-    memory busy.
+    are large if a row is read a second time to write results as long as the row. If a row is read only once, blocks are
+    just large enough to keep the memory busy.
     """
     scans = {op.along for op in kernel.body if isinstance(op, Scan)}
     widest = max(kernel.reduced, key=lambda a: (a.name in scans, weight[a.name], size(a, 1 << 30)))
@@ -215,8 +215,8 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     """Returns the schedule for reductions of columns. Neighbouring threads process neighbouring elements along a
     parallel axis, and each iteration reads several rows.
 
-    If both axes are short, a program covers more indices of the other axes. `few` is the number of programs up to which
-    most of the chip is idle.
+    If the contiguous axis and the reduced axis are both short, a program covers several indices of the other parallel
+    axes. `few` is the number of programs up to which most of the chip is idle.
     """
     lanes = innermost(kernel.parallel, weight)
     second = rival(lanes, kernel)

@@ -11,10 +11,10 @@ number itself if only one number is possible, and a name, called the term of the
 equal in every element. Each function returns every possible kind of number, and sometimes also kinds that are
 impossible (Cousot and Cousot, "Abstract interpretation", POPL 1977).
 
-A kind stands for many numbers. An operator of the table `MONOTONE` is monotone in each operand within each kind. So all
-results of a monotone operator lie between the results for the smallest and the largest number of each kind. numpy
-computes the results for the smallest and the largest number of each kind. Zeros of both signs are one kind, because a
-sum of 0.0 and -0.0 can have either sign (docs/reference/semantics.md).
+A kind stands for many numbers, for example for all negative numbers. An operator of the table `MONOTONE` is monotone in
+each operand within each kind. So all results of a monotone operator lie between the results for the smallest and the
+largest number of each kind. numpy computes the results for the smallest and the largest number of each kind. Zeros of
+both signs are one kind, because a sum of 0.0 and -0.0 can have either sign (docs/reference/semantics.md).
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -84,7 +84,7 @@ def anything(dtype: DType, term: Hashable, kinds: Iterable[str] | None = None) -
 
 
 def joined(values: Sequence[Value], dtype: DType, term: Hashable) -> Value:
-    """Returns a `Value` for a result that equals an unknown one of `values`."""
+    """Returns a `Value` for a result that equals one of `values`, if it is not known which one."""
     if len({v.term for v in values}) == 1:
         return values[0]
     return anything(dtype, term, frozenset().union(*(v.kinds for v in values)))

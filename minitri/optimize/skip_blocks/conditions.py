@@ -6,9 +6,9 @@ holds.
     surely holds               4 <= r < i_start + 1         for all of them
 
 In: a boolean op of a tile program. Out: a formula in negation normal form, and two intervals of indices of an axis.
-Each leaf of the formula is a test `expr >= 0` of an affine expression of axes. The first interval contains every index
-at which the condition can hold. The condition certainly holds at each index of the second interval. The first interval
-can be larger than necessary, and the second interval can be smaller than possible.
+Each leaf of the formula is a test `expr >= 0` of an affine expression of axes. The first of the two intervals contains
+every index at which the condition can hold, and possibly further indices. The second interval contains only indices at
+which the condition certainly holds, but not always all of these indices.
 
 Not analysed: values that come from memory, products of positions, and numbers that could exceed 32 bits. A condition
 that is not analysed becomes `UNKNOWN`, which can hold everywhere and certainly holds nowhere.
@@ -60,7 +60,7 @@ NEVER, ALWAYS = Dim.of(-1), ZERO
 
 
 def folded(f: Formula, test: Callable[[Dim], T], unknown: T, both: Combine[T], either: Combine[T]) -> T:
-    """Evaluates a formula from its leaves to its root. `test` evaluates a test, `both` and `either` combine the results
+    """Evaluates a formula from its leaves to its root. `test` evaluates a leaf, `both` and `either` combine the results
     of two formulas, and `unknown` is the result of an unknown formula.
     """
     if f is None or isinstance(f, Dim):
@@ -209,8 +209,9 @@ def surely_holds(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
 def _where_positive(expr: Dim, axis: Symbol, extent: Dim, ends: Ends, end: int) -> Interval | None:
     """Returns the interval of the indices of `axis` with expr >= 0, or None if the interval is unknown.
 
-    The expression has the form c * index + rest. If `end` is 0, the interval is computed from the least value of the
-    rest in the block. If `end` is 1, the interval is computed from the largest value.
+    The expression has the form c * index + rest. If `end` is 0, the interval is computed with the least value that the
+    rest has in the block. If `end` is 1, the interval is computed with the largest value that the rest has in the
+    block.
     """
     coefficient, others = expr.coefficient(axis) or (ZERO, ZERO)
     c, found = coefficient.constant, ends(others)
@@ -258,7 +259,7 @@ def _of_known(choose: Callable[[Dim, Dim], Dim], a: Dim | None, b: Dim | None) -
 
 
 def average_steps(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) -> int:
-    """Returns the average number of loop indices, out of `steps`, that masks leave to a row.
+    """Returns the average number of loop indices, out of `steps`, that the masks do not exclude for a row.
 
     Returns 0 if ops other than masks depend on the position in the loop. The number is an estimate for the choice of a
     schedule. The estimate assumes that all masked blocks can be skipped.

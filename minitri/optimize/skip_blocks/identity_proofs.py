@@ -14,8 +14,8 @@ value is unchanged after the iteration.
 
 An online sum is multiplied by exp(m - m') when its running maximum changes from m to m'
 (minitri/optimize/online_reductions/lower.py). If m stays the same, the factor is exp(m - m), which is 1 for a finite m
-and nan for any other m. So the proof has a separate case for each kind of number that the running maximum m can be. For
-two kinds of the maximum m, the proof needs a fact about the sum, which is proven by induction over the iterations:
+and nan for any other m. So the proof has a separate case for each kind of number that the running maximum m can be. If
+the maximum m is not finite, the proof needs a fact about the sum, which is proven by induction over the iterations:
 
     m is -inf          the sum is 0 or nan: it starts at 0, and terms of -inf add 0
     m is inf or nan    the sum is nan: the element that made m inf or nan has a term that is nan
@@ -110,7 +110,7 @@ class _Proof:
     def _is_zero_or_nan(self, update: Update, y: Update) -> bool:
         """Checks whether a sum can only be 0 or nan while its running maximum is -inf.
 
-        The claim is proven for the start of the loop, and for an iteration whose elements are all -inf.
+        That the sum is 0 or nan is proven for the start of the loop, and for an iteration whose elements are all -inf.
         """
         bottom, own = free(y.carry, {BOTTOM}), _own_maximum(y)
         assert own is not None
@@ -120,7 +120,7 @@ class _Proof:
     def _is_nan_after_inf(self, update: Update, y: Update) -> bool:
         """Checks whether a sum is certainly nan once its running maximum is inf.
 
-        The claim is proven for the iteration in which the maximum becomes inf, and for all later iterations.
+        That the sum is nan is proven for the iteration in which the maximum becomes inf, and for all later iterations.
         """
         top, own = free(y.carry, {TOP}), _own_maximum(y)
         assert own is not None

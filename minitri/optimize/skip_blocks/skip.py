@@ -14,13 +14,13 @@ are proven:
     no change        an iteration in which the condition fails changes no carried value
                      (optimize/skip_blocks/identity_proofs.py)
 
-If the condition certainly holds for a block, the loop need not test the condition. So the pass replaces one loop by two
-or three loops over the same carried values. The text of each loop lists what was proven (`because`). If the last block
-of a loop with products can be incomplete, this block gets a loop of its own. So the loop over all complete blocks needs
-no bounds check.
+For blocks in which the condition of a `where` certainly holds, a loop does not need to test this condition. So the pass
+replaces one loop by two or three loops over the same carried values: one loop without the test, and the other loops
+with the test. The text of each loop lists what was proven (`because`). If the last block of a loop with products can be
+incomplete, this block gets a loop of its own. So the loop over all complete blocks needs no bounds check.
 
-Left out: loops over several axes, loops that store, and conditions on values read from memory. (Index-set splitting:
-Griebl, Feautrier and Lengauer, "Index set splitting", 2000.)
+Left out: loops over several axes, loops that store, and conditions on values read from memory. The technique is from
+Griebl, Feautrier and Lengauer, "Index set splitting", 2000.
 """
 
 from dataclasses import dataclass, replace
@@ -89,10 +89,10 @@ class _Skipping:
         """Returns the pieces of the loop in the order in which they run. The pieces run in the order along the axis, or
         in reverse order if the loop computes a product.
 
-        In reverse order the piece with the most iterations comes last and needs fewer registers. If the last piece were
-        certain to run, NVIDIA's assembler would make the tensor cores wait for each instruction (message C7515 of the
-        assembler). If a piece is pipelined later, minitri/optimize/software_pipelining.py moves this piece to the front
-        again.
+        In reverse order the piece with the most iterations comes last and needs fewer registers. If the last piece
+        always had iterations, as the piece at the diagonal of causal attention has, NVIDIA's assembler would make the
+        tensor cores wait for each instruction (its message C7515). If a piece is pipelined later,
+        minitri/optimize/software_pipelining.py moves this piece to the front again.
         """
         pieces = self._pieces()
         return pieces[::-1] if self._may_reverse() else pieces
@@ -116,8 +116,9 @@ class _Skipping:
     # ---- pieces ----------------------------------------------------------------------------------
 
     def _pieces(self) -> list[Stmt]:
-        """Returns the pieces that replace the loop, in the order along the axis. In the first and the last piece the
-        condition holds for some elements of a block. In the middle piece the condition holds for all elements.
+        """Returns the pieces that replace the loop, in the order along the axis. In the blocks of the first and the
+        last piece, the condition holds for some elements only. In the blocks of the middle piece, the condition holds
+        for all elements.
         """
         axis, extent, ends = self.axis, self.axis.extent, partial(ends_in_block, self.program)
         whole = self._down(extent) if self._may_end_short() else extent
