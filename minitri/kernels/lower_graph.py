@@ -2,14 +2,14 @@
 
     exp(x) + 1      becomes      k0: t0 = exp(x)      k1: out = t0 + 1
 
-Views, constants and index values get no kernel of their own. Each kernel that needs a view, a constant or an index
-value computes it. An output that is only a view of another value becomes a copy in memory. A view is also copied to
-memory if it is needed at too many indices.
+Views, constants and index values get no kernel of their own. If a kernel needs a view, a constant or an index value,
+this kernel computes the value itself. An output that is only a view of another value becomes a copy in memory. A view
+that one kernel would need at too many different indices is also copied to memory.
 
 With optimisations, minitri/optimize/fusion/ decides which nodes run in one kernel. `plan_of` makes the plan (list of
 kernels), with or without fusion. `build` makes one kernel from an `Indexing` (minitri/kernels/demand.py), which says
-which elements of which nodes the kernel needs. Each op of a kernel comes after its operands. Each element that the
-kernel computes, loads or selects gets one op.
+which elements of which nodes the kernel needs. Each op of a kernel comes after its operands. If several results of the
+kernel need the same element of a node, one op computes or loads this element for all of them.
 """
 
 from collections import defaultdict
@@ -49,8 +49,8 @@ def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:
 
 
 def _parts(graph: Graph) -> tuple[list[Indexing], set[Node]]:
-    """Returns the demands (needed elements) of each kernel. Also returns the views that must be stored in memory:
-    otherwise some kernels cannot be made.
+    """Returns the demands (needed elements) of each kernel. Also returns the views that must be stored in memory,
+    because otherwise a kernel would need their elements at too many indices.
     """
     parts: list[Indexing] = []
     moved: set[Node] = set()
@@ -227,7 +227,9 @@ class _Builder:
         return tuple(a for a in self.part.axes if a in names)
 
     def _uses(self, exprs: Sequence[Dim]) -> dict[str, Any]:
-        """Returns the fields `axes` and `picks` for an op whose index expressions are `exprs`."""
+        """Returns two fields of an op whose index expressions are `exprs`: the axes in them (`axes`), and the computed
+        values in them (`picks`).
+        """
         used = {s for d in exprs for s in d.symbols() if s.kind == "value"}
         picks = tuple((s, self.value[self.part.picked[s]]) for s in sorted(used, key=lambda s: s.name))
         return {"axes": self._axes(*exprs, ops=[op for _, op in picks]), "picks": picks}
@@ -276,8 +278,8 @@ class _Builder:
     def _spread(self, x: Op, axes: Sequence[str]) -> Op:
         """Broadcasts the value `x` along the axes `axes`.
 
-        If the operand of a reduction does not depend on a reduced axis, it is broadcast along this axis. So a sum adds
-        each element once for each index of the axis.
+        If the operand of a sum does not depend on the summed axis, the operand is broadcast along this axis first,
+        because the sum must add an element once for each index of the axis.
         """
         if set(axes) <= set(x.axes):
             return x
@@ -336,8 +338,8 @@ def _op_key(node: Node, demand: Demand) -> Key:
 
 
 def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
-    """Checks whether `value` already equals `rest` for elements whose guard (condition) fails, so that no selection is
-    needed. Only a load, or a load followed by casts, has a known value for such elements.
+    """Checks whether `value` already equals `rest` for elements whose guard (condition) fails, so that no `where` has
+    to select between them. Only a load, or a load followed by casts, has a known value for such elements.
     """
     load = value
     while isinstance(load, ir.Compute) and load.op == "cast":

@@ -36,7 +36,7 @@ class InterpretedKernel:
     function: Any
 
     def run(self, programs: int, _stream: int, arguments: tuple[Any, ...]) -> None:
-        """Runs the kernel. numpy's warnings are turned off, because overflow and nan are ordinary results of a kernel."""
+        """Runs the kernel without numpy's warnings, because overflow and nan are ordinary results of a kernel."""
         with np.errstate(all="ignore"), LANGUAGE.interpreted():
             self.function[(programs,)](*arguments)
 
@@ -86,7 +86,7 @@ class _Language:
 
 
 class _Name(str):
-    """The name of a dtype, with the attribute `itemsize`."""
+    """The name of a dtype as text, with the attribute `itemsize`: Triton reads both from the dtype of an argument."""
 
     itemsize: int
 
@@ -135,7 +135,7 @@ class Guarded:
     """Copies of a call's arrays between guard bands, to find wrong writes.
 
     Guard bands, outputs and temporaries are filled with the byte `poison`. The copy of an input has the strides of the
-    input. An output element that no kernel writes still has the poison value in the result.
+    input. If no kernel writes an output element, this element consists of `poison` bytes in the result.
     """
 
     poison: int = POISON

@@ -12,9 +12,10 @@ operands prove that no operand is negative. Elsewhere the emitter writes calls o
 (triton/expressions.py). If the axes of a factor of a product have the wrong order, `tl.trans` transposes the factor. A
 condition that several loads or stores test is computed once, under one name.
 
-No text from the user gets into the Triton source. In the Triton source, values are called v0…, buffers p0…, sizes s0…,
-scalars a0…, axes i, j, r…. The names of dtypes come from a table, and numbers are formatted again. An expression that
-depends only on sizes is computed by the host, and passed to the kernel as an integer argument.
+No text from the user gets into the Triton source. Instead, the emitter chooses all names: v0, v1, … for values, p0… for
+buffers, s0… for sizes, a0… for scalars, and i, j, r… for axes. The names of dtypes come from a table, and numbers are
+formatted from their values. An expression that depends only on sizes is computed by the host, and passed to the kernel
+as an integer argument.
 """
 
 from contextlib import ExitStack
@@ -36,8 +37,8 @@ from minitri.triton.grid import Grid, count, widened
 class EmittedKernel:
     """The source of a Triton function, and a description of its arguments.
 
-    The order of the arguments is: pointers, integer sizes, scalars, tensor descriptors. `program` has the options that
-    the kernel is compiled with.
+    The order of the arguments is: pointers, integer sizes, scalars, tensor descriptors. `program` is the tile program,
+    which has the options that the kernel is compiled with.
     """
 
     name: str
@@ -98,10 +99,11 @@ class _Emitter(Expressions):
         self._branch("else:", frozenset())
 
     def _branch(self, head: str, needless: frozenset[Dim]) -> None:
-        """Writes all statements of the kernel in one branch of an `if`. Each branch uses other names for its values.
+        """Writes all statements of the kernel in one branch of an `if`. The two branches use different names for their
+        values.
 
-        If both branches assigned a value to the same name, Triton would make this value a result of the whole `if`
-        statement.
+        If both branches assigned to the same name, Triton would pass the value out of the `if` statement, although no
+        later statement needs it.
         """
         self.used, self.needless, self.names, self.predicates = self.used + len(self.names), needless, {}, {}
         with self.lines.within(head):
@@ -110,8 +112,7 @@ class _Emitter(Expressions):
     def _initials(self) -> set[Op]:
         """Returns the constants that are only used as initial values of carries (values that a loop passes on).
 
-        For a constant that is only an initial value, the emitter writes no line. The line of the carry contains the
-        constant.
+        Such a constant gets no line of its own in the source, because the line of the carry contains the constant.
         """
         ops = list(self.program.ops())
         initials: set[Op] = {op.initial for op in ops if isinstance(op, Carry) and isinstance(op.initial, Constant)}

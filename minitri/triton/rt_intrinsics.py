@@ -3,8 +3,8 @@
     rt.byte_to_f16(x)    x.to(tl.float16), but four elements take four instructions
     rt.settle()          waits for tensor cores
 
-In: a tile, or nothing. Out: the value that Triton's plain operation, such as `.to`, would give. Kernels call the
-functions of rt_intrinsics.py as `rt.NAME` (minitri/triton/rt.py). In Triton's interpreter,
+In: a tile, or nothing. Out: the same value that a plain operation of Triton, such as the conversion `.to`, would give.
+Kernels call the functions of rt_intrinsics.py as `rt.NAME` (minitri/triton/rt.py). In Triton's interpreter,
 minitri/triton/rt_interpreter.py replaces the functions of rt_intrinsics.py by plain operations.
 """
 
@@ -60,8 +60,8 @@ def settle(_semantic: Any = None):
 
     minitri/triton/workarounds/loops.py explains why kernels need `rt.settle`.
 
-    Only GPUs of the Hopper generation (sm90) need the wait, because their tensor cores read registers while the program
-    continues.
+    Only GPUs of the Hopper generation (sm90) need the wait, because the program continues there while tensor cores are
+    still reading registers.
     """
     if getattr(_semantic.builder.options, "arch", None) != "sm90":
         return None
