@@ -1,4 +1,4 @@
-"""Examines whether the parts that minitri needs, such as triton, work on this machine, and how to repair the others.
+"""Examines whether the parts that minitri needs, such as triton, work on this machine, and how to repair a broken part.
 
     ok      numpy         2.4.1
     missing triton        needed for kernels, on a CPU too
@@ -6,8 +6,8 @@
 
 In: nothing. Out: a row for each part, such as numpy, torch or the GPU. A row has a state and a detail, such as a
 version. Unless the state is `ok`, the row also has a fix: a command for the user. Importing torch or running a compiler
-can be slow, and can crash. So a child process with a time limit imports torch and runs compilers. Because of the child
-process, a broken installation of torch results in a row of the report, not in a traceback. Versions are read from
+can be slow, and can crash. Therefore a child process with a time limit imports torch and runs compilers. Because of the
+child process, a broken installation of torch results in a row of the report, not in a traceback. Versions are read from
 package metadata, without an import.
 
 Left out: repairs. minitri only shows the command that repairs a part, and the user runs it.

@@ -368,7 +368,7 @@ class Compilation:
 
     @cached_property
     def compiled(self) -> list[Any]:
-        """Triton's compiled kernels."""
+        """The kernels of the program, compiled by Triton."""
         start = time.perf_counter()
         made = artifacts.build(self.module_text, self.value("triton"), self.context.target)
         self.seconds["triton"] = time.perf_counter() - start

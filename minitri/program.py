@@ -276,7 +276,7 @@ class Program(BaseProgram):
         operations were fused and why.
 
         The arguments are those of the method `lower`. For arrays on a GPU, the page shows the schedules of a call with
-        these arrays. The method `explain` measures nothing.
+        these arrays. The method `explain` itself runs no kernel and measures nothing.
 
         measured   measured seconds, by the name of the kernel (see `Profile.measured`), which are shown beside the
                    predictions
@@ -316,7 +316,8 @@ class Program(BaseProgram):
         self, /, *args: Any, compare: Mapping[str, Any] | None = None, measured: Mapping[str, float] | None = None,
         panes: Sequence[str] = (), **sizes: Any,
     ) -> Page:  # fmt: skip
-        """Returns the explorer: a page that shows every stage side by side. `.save("page.html")` writes the page.
+        """Returns the explorer: an HTML page that shows all stages of the program side by side. The method
+        `save("page.html")` of the result writes the page to a file.
 
         The method `explore` also takes all arguments of the method `lower`.
 

@@ -1,7 +1,7 @@
 """Makes the stages of a program, for the arrays or sizes of any call, without running anything.
 
-In: a module and its entry. Out: the `Context` of a call, and its `Compilation`. The graph has symbolic sizes, so calls
-of all sizes and targets share one graph.
+In: a module, and the name of its function to compile (the entry). Out: the `Context` of a call, and its `Compilation`.
+The graph has symbolic sizes, so calls of all sizes and targets share one graph.
 
 Left out: the kernels that calls run (runtime/variants.py), and the methods that users call (program.py). Modules that
 run, measure and check programs must not import program.py, because program.py imports these modules. Such modules use

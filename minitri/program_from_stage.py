@@ -238,8 +238,8 @@ class Loaded(Program):
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:
     """Returns the strides that an array must have, which the text of the stage gives.
 
-    If the text has a name instead of a number for a stride, the array's own stride is taken, provided that the array's
-    other strides are those of the text.
+    If the text has a name instead of a number for a stride, the array's own stride is taken, provided that its other
+    strides are those of the text.
 
     The value of each named stride is added to the dict `sizes`.
     """

@@ -4,14 +4,14 @@
 
 In: the nodes of one part of the graph, which becomes one kernel, and the roots of this part. Roots are the nodes whose
 values the kernel stores. The kernel computes the nodes of its part and reads the values of all other nodes from memory.
-Out: an `Indexing`, which has the named axes and the demands of the part. A demand is a node together with the index of
-one needed element. minitri/kernels/lower_graph.py turns demands into ops of a kernel.
+Out: an `Indexing`, which has the named axes of the kernel, and the demands (needed elements) of its nodes. A demand is
+a node together with the index of one needed element. minitri/kernels/lower_graph.py turns demands into ops of a kernel.
 minitri/optimize/fusion/one_kernel.py decides whether the nodes of a part can be one kernel.
 
-The one idea: an index is passed from the results to the operands. Each root is needed at an index of new axes, such as
-`[i, j]`. If a View is needed at an index, the index map of the View turns this index into the needed index of the
-operand. A Reduce needs its operand at an index with one more axis, which is summed over. A Gather needs its operand at
-an index that contains computed values.
+The one idea: the index of a needed element of a result determines which elements of the operands are needed. Each root
+is needed at an index of new axes, such as `[i, j]`. If a View is needed at an index, the index map of the View turns
+this index into the needed index of the operand. A Reduce needs its operand at an index with one more axis, which is
+summed over. A Gather needs its operand at an index that contains computed values.
 
 If a kernel has only one operation, each dimension of the result gets a new axis, and so does each dimension that the
 operation sums over. If a kernel has several operations, minitri/optimize/fusion/fused_indexing.py decides which axes
@@ -84,8 +84,8 @@ class AxisRanges:
         return frozenset(s for e in self.axes.values() if isinstance(s := e.atom, Symbol))
 
     def simplify(self, d: Dim) -> Dim:
-        """Returns an equal but simpler expression. The simplified form of an expression is cached. If the kernel gets
-        more axes later, the cached form does not change.
+        """Returns an equal but simpler expression. The simplified form of an expression is cached. The cached form
+        stays the same, even if the kernel gets more axes later.
         """
         if all(isinstance(a, Symbol) for a in d.atoms()):
             return d
@@ -231,8 +231,8 @@ class Indexing:
         return tuple(self._fresh(extent, "rstuvw") for extent in extents)
 
     def column_axis(self, d: Dim) -> str | None:
-        """Returns the name of the column axis of a matrix product, if `d` is the index of a needed element along the
-        columns. Returns None if the index `d` is not a single axis.
+        """Returns the name of the column axis of a matrix product, an element of which is needed in the column `d`.
+        Returns None if the index `d` is not a single axis.
         """
         return plain_axis(d)
 
@@ -356,8 +356,8 @@ def plain_axis(d: Dim) -> str | None:
 
 def about(guards: Iterable[Dim], index: Sequence[Dim]) -> tuple[Dim, ...]:
     """Returns the guards that depend on an axis in `index` or on a picked value (a computed index) in `index`. A factor
-    of a matrix product needs no other guards (conditions): a guard on another axis holds somewhere on this axis, so the
-    factor's element is needed in any case.
+    of a matrix product needs no guards (conditions) on axes that its index lacks. Such a guard holds at some index of
+    its axis, so the factor's element is needed in any case.
     """
     own = {s for d in index for s in d.symbols()}
     return tuple(g for g in guards if own & {s for s in g.symbols() if s.kind != "size"})

@@ -92,7 +92,7 @@ class Values:
         return line.reshape([-1 if n == name else 1 for n in self.names])
 
     def width(self, name: str) -> int:
-        """The number of indices that the evaluator computes along an axis at once."""
+        """The number of indices along an axis for which the evaluator computes values at once."""
         return int(self.env[Symbol(name, "axis")].size)
 
     def run(self, op: Op) -> None:

@@ -158,8 +158,8 @@ class Reduce(_Op):
     rescale  a loop multiplies the partial sum by this value before the next block is added; None means 1
     shift    a loop adds this value to the partial sum before the next block is added; None means 0
 
-    The corrections `rescale` and `shift` of a partial sum have no effect on a reduction without a loop, because such a
-    reduction has no partial sum. minitri/optimize/online_reductions/kernels.py adds `rescale` and `shift`.
+    The corrections `rescale` and `shift` have no effect on a reduction without a loop, because such a reduction has no
+    partial sum to correct. minitri/optimize/online_reductions/kernels.py adds `rescale` and `shift`.
     """
 
     op: str

@@ -89,7 +89,7 @@ def decision(graph: Graph, node: Node, ends: tuple[str, str], fused: bool, rule:
 
 
 def label(node: Node) -> str:
-    """Returns the name of a node in the ledger of fusion decisions: the operator of the node, or its kind."""
+    """Returns the name of a node in the ledger of fusion decisions: its operator, or its kind if it has no operator."""
     return getattr(node, "op", type(node).__name__.lower())
 
 
@@ -97,8 +97,8 @@ def label(node: Node) -> str:
 
 
 def with_stored_outputs(graph: Graph) -> Graph:
-    """Returns the graph with a copy of each output that only rearranges elements, such as a view. Without the copy, no
-    kernel would store this output.
+    """Returns the graph with a copy of each output that only rearranges elements, such as a view. If an output were
+    only a view, no kernel would store it.
     """
     copies: dict[Node, Node] = {}
     spans = dict(graph.spans)
@@ -109,8 +109,8 @@ def with_stored_outputs(graph: Graph) -> Graph:
 
 
 def with_copies(graph: Graph, values: Collection[Node]) -> Graph:
-    """Returns the graph in which each view, gather or concat in `values` is copied. A kernel then stores the copied
-    value.
+    """Returns the graph in which each view, gather or concat in `values` is copied. A copy is a node that computes, so
+    a kernel stores its value in memory.
     """
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
@@ -278,8 +278,8 @@ class _Builder:
     def _spread(self, x: Op, axes: Sequence[str]) -> Op:
         """Broadcasts the value `x` along the axes `axes`.
 
-        If the operand of a sum does not depend on the summed axis, the operand is broadcast along this axis first,
-        because the sum must add an element once for each index of the axis.
+        If the operand of a sum does not depend on the summed axis, the operand is broadcast along this axis first. The
+        sum can then add each element once for each index of the axis.
         """
         if set(axes) <= set(x.axes):
             return x

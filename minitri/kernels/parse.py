@@ -250,8 +250,8 @@ class Body(LineReader[Op]):
         return Dim({(symbol,): 1})
 
     def _axes(self, names: Sequence[Node], rule: str) -> tuple[str, ...]:
-        """Returns the axes with these names. For an unknown axis, or for an axis named twice, raises an error with the
-        text `rule`.
+        """Returns the axes that have the given names. For an unknown axis, or for an axis named twice, raises an error
+        with the text `rule`.
         """
         axes = tuple(e.name for e in names)
         for e in names:

@@ -63,8 +63,8 @@ def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> tuple[Interprete
 
 
 def _range(*bounds: Any) -> range:
-    """A replacement of `range` for the loops of kernels. The loop bounds of a kernel are sometimes tensors with one
-    number.
+    """A replacement for Python's `range` in the loops of kernels. The loop bounds of a kernel are sometimes tensors
+    with one number.
 
     Triton's interpreter up to 3.8 converts a tensor in a loop bound with numpy, and numpy 2.4 and later refuse the
     conversion.
@@ -86,7 +86,7 @@ class _Language:
 
 
 class _Name(str):
-    """The name of a dtype as text, with the attribute `itemsize`: Triton reads both from the dtype of an argument."""
+    """The name of a dtype as text, with the attribute `itemsize`: what Triton reads from an argument's dtype."""
 
     itemsize: int
 
@@ -94,9 +94,9 @@ class _Name(str):
 class HostPointer:
     """A kernel argument for the interpreter, which needs an address and a dtype.
 
-    The interpreter expects torch tensors, so this class has some attributes of torch tensors. Numpy arrays with any
-    strides can then be arguments, and torch is not imported. The attribute "storage" is the memory of the array itself,
-    so arrays are not copied.
+    The interpreter expects torch tensors, so this class has some attributes of torch tensors. With this class, numpy
+    arrays of any strides can be arguments, and torch need not be imported. The attribute "storage" is the memory of the
+    array itself, so arrays are not copied.
     """
 
     def __init__(self, array: ArrayView) -> None:

@@ -6,8 +6,8 @@ on the device of the arguments. Other functions of this module move the arrays o
 any stage can run on any device. `target_of` finds the target of a device.
 
 A system that overcommits memory promises a process more memory than the machine has, and kills the process when it uses
-this memory. So minitri raises MT0401 for an array on a CPU that is larger than the machine's memory. Left out: a check
-of GPU memory, because torch raises an error that users of torch know how to catch.
+this memory. To prevent this, minitri raises MT0401 for an array on a CPU that is larger than the machine's memory. Left
+out: a check of GPU memory, because torch raises an error that users of torch know how to catch.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _too_large(what: str) -> CompileError:
 def require_graph(graph: Graph, sizes: Mapping[str, int]) -> None:
     """Raises CompileError MT0401 if some value of a graph is larger than the memory of this machine.
 
-    The reference and the evaluators allocate every value of a graph.
+    The check is for the reference and the evaluators, which allocate memory for every value of a graph.
     """
     for node in graph.nodes():
         require_memory(node.dtype, tuple(e.evaluate(sizes) for e in node.shape))

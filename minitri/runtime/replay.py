@@ -91,8 +91,8 @@ def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> 
 def _guards(args: Sequence[Any]) -> Callable[..., bool] | None:
     """Returns a function that checks whether tensors have the type, dtype, device, shape and strides of `args`.
 
-    The returned function is written in C, and torch.compile uses it too. Returns None if this version of torch lacks
-    this check.
+    The returned function is written in C, and torch.compile uses it too. Returns None if the installed version of torch
+    lacks such a function.
     """
     try:
         guards: Any = importlib.import_module("torch._C._dynamo.guards")
@@ -161,7 +161,8 @@ def _empty(dtype: DType, shape: tuple[int, ...], device: int) -> Callable[[], An
     """Returns a function that allocates a tensor on this device. The device must be the current device when the
     function is called.
 
-    If possible, the result is a function of torch.compile that allocates faster, because it skips torch's dispatcher.
+    If possible, the result is a function that torch.compile uses; it allocates faster, because it skips torch's
+    dispatcher.
     """
     import torch
 
@@ -239,10 +240,10 @@ MAX_REPLAYS = 1024  # replays of one program
 class ReplayCache:
     """The `Replay` objects (recorded calls) of one program.
 
-    The first of several equal calls binds its arguments, finds its kernels and keeps a `Replay`. The second call finds
-    this `Replay` by the key of the call. From the third call on, the guards of torch (fast checks of arguments)
-    recognise the call, and no key is needed. If the previous call was a different one, the `Replay` is found by the key
-    again.
+    The first of several equal calls binds its arguments, finds its kernels and keeps a `Replay`. The second of several
+    equal calls finds the `Replay` of the first call by the key of the call. From the third call on, the guards of torch
+    (fast checks of arguments) recognise the call, and no key is needed. If the previous call had another key, the
+    `Replay` is found by the key again.
 
     floats   the position and the default of each float parameter; the key of a call leaves out the values of float
              parameters

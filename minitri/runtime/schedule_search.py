@@ -146,9 +146,9 @@ def first_line(error: Exception) -> str:
 def close(result: Any, expected: Any, scale: Any = None) -> bool:
     """Checks whether a result equals the expected result, except for rounding errors.
 
-    The tolerance for an element is the sum of two parts: a few units in the last place of the element, and of the root
-    mean square of its row. If `scale` is given, the tolerance also covers rounding errors of operands that are as large
-    as `scale` (minitri/trust/first_order_error.py).
+    The tolerance for an element has two parts: a few units in the last place of the element, and as many in the last
+    place of the root mean square of its row. If `scale` is given, the tolerance also covers rounding errors of operands
+    that are as large as `scale` (minitri/trust/first_order_error.py).
     """
     if isinstance(expected, tuple):
         scales = scale if scale is not None else (None,) * len(expected)
@@ -252,9 +252,9 @@ def _is_choice(chosen: Schedule, options: Options) -> bool:
 def _rows(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
     """Returns candidate options for a kernel with reductions.
 
-    The candidates vary the number of warps. If no loop is needed, some candidates give each program a quarter of the
-    rows that the cost model chose, or four times as many. If a loop computes the reduction, some candidates halve or
-    double the block of the loop instead.
+    The candidates have different numbers of warps. If no loop is needed, some candidates give each program a quarter of
+    the rows that the cost model chose, or four times as many. If a loop computes the reduction, some candidates halve
+    or double the block of the loop instead.
     """
     chosen = schedule(kernel, Request(chip, interpreter))
     looped = {name: block for name, (role, block) in chosen.axes.items() if role == "loop" and block > 1}

@@ -2,8 +2,8 @@
 
 In: the input of Triton's compiler (`artifacts.ast_source`), the kernel, and a target. Out: the kernel, compiled by
 Triton now or read from Triton's cache folder. The one idea: a cheaper cache key. Triton's own cache key contains a hash
-of all files of Triton, which each process needs 0.3 s to compute before its first compilation. minitri's key contains
-the version, size and date of Triton's library instead, which also distinguish the installations of Triton.
+of all files of Triton, and each process needs 0.3 s to compute this hash before its first compilation. The key of
+minitri instead contains the version, size and date of Triton's library, which also distinguish installations of Triton.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """tile.target → Triton source.
 
 In: a tile program. Out: the text of one `@triton.jit` function, and a description of its arguments. Each line of the
-function holds one operation. So the line number that Triton records for an instruction tells which operation the
-instruction belongs to. `EmittedKernel.lines` has the operation of each line.
+function holds one operation. For each machine instruction, Triton records the line number, which therefore tells the
+operation that the instruction belongs to. `EmittedKernel.lines` has the operation of each line.
 
     %2: f32[i, j] = subtract %0, %1        v2 = v0 - v1[:, None]
 
@@ -250,8 +250,8 @@ class _Emitter(Expressions):
     def _dot(self, op: ir.Dot) -> str:
         """Returns the source text of a call of `rt.dot`.
 
-        The operands of `rt.dot` have the axes [row, k] and [k, column]. Of the two axes of the result, `row` is the one
-        that comes first in the tile program.
+        The operands of `rt.dot` have the axes [row, k] and [k, column]. `row` is that axis of the result which comes
+        first in the tile program's order of axes.
         """
         first, second = self.program.factors(op)
         outer, inner = op.tile if first is op.a else op.tile[::-1]

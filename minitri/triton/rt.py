@@ -340,8 +340,8 @@ def _dot_of_parts(a, b):
     """Returns a @ b * 2**26, computed from three products of TF32 numbers. The factor 2**26 comes from `_tf32_parts`,
     which multiplies each operand by 2**13.
 
-    The sums start from 0, not from the accumulator of `dot`, because tensor cores truncate sums. `dot` adds its
-    accumulator afterwards.
+    The sums start from 0, not from the accumulator of `dot`, because tensor cores truncate sums. After `_dot_of_parts`,
+    `dot` adds its accumulator to the sums.
     """
     a_high, a_low = _tf32_parts(a)
     b_high, b_low = _tf32_parts(b)
@@ -356,8 +356,8 @@ def _tf32_parts(x):
 
     minitri/base/tf32_splitting.py explains how the two TF32 numbers are computed.
 
-    `tl.fma` rounds only once, after the addition, so its multiplications are exact. A tensor core truncates the second
-    part to TF32.
+    `tl.fma` rounds only once, after the addition, so its multiplications are exact. The second of the two numbers is
+    not rounded here, because a tensor core truncates it to TF32.
     """
     more = x * 67117056.0  # 2**13 * (2**13 + 1)
     high = more - tl.fma(x, -8192.0, more)

@@ -71,7 +71,7 @@ def relaxed_erf(x):
     8. In the interval [0.088, 4], 2**p differs from erfc by at most 1e-8. Beyond 4, p decreases without bound, so 2**p
     goes to 0. Because 2**p goes to 0, the result is 1 for large x and for infinity, without a special case. The
     polynomial p and the polynomial near zero are minimax fits to math.erfc and math.erf at Chebyshev nodes, found by
-    linear programming. tests/test_ops.py measures the errors of the polynomials.
+    linear programming. The test file tests/test_ops.py measures the errors of the polynomials.
     """
     t = tl.abs(x)
     p = -3.69898225e-05 * t + 3.72217241e-04

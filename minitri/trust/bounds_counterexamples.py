@@ -178,8 +178,8 @@ class _Points:
     def _corners(self, a: TileAxis, sizes: Mapping[str, int], line: tuple[Any, Any]) -> tuple[Any, Any]:
         """Returns a part of `line`.
 
-        `line` has all indices of an axis. The part has the indices at the ends of blocks and of the axis, and next to
-        the points where a mask condition or an index of the access becomes 0.
+        `line` has all indices of an axis. The part has the indices at the ends of blocks and of the axis. It also has
+        the indices near which a mask condition, or an index of the access, becomes 0.
         """
         if len(line[0]) <= 64:
             return line

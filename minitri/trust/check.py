@@ -149,8 +149,8 @@ class _Check:
 
         The function `run` returns the results that are compared.
 
-        `times` says how often each output occurs among the results: twice if the results of the syntax tree and of the
-        graph are compared in one row, otherwise once.
+        `times` says how often each output occurs among the results: twice in the row that compares the syntax tree and
+        the graph, otherwise once.
         """
         start = time.perf_counter()
         try:
@@ -181,8 +181,8 @@ def _origin(program: BaseProgram, call: Call) -> tuple[BaseProgram, Call]:
 def _same(before: Any, after: Any) -> bool:
     """Checks whether a pass changed nothing that can affect the result of numpy's evaluator.
 
-    If only hints for the target have changed, the result can differ because of tensor descriptors, but not because of
-    other hints, such as the number of warps.
+    Among the hints for the target, a changed tensor descriptor can affect the result; a changed number of warps, for
+    example, cannot.
     """
     if isinstance(before, Programs) and isinstance(after, Programs):
         return [_visible(p) for p in before] == [_visible(p) for p in after]

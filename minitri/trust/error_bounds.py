@@ -13,13 +13,13 @@ analysis: the value and the radius of each node are computed from the values and
 If all operands of an element are exact and the operator is correctly rounded, the language defines every bit of the
 result. The value of the enclosure is then the result of the operator in its own dtype, and the radius is 0. Sums of
 small whole numbers are exact too, because no order of addition rounds them. For each rounding of an inexact element,
-the radius grows by a multiple of u, which is half a unit in the last place of 1 in the dtype of the node.
+the radius grows by a multiple of u, which is half a unit in the last place of 1 in the dtype of the node. The module
 error_propagation.py computes how far the result of an operator can move if its operands move.
 
-A radius of inf means that the result can be any number, because only some orders of addition overflow or because
-rounding can change an index. Elements with a radius of inf are not checked. Left out: correlations between operands.
-For example, for an inexact x with radius e, `x - x` gets the radius 2e, although the result is exactly 0. Because
-correlations are left out, a bound is sometimes too large, but never too small.
+A radius of inf means that the result can be any number, for example because a sum overflows in some orders of addition,
+or because rounding can change an index. Elements with a radius of inf are not checked. Left out: correlations between
+operands. For example, for an inexact x with radius e, `x - x` gets the radius 2e, although the result is exactly 0.
+Because correlations are left out, a bound is sometimes too large, but never too small.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ def enclosures(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]
 
 
 def widened(x: Any, dtype: DType) -> Any:
-    """Returns floats as f64, or as numpy's longdouble if the dtype is f64. Other values are returned unchanged."""
+    """Returns floats as f64, or as numpy's longdouble if the dtype is f64. Arrays of other dtypes are returned
+    unchanged.
+    """
     if not dtype.is_float:
         return np.asarray(x, dtype.numpy)
     return np.asarray(x).astype(np.longdouble if dtype.name == "f64" else np.float64)
@@ -204,8 +206,8 @@ class _Analysis:
 
         If the node is an output, the result lies between the converted ends of the operand's interval, because rounding
         keeps order. If the node is no output, a fused kernel can round later in the computation. For example, a kernel
-        for `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums by s. So
-        if a node is no output, its value stays unrounded, and its radius grows by one rounding error.
+        for `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums by s.
+        Therefore, if a node is no output, its value stays unrounded, and its radius grows by one rounding error.
         """
         (x,) = node.args
         v, e = self.values[x], self.radii[x]
@@ -265,10 +267,9 @@ class _Analysis:
         Online reductions compute sums in parts, and each part uses the mean of the elements so far, the running mean
         (minitri/optimize/online_reductions/transport.py). The extra error occurs even if every term is exact.
 
-        Let n be the number of elements, V = sum (x - mean)^2, and o the largest error of a running mean. When the
-        running mean changes by d after m elements, the correction of the partial sum has an error of at most o m |d|.
-        The sum of m |d| over all changes of the running mean is at most sqrt(2 n V). The rounding errors of the sums
-        are added to the errors of these corrections.
+        Let n be the number of elements, V = sum (x - mean)^2, and o the largest error of a running mean. If the running
+        mean changes by d after m elements, the error grows by at most o m |d|; the values m |d| of all changes add up
+        to at most sqrt(2 n V). The rounding errors of the sums themselves are added to the result.
         """
         means = deviations(node)
         if means is None:
@@ -333,9 +334,7 @@ class _Analysis:
 
 
 def _origin(x: Node) -> Node:
-    """Returns the node that x consists of after views and casts are removed; x itself if it is neither a view nor a
-    cast.
-    """
+    """Returns the node from which views and casts alone have made x; x itself if it is neither a view nor a cast."""
     while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
         x = x.x if isinstance(x, View) else x.args[0]
     return x

@@ -1,7 +1,7 @@
 """Computes how far the result of an operator, a sum or a product can move when its operands move or when it is rounded.
 
-In: the operands of one operator, each with a radius. Out: for each element, the largest distance of the result from the
-result for exact operands. The one idea: the values that the operands can have, each within its radius, form a box. If a
+In: the operands of one operator, each with a radius. Out: for each element, how far the result can lie from the result
+for exact operands. The one idea: the values that the operands can have, each within its radius, form a box. If a
 function is monotone or convex in each operand, its result moves farthest at a corner of the box. For operators that are
 neither monotone nor convex, the table `WILD` gives a bound of the distance:
 

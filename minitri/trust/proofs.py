@@ -236,7 +236,8 @@ class _Proving:
     def _all_inside(self) -> Iterator[Fact]:
         """Returns facts about the elements of the buffer, all of which must be written.
 
-        The index of each element is inside the range of every axis, and the position in a block is inside the block.
+        The facts say that the index of each element is inside the range of every axis, and that its position in a block
+        is inside the block.
         """
         for a in self.program.axes:
             yield Fact(a.extent - 1 - a.index, f"{a.name} is inside")
