@@ -189,7 +189,7 @@ class Indexing:
         """Checks how often the value of a node is needed. If the value is needed at too many indices, or under too many
         guards (conditions), `_limit` marks it for storing in memory.
 
-        After the mark, the value counts as needed at one index only, without guards. Otherwise the operands of a marked
+        A marked value counts as needed at one index only, without guards. Without this rule, the operands of a marked
         value would be needed at many indices too.
         """
         most = MAX_DEMANDS if isinstance(node, COMPUTE) else MAX_VIEWS

@@ -203,8 +203,8 @@ def strided(
 def as_tensor(array: Any) -> Any:
     """Returns the numpy array as a torch tensor with the same memory.
 
-    torch does not know the bf16 of the package ml_dtypes. So an array of bf16 is passed as 16-bit integers, and torch
-    reads their bits as its own bf16.
+    torch does not know the bf16 of the package ml_dtypes. Therefore an array of bf16 is passed to torch as 16-bit
+    integers, and torch reads their bits as its own bf16.
     """
     import torch
 

@@ -6,8 +6,8 @@ on the device of the arguments. Other functions of this module move the arrays o
 any stage can run on any device. `target_of` finds the target of a device.
 
 A system that overcommits memory promises a process more memory than the machine has, and kills the process when it uses
-this memory. To prevent this, minitri raises MT0401 for an array on a CPU that is larger than the machine's memory. Left
-out: a check of GPU memory, because torch raises an error that users of torch know how to catch.
+this memory. So that the process is not killed, minitri raises MT0401 for an array on a CPU that is larger than the
+machine's memory. Left out: a check of GPU memory, because torch raises an error that users of torch know how to catch.
 """
 
 from __future__ import annotations

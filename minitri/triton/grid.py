@@ -96,8 +96,8 @@ class Grid:
     def _grouped(self, row: TileAxis, column: TileAxis, more: bool) -> None:
         """Writes lines that number the tiles in groups of several rows of tiles.
 
-        The programs of one group run at about the same time, so operands that one program has loaded are still in the
-        L2 cache for the others.
+        The programs of one group run at about the same time, so an operand that one of them has loaded is still in the
+        L2 cache for the other programs.
         """
         rows, columns = self.size(row.tiles), self.size(column.tiles)
         place = "tile"

@@ -269,7 +269,7 @@ class _Analysis:
 
         Let n be the number of elements, V = sum (x - mean)^2, and o the largest error of a running mean. If the running
         mean changes by d after m elements, the error grows by at most o m |d|; the values m |d| of all changes add up
-        to at most sqrt(2 n V). The rounding errors of the sums themselves are added to the result.
+        to at most sqrt(2 n V). The rounding errors of the sums themselves are added to this bound.
         """
         means = deviations(node)
         if means is None:

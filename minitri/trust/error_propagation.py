@@ -54,7 +54,7 @@ def moved(row: Operator, operand: DType, args: Arrays, radii: Arrays, centre: An
 
 
 def corners(args: Arrays, radii: Arrays) -> list[list[Any]]:
-    """Returns the operands at each corner of the box of their possible values (each within its radius).
+    """Returns the operands at each corner of a box: the box of the values that they can have, each within its radius.
 
     Operands with the radius 0 have the same value at all corners.
     """

@@ -11,9 +11,9 @@ pass. The grid and the block sizes determine which indices an axis has:
 
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 
-If a mask is wrong, sizes and an index for which the access goes wrong refute it (trust/bounds_counterexamples.py). Left
-out: overflow of 32-bit offsets (graph/index_width.py, optimize/index_width.py), and ranges of values that are loaded
-from memory. An index that is loaded from memory can be any number.
+A wrong mask is refuted by an example: sizes and an index for which the access goes wrong
+(trust/bounds_counterexamples.py). Left out: overflow of 32-bit offsets (graph/index_width.py, optimize/index_width.py),
+and ranges of values that are loaded from memory. An index that is loaded from memory can be any number.
 """
 
 from collections import defaultdict
