@@ -46,8 +46,8 @@ def compile(
         compile("model.mt", entry="attention")
 
     If no type is given, the names in the expression are the parameters, in the order of their first occurrence. The
-    arguments of each call then determine the types of the parameters. The program keeps its kernels for each
-    combination of dtypes and ranks.
+    arguments of each call then determine the types of the parameters. The program keeps compiled kernels for each
+    combination of dtypes and ranks of the arguments.
 
     types      the types of the parameters, as a dict: another way to give the types than keywords
     entry      the function of a module to compile; by default the last function of the module
@@ -83,7 +83,8 @@ def compile(
 def _expression(text: str, name: str, kinds: Mapping[str, str | None]) -> ast.Module:
     """Makes a module with one function from an expression.
 
-    If no types are given, the names of the expression are parameters. A misspelt function raises an error at once.
+    If no types are given, the names of the expression are parameters. The call of an unknown function in the
+    expression, such as a misspelt name, raises an error at once.
     """
     if kinds:
         return front_end.parse_program(text, name, kinds)
@@ -119,9 +120,9 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         def rms(x: "f32[*B, D]"):
             return sqrt(mean(x * x, axis=-1, keepdims=True) + EPS)
 
-    The decorated function may call other programs. It may also use numbers, tuples of numbers and dtypes that are
-    defined in its module or in the functions around it (`EPS`, `other.EPS`). If one of the used values changes, the
-    next call compiles the function again.
+    The decorated function may call other programs. The function may also use numbers, tuples of numbers and dtypes that
+    its module or an enclosing function defines (`EPS`, `other.EPS`). If one of the used values changes, the next call
+    compiles the function again.
 
     options   the settings `without`, `options` and `effort` (see the class `Program`)
 
@@ -136,7 +137,7 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 @hides_frames
 def evaluate(text: str, /, **arguments: Any) -> Any:
-    """Returns the result of an expression for given arguments: `evaluate("a * b", a=x, b=y)`.
+    """Returns the result of an expression for given arguments, as in `evaluate("a * b", a=x, b=y)`.
 
     The arguments determine the types of the parameters.
     """
@@ -149,8 +150,8 @@ def evaluate(text: str, /, **arguments: Any) -> Any:
 
 
 def definition(value: Any) -> Definition | None:
-    """Returns the definition of a program, so that functions of the language can call it. Returns None for any other
-    value.
+    """Returns the definition of the program `value`, so that functions of the language can call this program. Returns
+    None for any other value.
 
     A program has a definition, unless it was read from the text of a stage.
     """
@@ -165,9 +166,9 @@ def definition(value: Any) -> Definition | None:
 class FunctionProgram(Program):
     """A program made from a Python function, which is compiled again when a function or constant that it uses changes.
 
-    Every use of the program compares the functions and constants with their earlier values. This comparison is the only
-    cost that a repeated call on a GPU has beyond a call of an ordinary `Program`. The settings are those of the class
-    `Program`.
+    Every use of the program compares the functions and constants with their earlier values. Apart from this comparison,
+    a repeated call on a GPU is as fast as a call of an ordinary `Program`. The constructor takes the settings that the
+    class `Program` takes.
     """
 
     def __init__(self, definition: Definition, **settings: Any) -> None:
@@ -180,10 +181,10 @@ class FunctionProgram(Program):
         super().__init__(linked.module, **self.settings)
 
     def _check_signature(self) -> None:
-        """Finds errors when the function is defined, but does nothing if it calls a function that the file defines
-        further down.
+        """Finds errors when the function is defined, before any call.
 
-        Errors of such a function are found at its first call.
+        If the function calls another function that the file defines further down, this check does nothing, and errors
+        are found at the first call.
         """
         text = self.definition.function.span.source.text
         if not any(re.search(rf"^\s*def\s+{name}\b", text, re.MULTILINE) for name in self.missing):

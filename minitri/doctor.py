@@ -1,4 +1,4 @@
-"""Examines which parts that minitri needs work on this machine, and how to repair broken or missing parts.
+"""Examines whether the parts that minitri needs, such as triton, work on this machine, and how to repair a broken part.
 
     ok      numpy         2.4.1
     missing triton        needed for kernels, on a CPU too
@@ -6,11 +6,11 @@
 
 In: nothing. Out: a row for each part, such as numpy, torch or the GPU. A row has a state and a detail, such as a
 version. Unless the state is `ok`, the row also has a fix: a command for the user. Importing torch or running a compiler
-can be slow, and can crash. So a child process with a time limit imports torch and runs compilers. Because of the child
-process, a broken installation of torch results in a row of the report, not in a traceback. Versions are read from
+can be slow, and can crash. Therefore a child process with a time limit imports torch and runs compilers. Because of the
+child process, a broken installation of torch results in a row of the report, not in a traceback. Versions are read from
 package metadata, without an import.
 
-Left out: repairs. The user runs the commands that fix a part.
+Left out: repairs. minitri only shows the command that repairs a part, and the user runs it.
 """
 
 import json
@@ -192,9 +192,9 @@ def _nvidia_smi() -> str:
 
 
 def cache() -> Row:
-    """Returns the row of the cache folder: whether minitri can write files in the cache folder.
+    """Returns the row of the cache folder, which says whether minitri can write files there.
 
-    The cache folder need not exist yet, and this check does not create it.
+    If the cache folder does not exist yet, the check examines whether minitri could create it, but does not create it.
     """
     directory = configured_folder()
     existing = next((p for p in (directory, *directory.absolute().parents) if p.exists()), Path("/"))

@@ -4,8 +4,8 @@ In: a compilation. Out: the text of the page. For each kernel, the page shows th
 reads and writes. For each access to memory, the page has the proof that the access stays in bounds, and says for each
 bounds check what would go wrong without the check. The page also has the proof that each element is written once
 (minitri/trust/proofs.py). The page then shows how many bytes and operations the program needs, and the least time for
-them on the target's chip (minitri/hardware/roofline.py). The last part of the page is the ledger of fusion: which nodes
-were fused and which were not, by which rule, and the bytes saved.
+them on the target's chip (minitri/hardware/roofline.py). The last part of the page is the ledger of fusion. It says
+which nodes were fused and which were not, by which rule, and how many bytes of memory traffic fusion saves.
 
 The page also lists what kernels assume about sizes and arrays, and how many bytes a thread reads at once:
 
@@ -14,9 +14,9 @@ The page also lists what kernels assume about sizes and arrays, and how many byt
 
 A warp reads fastest if each thread reads 16 bytes at once, from an address that is a multiple of 16
 (hardware/vector_width.py). A launch checks whether each array begins at a multiple of 16 bytes. Whether the rows of an
-array begin at multiples of 16 bytes depends on the strides of the array. Strides are constants in a kernel, or they are
-arguments, which the launch checks too. For each combination of results of the launch's checks, a kernel is compiled
-separately. The choice of the compiled kernel also depends on which sizes of the call are multiples of 16.
+array begin at multiples of 16 bytes depends on the strides of the array. If the strides are arguments of the kernel,
+not constants, the launch checks them too. A launch also checks which sizes of the call are multiples of 16. Each
+combination of results of these checks has its own compiled kernel.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -110,8 +110,8 @@ def _access(op: Load | Store, statement: str) -> str:
 
 
 def _claim(v: Verdict) -> str:
-    """Returns the text of a claim, such as "in bounds". If the claim is not proven, the text also says so, in capital
-    letters.
+    """Returns the text of a claim about a memory access, such as "in bounds". If the claim is not proven, the text says
+    so in capital letters.
     """
     words = v.subject if v.claim == NEEDED else v.claim
     return words if v.ok else f"{words}: {v.status.upper()}"
@@ -193,7 +193,7 @@ def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) ->
 
 
 def _narrowest(own: Sequence[Width]) -> str:
-    """Returns a phrase about the narrowest of several accesses to one array: the access with the fewest bytes at once."""
+    """Returns a phrase about the narrowest of several accesses to one array: the one with the fewest bytes at once."""
     least = min(own, key=lambda w: ALIGNMENT + 1 if w.bytes is None else w.bytes)
     if least.bytes is None:
         return "blocks through a tensor descriptor"

@@ -6,10 +6,10 @@
     stages.value("tile")                runs all passes up to the one that makes the stage `tile`
     stages["tile"]                      the text of this stage
 
-In: a `Context`: a parsed module, its entry, facts about its parameters, known sizes and a target. Out: a `Compilation`,
-which has every stage as a value and as text. A stage is made when it is first requested. After each pass that changed
-something, the verifier of the IR runs. If the verifier fails, the error MT0403 names the pass and shows the IR before
-and after the pass.
+In: a `Context`, which has a parsed module, the name of the function to compile, facts about its parameters, known sizes
+and a target. Out: a `Compilation`, which has every stage as a value and as text. A stage is made when it is first
+requested. After each pass that changed something, the verifier of the IR runs. If the verifier fails, the error MT0403
+names the pass and shows the IR before and after the pass.
 
 The passes of `CORE` can compile every program: they make one kernel for each node that computes, with a simple
 schedule. minitri/optimize/pass_table.py, which is imported only for optimised programs, has the optimisations.
@@ -125,7 +125,7 @@ class Pass:
     def made(self, before: Any, context: Context) -> Any:
         """Returns the result of this pass for `before`, the value of the previous stage.
 
-        If the pass is left out, the function in its field `without` runs instead.
+        If the caller has left out this pass, the function in the field `without` of the pass runs instead.
         """
         run = self.without if self.without is not None and self.name in context.without else self.run
         return run(before, context)
@@ -153,9 +153,10 @@ def lowered(plan: Plan, context: Context) -> Programs:
 
 
 def simple_schedule(kernel: Kernel, context: Context) -> Schedule:
-    """Returns a schedule without optimisations for a kernel. For Triton's interpreter this schedule has large tiles.
+    """Returns a schedule without optimisations for a kernel. For Triton's interpreter, this schedule has large tiles,
+    so that the grid has few programs.
 
-    The interpreter takes about a millisecond for each program of a grid, so fewer programs are faster.
+    Few programs are faster, because the interpreter takes about a millisecond for each program of a grid.
     """
     chosen = plain(kernel, INTERPRETER) if context.target.kind == "interpreter" else plain(kernel)
     return with_options(kernel, chosen, replace(context.options, descriptors=False))
@@ -175,7 +176,9 @@ def lower_each(plan: Plan, lowered: Callable[[Kernel], tuple[Program, bool]]) ->
 
 
 def targeted(programs: Programs, context: Context) -> Programs:
-    """Returns the tile programs with workarounds for bugs in Triton, and without options that the target does not have."""
+    """Returns the tile programs with workarounds for errors in Triton, and without options that the target does not
+    have.
+    """
     if context.target.kind != "cuda":
         programs = programs.map(lambda p: replace(p, registers=0) if p.registers else p)
     return programs.map(lambda p: hide_starts(settle(p)))
@@ -200,7 +203,9 @@ plan_pass = partial(Pass, verify=verify_plan, text=format_plan)
 
 
 def tile_pass(*row: Any, masked: bool = False) -> Pass:
-    """Returns a pass that makes tile programs. `masked` tells the verifier whether every access must have its mask."""
+    """Returns a pass that makes tile programs. If `masked` is true, the verifier checks after this pass that every
+    access to memory has its mask.
+    """
     return Pass(*row, verify=partial(verify_tiles, masked=masked), text=format_programs)
 
 
@@ -307,11 +312,11 @@ class Compilation:
         return after
 
     def _made(self, p: Pass, before: Any) -> Any:
-        """Returns the result of a pass. If the user has edited the program's stage, an exception in the pass becomes a
-        CompileError.
+        """Returns the result of a pass. If the program was read from the text of a stage, an exception in the pass
+        becomes a CompileError.
 
-        If the program was read from the text of a stage, this text possibly breaks assumptions of the pass. In such a
-        program, an exception in a pass becomes the error MT0503, because the text is wrong, not the compiler.
+        A text that the user has edited possibly breaks assumptions of the pass. The CompileError has the number MT0503,
+        and says that the text is wrong, not the compiler.
         """
         try:
             return p.made(before, self.context)
@@ -327,7 +332,7 @@ class Compilation:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The names of all stages. `self[name]` returns the text of a stage."""
+        """The names of all stages; `self[name]` is the text of the stage `name`."""
         ours = [p.stage for p in self.steps if p.stage in OUR_STAGES]
         return (*ours, *self.context.target.stages)
 
@@ -363,7 +368,7 @@ class Compilation:
 
     @cached_property
     def compiled(self) -> list[Any]:
-        """Triton's compiled kernels."""
+        """The kernels of the program, compiled by Triton."""
         start = time.perf_counter()
         made = artifacts.build(self.module_text, self.value("triton"), self.context.target)
         self.seconds["triton"] = time.perf_counter() - start
@@ -371,8 +376,8 @@ class Compilation:
 
 
 def _log_stage(p: Pass, after: Any) -> None:
-    """Logs the text of a stage, and the fusion decisions. Each is logged only if the environment variable MINITRI_LOGS
-    asks for this topic.
+    """Logs the text of a stage, and after the pass that makes the kernels also the fusion decisions. A text is logged
+    only if the environment variable MINITRI_LOGS names its topic.
     """
     for topic in {p.name, p.stage}:
         if pass_logs.enabled(topic):

@@ -8,9 +8,9 @@
     k1             1     16384      4  0.125 ms   67.1 MB   536.9  30.3%
 
 In: a program and arrays to call it with. Out: a `Profile`. Each kernel is launched many times without the other
-kernels, on the inputs and temporaries of the call. No kernel reads its own results, so repeated launches of a kernel
-compute the same results. runtime/timing.py describes the warm-up, the synchronisation and the clocks. The title of the
-table shows the time of whole calls.
+kernels, on the inputs and temporaries of the call. No kernel overwrites the data that it reads, so repeated launches of
+a kernel compute the same results. runtime/timing.py describes the warm-up, the synchronisation and the clocks. The
+title of the table shows the time of whole calls.
 
 The column `bytes` counts the bytes that a kernel must read and write (kernels/memory_traffic.py). If the column `GB/s`
 is close to the bandwidth of the memory, the kernel cannot become much faster.
@@ -50,7 +50,7 @@ class KernelTime:
 
     @property
     def launches(self) -> int:
-        """The number of launches in a call: 1, or 0 if the kernel has no programs, because an array is empty."""
+        """How often a call launches the kernel: once, or never if the grid is empty, because an array is empty."""
         return int(self.programs > 0)
 
     @property

@@ -72,7 +72,7 @@ class Program(BaseProgram):
         return all(p.default is not None or takes_float(p) or _is_array(p) for p in self.function.params)
 
     def _check_signature(self) -> None:
-        """Finds errors before any call, if the types of all parameters are declared."""
+        """Finds errors in the program before any call, if the types of all parameters are declared."""
         if self._typed:
             warn_of_requirements(self.lower().compilation.value("graph").conditions)
 
@@ -136,14 +136,16 @@ class Program(BaseProgram):
             raise
 
     def _in_order(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Moves keyword arguments to their positions, if none is missing: `f(x, b=b, a=a)` becomes `f(x, a, b)`."""
+        """Moves keyword arguments to their positions: for example, `f(x, b=b, a=a)` becomes `f(x, a, b)`. If an
+        argument is missing, nothing is moved.
+        """
         names = self._names[len(args) : len(args) + len(keywords)]
         if any(name not in keywords for name in names) or len(names) < len(keywords):
             return args, keywords
         return (*args, *(keywords[name] for name in names)), {}
 
     def _started(self, call: Call) -> Bound:
-        """Runs the kernels of a call. On a GPU, the kernels may still run when this method returns."""
+        """Runs the kernels of a call. On a GPU, this method usually returns before the kernels end."""
         call = self._ready(call)
         bound = Bound(self._variants.executable(self, call), call)
         bound()
@@ -181,7 +183,9 @@ class Program(BaseProgram):
     # ---- reference and stages that run -----------------------------------------------
 
     def numpy(self, /, *args: Any, **keywords: Any) -> Any:
-        """Returns the reference result: numpy evaluates the syntax tree, or the stage that the program was loaded from."""
+        """Returns the reference result, for which numpy evaluates the syntax tree, or the stage from which the program
+        was loaded.
+        """
         return self.run("ast" if self.start is None else self.start.stage, *args, **keywords)
 
     def run(self, stage: str, /, *args: Any, **keywords: Any) -> Any:
@@ -209,7 +213,9 @@ class Program(BaseProgram):
         return run_stage.results(self._kept(moved, stage), stage, moved)
 
     def _kept(self, call: Call, stage: str) -> Compilation:
-        """Returns the compilation of a call for the interpreter. Calls with the same context share one compilation."""
+        """Returns the compilation of a call for Triton's interpreter. Calls with equal contexts (types, sizes and
+        settings) share one compilation.
+        """
         context = self.context(call, INTERPRETER)
         with self._stages.lock:
             kept = self._stages.made(context.key, lambda: self.compilation(context))
@@ -232,13 +238,14 @@ class Program(BaseProgram):
         self, /, *args: Any, target: str = "cuda:90", without: Sequence[str] = (), options: Options | None = None,
         **sizes: Any,
     ) -> Lowered:  # fmt: skip
-        """Returns the stages of the program for given arrays or sizes. The dimensions that are not given stay symbolic.
+        """Returns the stages of the program for given arrays or sizes. If the size of a dimension is not given, the
+        size stays symbolic in the stages.
 
             lower(M=4096, target="h100")
             lower(B=(8, 16), D=64)          the axes of the pack `*B`; scalar parameters are keywords too
 
-        Raises CompileError MT0304 for sizes that do not fit the parameters. Raises CompileError MT0106 if the types of
-        parameters are unknown without arrays.
+        Raises CompileError MT0304 for sizes that do not fit the parameters. Raises CompileError MT0106 if only the
+        arrays of a call would determine the types of parameters.
         """
         call = self._described(args, sizes)
         options = for_arrays(checked(options or self.options), call.arrays)
@@ -257,7 +264,7 @@ class Program(BaseProgram):
         return given_sizes(self.function, given)
 
     def _without_types(self, untyped: Sequence[ast.Param]) -> CompileError:
-        """Returns the error for parameters whose types are unknown without arrays."""
+        """Returns the error for a program with parameters whose types are unknown until a call gives arrays."""
         names, between = [p.name for p in untyped], ": " if is_module(self.module.source.text) else "="
         types = ", ".join(f'{n}{between}"f32[N]"' for n in names)
         message = f"the stages of {self.name} depend on the types of {listed([f'`{n}`' for n in names])}"
@@ -269,7 +276,7 @@ class Program(BaseProgram):
         operations were fused and why.
 
         The arguments are those of the method `lower`. For arrays on a GPU, the page shows the schedules of a call with
-        these arrays. The method `explain` measures nothing.
+        these arrays. The method `explain` itself runs no kernel and measures nothing.
 
         measured   measured seconds, by the name of the kernel (see `Profile.measured`), which are shown beside the
                    predictions
@@ -280,7 +287,8 @@ class Program(BaseProgram):
         return explain(self.lower(*args, **given).compilation, measured, schedules, odd)
 
     def _as_called(self, args: Sequence[Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], str, Sequence[str]]:
-        """Changes the arguments of `lower`, so that `lower` makes the kernels that a call with these arrays would run.
+        """Converts the arguments of `explain` to arguments of `lower`, so that `lower` makes the kernels that a call
+        with these arrays would run.
 
         Returns the keywords of `lower`, a sentence about the schedules, and the names of arrays that do not begin at a
         multiple of 16 bytes.
@@ -308,7 +316,8 @@ class Program(BaseProgram):
         self, /, *args: Any, compare: Mapping[str, Any] | None = None, measured: Mapping[str, float] | None = None,
         panes: Sequence[str] = (), **sizes: Any,
     ) -> Page:  # fmt: skip
-        """Returns the explorer: a page that shows every stage side by side. `.save("page.html")` writes the page.
+        """Returns the explorer: an HTML page that shows all stages of the program side by side. The method
+        `save("page.html")` of the result writes the page to a file.
 
         The method `explore` also takes all arguments of the method `lower`.
 

@@ -1,7 +1,7 @@
 """Makes the stages of a program, for the arrays or sizes of any call, without running anything.
 
-In: a module and its entry. Out: the `Context` of a call, and its `Compilation`. The graph has symbolic sizes, so calls
-of all sizes and targets share one graph.
+In: a module, and the name of its function to compile (the entry). Out: the `Context` of a call, and its `Compilation`.
+The graph has symbolic sizes, so calls of all sizes and targets share one graph.
 
 Left out: the kernels that calls run (runtime/variants.py), and the methods that users call (program.py). Modules that
 run, measure and check programs must not import program.py, because program.py imports these modules. Such modules use
@@ -83,7 +83,7 @@ class BaseProgram:
         return self._built(instance).value("graph")
 
     def _built(self, instance: Instance) -> Compilation:
-        """The compilation that built the graph of the program."""
+        """Returns the compilation that built the graph of the program."""
 
         def built() -> Compilation:
             made = Compilation(Context(self.module, self.name, instance, without=self.without, limits=self.limits))
@@ -103,11 +103,10 @@ class BaseProgram:
 
         Raises CompileError MT03xx if the arguments do not fit the parameters.
 
-        If a parameter has no annotation, its type is taken from the array. The type has names such as `n0` for its
-        sizes, so that calls with other sizes share the graph. Some programs are right for certain sizes only. For
-        example, let x and y be vectors of N elements: `reshape(x, (2, -1)) * y` multiplies arrays of the shapes (2,
-        N/2) and (N,), which fit for N = 2 only. If a program is right for certain sizes only, its graph contains the
-        sizes of the call as numbers.
+        If a parameter has no annotation, its type is taken from the array. In this type, the sizes are names such as
+        `n0`, so that calls with other sizes share the graph. Some programs are right for certain sizes only, and the
+        graph of such a program contains the sizes of the call as numbers. For example, for vectors x and y of N
+        elements, `reshape(x, (2, -1)) * y` multiplies arrays of the shapes (2, N/2) and (N,), which fit for N = 2 only.
         """
         self.refresh()
         call = bind(self.function, args, keywords)
@@ -119,8 +118,8 @@ class BaseProgram:
         return call
 
     def refresh(self) -> None:
-        """A hook, called before each use of the program. A subclass compiles again if a Python value that the program
-        uses has changed.
+        """A hook, called before each use of the program. In a subclass, the hook compiles the program again if a Python
+        value that the program uses has changed.
         """
 
     def fitted(self, call: Call) -> Call:
@@ -152,7 +151,9 @@ class BaseProgram:
         return made
 
     def _wide(self, instance: Instance, sizes: Mapping[str, int], arrays: Iterable[ArrayView] = ()) -> bool:
-        """Checks whether 32 bits are too few for an offset into an argument, or for an index that the program computes."""
+        """Checks whether 32 bits are too few for a memory offset in an argument, or for an index that the program
+        computes.
+        """
         return any(a.last_offset >= LIMIT for a in arrays) or needs_64_bits(self.graph(instance), sizes)
 
 
@@ -177,7 +178,9 @@ def _entry(module: ast.Module, entry: str | None) -> ast.Function:
 
 
 def names(without: Sequence[str]) -> frozenset[str]:
-    """Returns the names of optimisations as a set. If `without` is a single text, the text is one name."""
+    """Returns the names of optimisations as a set. If `without` is a text instead of a sequence of texts, this text
+    counts as one name.
+    """
     return frozenset([without] if isinstance(without, str) else without)
 
 
@@ -200,9 +203,10 @@ def check_effort(effort: str) -> str:
 
 
 def for_arrays(options: Options, arrays: Mapping[str, ArrayView]) -> Options:
-    """Returns the options without tensor descriptors, if an array does not begin at a multiple of 16 bytes.
+    """Returns the given options, but without tensor descriptors if the address of an array is not a multiple of 16
+    bytes.
 
-    A tensor descriptor can only read arrays that begin at a multiple of 16 bytes.
+    A tensor descriptor can only be used for an array whose address is a multiple of 16 bytes.
     """
     return replace(options, descriptors=False) if unaligned(arrays) else options
 
@@ -217,5 +221,5 @@ def with_measured(context: Context, options: Options) -> Context:
 
 
 def unaligned(arrays: Mapping[str, ArrayView]) -> tuple[str, ...]:
-    """Returns the names of arrays that do not begin at a multiple of 16 bytes."""
+    """Returns the names of the arrays whose address is not a multiple of 16 bytes."""
     return tuple(name for name, a in arrays.items() if a.address % ALIGNMENT)

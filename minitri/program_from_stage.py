@@ -13,8 +13,8 @@ The text of a stage is not trusted, so the verifier of the stage checks it first
 every access to memory before the kernels run. A mistake in the text gives an error (MT05xx), never a traceback. On a
 GPU, the accesses to memory are not checked.
 
-Left out: the syntax tree, which defines the right result of other programs. The right result of a loaded program comes
-from its graph, or from another program (`against`).
+Left out: the syntax tree, which defines the right result of other programs; a loaded program has none. The right result
+of a loaded program comes from its graph, or from another program (`against`).
 """
 
 from collections import defaultdict
@@ -107,7 +107,7 @@ def _verified(stage: str, value: Any) -> Any:
 
 
 def _head(value: Graph | Plan | Programs) -> Graph | Plan:
-    """Returns that part of a stage which has the name of the program, the inputs and the conditions."""
+    """Returns the part of a stage that contains the name of the program, the inputs and the conditions."""
     return value.plan if isinstance(value, Programs) else value
 
 
@@ -161,7 +161,7 @@ class Loaded(Program):
         return Loaded(start, self.module.source, options=options, against=self.against, **settings)
 
     def _check_signature(self) -> None:
-        """Does nothing: `load` has verified the text already."""
+        """Does nothing, because the function `load` has already verified the text."""
 
     def graph(self, instance: Instance) -> Graph:
         if isinstance(self.value, Graph):
@@ -174,7 +174,7 @@ class Loaded(Program):
     def compilation(self, context: Context) -> Compilation:
         """Returns the stages that begin with the loaded text.
 
-        Tensor descriptors are removed if the arrays do not begin at a multiple of 16 bytes.
+        If the address of an array is not a multiple of 16 bytes, the tensor descriptors are removed.
         """
         if self.stage == "tile.target" and context.options.descriptors is False:
             context = replace(context, start=Start(self.stage, self.value.map(tiles.Program.without_descriptors)))
@@ -238,7 +238,8 @@ class Loaded(Program):
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:
     """Returns the strides that an array must have, which the text of the stage gives.
 
-    If the text has a name instead of a number for a stride, the array's own stride is taken, if it fits.
+    If the text has a name instead of a number for a stride, the array's own stride is taken, provided that its other
+    strides are those of the text.
 
     The value of each named stride is added to the dict `sizes`.
     """
@@ -264,7 +265,9 @@ def _largest(kernel: Kernel, sizes: Mapping[str, int]) -> int:
 
 @contextmanager
 def _watched(stage: str) -> Iterator[None]:
-    """Turns an exception of a running program into a CompileError MT0503, because the text of the stage was edited."""
+    """Turns an exception of a running program into a CompileError MT0503, because the user has possibly put a mistake
+    into the text of the stage.
+    """
     try:
         with np.errstate(all="ignore"):
             yield

@@ -4,17 +4,18 @@
 
 In: the nodes of one part of the graph, which becomes one kernel, and the roots of this part. Roots are the nodes whose
 values the kernel stores. The kernel computes the nodes of its part and reads the values of all other nodes from memory.
-Out: an `Indexing`, which has the named axes and the demands of the part. A demand is a node together with the index of
-one needed element. minitri/kernels/lower_graph.py turns demands into ops of a kernel.
+Out: an `Indexing`, which has the named axes of the kernel, and the demands (needed elements) of its nodes. A demand is
+a node together with the index of one needed element. minitri/kernels/lower_graph.py turns demands into ops of a kernel.
 minitri/optimize/fusion/one_kernel.py decides whether the nodes of a part can be one kernel.
 
-The one idea: an index is passed from the results to the operands. Each root is needed at an index of new axes, such as
-`[i, j]`. A View applies its index map to its own index, and needs its operand at the resulting index. A Reduce needs
-its operand at an index with one more axis, which is summed over. A Gather needs its operand at an index that is itself
-a computed value.
+The one idea: the index of a needed element of a result determines which elements of the operands are needed. Each root
+is needed at an index of new axes, such as `[i, j]`. If a View is needed at an index, the index map of the View turns
+this index into the needed index of the operand. A Reduce needs its operand at an index with one more axis, which is
+summed over. A Gather needs its operand at an index that contains computed values.
 
-If a part has only one operation, each dimension of the result gets a new axis, and so does each dimension that the
-operation sums over. minitri/optimize/fusion/fused_indexing.py decides how several operations share axes.
+If a kernel has only one operation, each dimension of the result gets a new axis, and so does each dimension that the
+operation sums over. If a kernel has several operations, minitri/optimize/fusion/fused_indexing.py decides which axes
+they share.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,8 +35,8 @@ COMPUTE = (ir.Apply, ir.Reduce, ir.Scan, ir.Contract)
 
 
 class NotOneKernel(Exception):
-    """Raised if some nodes of the graph cannot be computed in one kernel. `reason` says why. If the values of `nodes`
-    were stored in memory, one kernel could compute the remaining nodes.
+    """Raised if some nodes of the graph cannot be computed in one kernel. `reason` says why. `nodes` are the nodes to
+    store in memory instead: one kernel can then load their values and compute the other nodes.
     """
 
     def __init__(self, reason: str, *nodes: Node) -> None:
@@ -83,8 +84,8 @@ class AxisRanges:
         return frozenset(s for e in self.axes.values() if isinstance(s := e.atom, Symbol))
 
     def simplify(self, d: Dim) -> Dim:
-        """Returns an equal but simpler expression. The simplified form of an expression is cached. If the kernel gets
-        more axes later, the cached form does not change.
+        """Returns an equal but simpler expression. The simplified form of an expression is cached. The cached form
+        stays the same, even if the kernel gets more axes later.
         """
         if all(isinstance(a, Symbol) for a in d.atoms()):
             return d
@@ -185,11 +186,11 @@ class Indexing:
             known.append(demand)
 
     def _limit(self, node: Node) -> None:
-        """Marks the value of a node to be stored in memory if the value is needed at too many indices, or under too
-        many guards.
+        """Checks how often the value of a node is needed. If the value is needed at too many indices, or under too many
+        guards (conditions), `_limit` marks it for storing in memory.
 
-        A marked value counts as needed at one index only, without guards. So the operands of the marked value are
-        needed at few indices too.
+        A marked value counts as needed at one index only, without guards. Without this rule, the operands of a marked
+        value would be needed at many indices too.
         """
         most = MAX_DEMANDS if isinstance(node, COMPUTE) else MAX_VIEWS
         known = self.demands.get(node, [])
@@ -211,14 +212,14 @@ class Indexing:
         return len({n for n, _ in along}) == len(along) and all(n and self.axes[n] == e for n, e in along)
 
     def _root_demand(self, node: Node) -> Demand:
-        """Returns the demand for a root, a node that the kernel stores. The index of this demand has a new axis for
-        each dimension, or 0 for a dimension of size 1.
+        """Returns the demand (needed element) for a root, a node that the kernel stores. The index of the element has a
+        new axis for each dimension of the root, or 0 for a dimension of size 1.
         """
         return Demand(tuple(dims.ZERO if e == 1 else dims.axis(self._fresh(e, "ijklhgfe")) for e in node.shape))
 
     def _choose(self, node: ir.Reduce | ir.Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
         """Returns the axes along which a reduction or product combines elements to compute one needed element. Two
-        calls for the same demand return the same axes.
+        calls for the same needed element return the same axes.
         """
         key = (node, demand)
         if key not in self.over:
@@ -230,8 +231,8 @@ class Indexing:
         return tuple(self._fresh(extent, "rstuvw") for extent in extents)
 
     def column_axis(self, d: Dim) -> str | None:
-        """Returns the column axis of a product whose last index is `d`. Returns None if the index `d` is not a single
-        axis.
+        """Returns the name of the column axis of a matrix product, an element of which is needed in the column `d`.
+        Returns None if the index `d` is not a single axis.
         """
         return plain_axis(d)
 
@@ -239,7 +240,7 @@ class Indexing:
 
     def pull(self, node: Node, demand: Demand) -> list[tuple[Node, Demand]]:
         """Returns the elements of the operands that are needed to compute one needed element of a node. A second call
-        with the same demand returns the cached result.
+        for the same needed element returns the cached result.
         """
         key = node, demand
         if key not in self._pulled:
@@ -247,10 +248,11 @@ class Indexing:
         return self._pulled[key]
 
     def _unguarded(self, node: Node, demand: Demand) -> Demand:
-        """Returns the demand without guards (conditions) on axes that are missing from the index of the demand.
+        """Removes guards (conditions) from the demand for an element: those on axes that are missing from the index of
+        the element.
 
         If an axis is missing from the index, the needed element is the same for all positions on this axis. At least
-        one of the positions fulfils the guard, so the element is needed in any case.
+        one position on the axis fulfils the guard, so the element is needed in any case.
         """
         if not demand.guards or not self._plain(node, demand):
             return demand
@@ -288,11 +290,12 @@ class Indexing:
                 return []
 
     def mapped(self, exprs: Iterable[Dim], index: Sequence[Dim], picks: Mapping[Symbol, Dim] = {}) -> tuple[Dim, ...]:
-        """Returns the expressions `exprs` after a substitution: each symbol of a result's axis is replaced by the
-        result's index along this axis.
+        """Returns index expressions after a substitution: in `exprs`, each symbol of a dimension of a node is replaced
+        by the needed index along this dimension (`index`). For example, with the index `[i, j + 1]`, `j + 1` replaces
+        the symbol of the second dimension.
 
-        `picks` gives further replacements: the expressions for the symbols of picked values. Picked values are indices
-        that a gather computes.
+        `picks` gives further replacements, for the symbols of picked values, which are the indices that a gather
+        computes.
         """
         env = {axis_symbol(k): d for k, d in enumerate(index)} | {**picks}
         return tuple(self.ranges.simplify(d.substitute(env)) for d in exprs)
@@ -333,8 +336,8 @@ class Indexing:
     def axis_order(self) -> list[str]:
         """Returns the names of the axes in the order of the kernel: parallel axes first, then reduced axes.
 
-        In a kernel with a matrix product, the order is: row axis, reduced axes, column axis. The tiles of both factors
-        then have the layout that `tl.dot` needs: [row, k] and [k, column].
+        In a kernel with a matrix product, the order is: row axis, reduced axes, column axis. This order gives the tiles
+        of both factors the layout that `tl.dot` needs: [row, k] and [k, column].
         """
         reduced = [a for a in self.axes if a in self.reduced]
         if not any(isinstance(n, ir.Contract) and not self.is_leaf(n) for n in self.demands):
@@ -352,8 +355,9 @@ def plain_axis(d: Dim) -> str | None:
 
 
 def about(guards: Iterable[Dim], index: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Returns the guards that depend on an axis in `index` or on a picked value (a computed index) in `index`. For a
-    factor of a matrix product, all other guards (conditions) are without effect.
+    """Returns the guards that depend on an axis in `index` or on a picked value (a computed index) in `index`. A factor
+    of a matrix product needs no guards (conditions) on axes that its index lacks. Such a guard holds at some index of
+    its axis, so the factor's element is needed in any case.
     """
     own = {s for d in index for s in d.symbols()}
     return tuple(g for g in guards if own & {s for s in g.symbols() if s.kind != "size"})

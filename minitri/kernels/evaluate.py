@@ -2,15 +2,16 @@
 
 In: a plan of kernels, an array for each input, the sizes. Out: a tuple of output arrays. The one idea: the evaluator
 computes one op after the other, each for all indices of all axes at once. A value is a numpy array with one dimension
-for each axis of the kernel. If the value does not depend on an axis, the dimension of this axis has size 1. So numpy's
-broadcasting combines two values along the axes that have the same name.
+for each axis of the kernel. If the value does not depend on an axis, the dimension of this axis has size 1. Because the
+dimensions of all values are in the same order, numpy's broadcasting combines two values along the axes that have the
+same name.
 
     axes i, r     %0: f32[i, r] = load x[i, r]      an array (I, R)
                   %1: f32[i] = reduce.sum %0        an array (I, 1)
 
 Memory is flat: a buffer is a shape and strides over a one-dimensional array. The class `Values` computes the value of
-one op. The evaluators of kernels and of tile programs (minitri/tiles/evaluate.py) extend `Values`. The subclasses of
-`Values` define the range of an axis, the conditions of an access, and loops.
+one op. The evaluators of kernels and of tile programs (minitri/tiles/evaluate.py) extend `Values`. Each subclass of
+`Values` defines which indices an axis has, under which conditions an access happens, and how loops run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -73,7 +74,8 @@ def result(memory: Memory, buffer: Buffer, sizes: Sizes) -> Any:
 
 
 class Values:
-    """Computes ops one after another. `names` are the names of the kernel's axes, in the kernel's order.
+    """Computes the ops (operations) of a kernel or tile program, one after another. `names` are the names of the
+    kernel's axes, in the kernel's order.
 
     A subclass must define the method `count`. A subclass for programs with loops must also define the method `carry`.
     """
@@ -90,7 +92,7 @@ class Values:
         return line.reshape([-1 if n == name else 1 for n in self.names])
 
     def width(self, name: str) -> int:
-        """The number of indices that the evaluator computes along an axis at once."""
+        """The number of indices along an axis for which the evaluator computes values at once."""
         return int(self.env[Symbol(name, "axis")].size)
 
     def run(self, op: Op) -> None:
@@ -99,8 +101,8 @@ class Values:
             self.values[op] = value.reshape([1] * (len(self.names) - value.ndim) + list(value.shape))
 
     def position(self, expr: Dim, op: Op) -> Any:
-        """Returns the value of an index expression. Symbols of picked values (computed indices of a gather) in the
-        expression get their computed numbers.
+        """Returns the value of an index expression. If the expression contains the symbol of a picked value (a computed
+        index of a gather), the computed numbers replace this symbol.
         """
         picks = getattr(op, "picks", ())
         env = {**self.env, **{s: self.values[v] for s, v in picks}} if picks else self.env
@@ -156,7 +158,9 @@ class Values:
     # ---- accesses --------------------------------------------------------------------
 
     def access(self, op: ir.Access) -> tuple[Any, Any]:
-        """Returns for each element the position in flat memory, and whether the access of this element happens."""
+        """Returns for each element of a load or store its position in flat memory, and whether this element is
+        accessed.
+        """
         inside = self.holds(self.tests(op), op)
         index = [np.asarray(self.position(d, op)) for d in op.index]
         self.check(op, index, inside)
@@ -171,11 +175,13 @@ class Values:
         return op.guards
 
     def check(self, op: ir.Access, index: Sequence[Any], inside: Any) -> None:
-        """A hook before each access. A subclass may raise an error for a wrong access."""
+        """A hook, called before each access to memory. A subclass can override the hook to raise an error for a wrong
+        access.
+        """
 
     def note(self, op: ir.Access, offset: Any, inside: Any) -> None:
-        """A hook after the address of a load or store is computed. A subclass may record the memory positions of the
-        access.
+        """A hook, called when the address of a load or store has been computed. A subclass can override the hook to
+        record the memory positions of the access.
         """
 
     def load(self, op: ir.Load) -> Any:

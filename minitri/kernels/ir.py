@@ -65,7 +65,9 @@ class Buffer:
     role: str
 
     def __str__(self) -> str:
-        """The buffer as text: `x: f32[M, N] {strides = [1, M]}`. The text omits the strides of a contiguous buffer."""
+        """The buffer as text, such as `x: f32[M, N] {strides = [1, M]}`. The text omits the strides of a contiguous
+        buffer.
+        """
         if self.role == "scalar":
             return f"{self.name}: {self.dtype}"
         strides = f" {{strides = [{', '.join(map(str, self.strides))}]}}"
@@ -156,8 +158,8 @@ class Reduce(_Op):
     rescale  a loop multiplies the partial sum by this value before the next block is added; None means 1
     shift    a loop adds this value to the partial sum before the next block is added; None means 0
 
-    `rescale` and `shift` have no effect on a reduction without a loop, because such a reduction has no partial sum.
-    minitri/optimize/online_reductions/kernels.py adds `rescale` and `shift`.
+    The corrections `rescale` and `shift` have no effect on a reduction without a loop, because such a reduction has no
+    partial sum to correct. minitri/optimize/online_reductions/kernels.py adds `rescale` and `shift`.
     """
 
     op: str
@@ -181,8 +183,8 @@ class Count(_Op):
 class Old(_Op):
     """The partial result of a reduction or count before the current block of a loop.
 
-    Without a loop, the partial result equals the result of the reduction. A tile program has no `Old`: lowering
-    replaces an `Old` by a value that the loop carries.
+    Without a loop, the value of `Old` is the complete result of the reduction or count. A tile program has no `Old`:
+    lowering replaces an `Old` by a value that the loop carries.
     """
 
     x: Op
@@ -200,8 +202,8 @@ class Dot(_Op):
     `precision` is one of PRECISIONS (minitri/graph/ir.py) or "tf32x3_unchecked". With "tf32x3_unchecked", a sum is
     sometimes infinite or NaN where IEEE arithmetic gives a number (minitri/optimize/deferred_checks.py). `tile` names
     the axis of the rows of `a` and the axis of the columns of `b`. `a` does not have the column axis, and `b` does not
-    have the row axis. As in `Reduce`, a loop multiplies the partial sum by `rescale` before it adds the products of a
-    block.
+    have the row axis. If a loop computes the product, each iteration multiplies the partial sum by `rescale` before it
+    adds the products of a block.
     """
 
     a: Op
@@ -241,8 +243,8 @@ Op = Union[Load, Constant, Scalar, Position, Inside, Compute, Spread, Reduce, Co
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
-    """One kernel: its axes, its buffers, and its ops in order. `relaxed` allows fast math, which is only precise enough
-    for 16-bit results.
+    """One kernel: its axes, its buffers, and its ops in order. If `relaxed` is true, the kernel may use fast math,
+    which is only precise enough for 16-bit results.
 
     minitri/optimize/fast_math/relax.py sets `relaxed`.
     """
@@ -267,8 +269,8 @@ class Kernel:
 
     @property
     def shared_loop(self) -> str | None:
-        """The axis of the loop that matrix products and other reductions share, as in attention. `shared_loop` is None
-        if the kernel has no such loop.
+        """The axis of the loop that matrix products and other reductions share, as in attention. The result is None if
+        the kernel has no such loop.
         """
         reduced = {a for op in self.body if isinstance(op, Reduce) for a in op.over}
         shared = reduced & {a for d in self.dots for a in (d.over, d.tile[1])}
@@ -292,10 +294,10 @@ class Decision:
     """One line of the ledger, the list of fusion decisions. A line describes a value that one node (the producer)
     passes to another node (the consumer). `fused` says whether both nodes are in one kernel, and `rule` says why.
 
-    `again` is true if the consumer is in the producer's kernel, but in a later loop. The later loop loads its inputs
-    from memory a second time. If the nodes are fused, `bytes` is the memory traffic that fusion saves. Otherwise
-    `bytes` is the traffic that the value causes: one read by each consuming kernel, and one write. Only one line of a
-    value counts the write. `spans` are the source spans of the value.
+    `again` is true if the consumer is in the producer's kernel, but in a later loop, which loads its inputs from memory
+    a second time. If the nodes are fused, `bytes` is the memory traffic that fusion saves. Otherwise `bytes` is the
+    traffic that the value causes: one read by each consuming kernel, and one write. If several kernels read the value,
+    only one line of the ledger counts the write. `spans` are the source spans of the value.
     """
 
     value: str
@@ -327,8 +329,8 @@ DOT_PRECISIONS = (*PRECISIONS, "tf32x3_unchecked")
 
 
 def rewritten(body: Iterable[Op], change: Callable[[Op], Op]) -> dict[Op, Op]:
-    """Returns a dict from each op of a body to its new op. A new op is made in two steps: operands are replaced by
-    their new ops, then `change` is applied.
+    """Rewrites the ops of a body, and returns a dict from each old op to its new op. A new op is made in two steps:
+    operands are replaced by their new ops, then the function `change` is applied.
     """
     new: dict[Op, Op] = {}
     for op in body:

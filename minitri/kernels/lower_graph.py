@@ -2,14 +2,14 @@
 
     exp(x) + 1      becomes      k0: t0 = exp(x)      k1: out = t0 + 1
 
-Views, constants and index values get no kernel of their own. Each kernel that needs a view, a constant or an index
-value computes it. An output that is only a view of another value becomes a copy in memory. A view is also copied to
-memory if it is needed at too many indices.
+Views, constants and index values get no kernel of their own. If a kernel needs a view, a constant or an index value,
+this kernel computes the value itself. An output that is only a view of another value becomes a copy in memory. A view
+that one kernel would need at too many different indices is also copied to memory.
 
 With optimisations, minitri/optimize/fusion/ decides which nodes run in one kernel. `plan_of` makes the plan (list of
 kernels), with or without fusion. `build` makes one kernel from an `Indexing` (minitri/kernels/demand.py), which says
-which elements of which nodes the kernel needs. Each op of a kernel comes after its operands. Each element that the
-kernel computes, loads or selects gets one op.
+which elements of which nodes the kernel needs. Each op of a kernel comes after its operands. If several results of the
+kernel need the same element of a node, one op computes or loads this element for all of them.
 """
 
 from collections import defaultdict
@@ -49,8 +49,8 @@ def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:
 
 
 def _parts(graph: Graph) -> tuple[list[Indexing], set[Node]]:
-    """Returns the demands (needed elements) of each kernel. Also returns the views that must be stored in memory:
-    otherwise some kernels cannot be made.
+    """Returns the demands (needed elements) of each kernel. Also returns the views that must be stored in memory,
+    because otherwise a kernel would need their elements at too many indices.
     """
     parts: list[Indexing] = []
     moved: set[Node] = set()
@@ -89,7 +89,7 @@ def decision(graph: Graph, node: Node, ends: tuple[str, str], fused: bool, rule:
 
 
 def label(node: Node) -> str:
-    """Returns the name of a node in the ledger of fusion decisions: the operator of the node, or its kind."""
+    """Returns the name of a node in the ledger of fusion decisions: its operator, or its kind if it has no operator."""
     return getattr(node, "op", type(node).__name__.lower())
 
 
@@ -97,8 +97,8 @@ def label(node: Node) -> str:
 
 
 def with_stored_outputs(graph: Graph) -> Graph:
-    """Returns the graph with a copy of each output that only rearranges elements, such as a view. Without the copy, no
-    kernel would store this output.
+    """Returns the graph with a copy of each output that only rearranges elements, such as a view. If an output were
+    only a view, no kernel would store it.
     """
     copies: dict[Node, Node] = {}
     spans = dict(graph.spans)
@@ -109,8 +109,8 @@ def with_stored_outputs(graph: Graph) -> Graph:
 
 
 def with_copies(graph: Graph, values: Collection[Node]) -> Graph:
-    """Returns the graph in which each view, gather or concat in `values` is copied. A kernel then stores the copied
-    value.
+    """Returns the graph in which each view, gather or concat in `values` is copied. A copy is a node that computes, so
+    a kernel stores its value in memory.
     """
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
@@ -227,7 +227,9 @@ class _Builder:
         return tuple(a for a in self.part.axes if a in names)
 
     def _uses(self, exprs: Sequence[Dim]) -> dict[str, Any]:
-        """Returns the fields `axes` and `picks` for an op whose index expressions are `exprs`."""
+        """Returns two fields of an op whose index expressions are `exprs`: the axes in them (`axes`), and the computed
+        values in them (`picks`).
+        """
         used = {s for d in exprs for s in d.symbols() if s.kind == "value"}
         picks = tuple((s, self.value[self.part.picked[s]]) for s in sorted(used, key=lambda s: s.name))
         return {"axes": self._axes(*exprs, ops=[op for _, op in picks]), "picks": picks}
@@ -276,8 +278,8 @@ class _Builder:
     def _spread(self, x: Op, axes: Sequence[str]) -> Op:
         """Broadcasts the value `x` along the axes `axes`.
 
-        If the operand of a reduction does not depend on a reduced axis, it is broadcast along this axis. So a sum adds
-        each element once for each index of the axis.
+        If the operand of a sum does not depend on the summed axis, the operand is broadcast along this axis first. The
+        sum can then add each element once for each index of the axis.
         """
         if set(axes) <= set(x.axes):
             return x
@@ -336,8 +338,8 @@ def _op_key(node: Node, demand: Demand) -> Key:
 
 
 def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
-    """Checks whether `value` already equals `rest` for elements whose guard (condition) fails, so that no selection is
-    needed. Only a load, or a load followed by casts, has a known value for such elements.
+    """Checks whether `value` already equals `rest` for elements whose guard (condition) fails, so that no `where` has
+    to select between them. Only a load, or a load followed by casts, has a known value for such elements.
     """
     load = value
     while isinstance(load, ir.Compute) and load.op == "cast":

@@ -7,12 +7,13 @@ buffer. Each element of a buffer counts once, even if a kernel uses it several t
     the same in two kernels        k0 reads x, w                 writes %2
                                    k1 reads %2                   writes out
 
-The axes in the index of a load or store give the number of accessed elements. `x[i, 0]` accesses as many elements as
-`i` has indices. A gather counts at most one element for each element of its result. The computed number of bytes is a
-lower bound: no implementation of the kernel can move fewer bytes.
+The number of accessed elements follows from the axes in the index of a load or store. For example, `x[i, 0]` accesses
+one element for each index of the axis `i`. A gather counts at most one element for each element of its result. The
+computed number of bytes is a lower bound: no implementation of the kernel can move fewer bytes.
 
-Left out: repeated reads. For example, a tiled product reads `x` once for each column of tiles, mostly from the L2
-cache. Guards (conditions of loads) are ignored too: if a guard skips an element, the element still counts as read.
+Left out: repeated reads. For example, a tiled product `x @ w` reads `x` again for each column of tiles, mostly from the
+L2 cache, but `x` counts once. Also left out: guards, the conditions of loads. If a guard skips an element, the element
+still counts as read.
 """
 
 from collections import Counter

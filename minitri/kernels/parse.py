@@ -2,8 +2,8 @@
 
 In: a text that `format_plan` wrote; a user may have edited the text. Out: a Plan, whose spans are places in this text.
 The parser checks the names, attributes and numbers of each single line. After the parser, the verifier
-(minitri/kernels/verify.py) checks whether the lines fit together. `Body` parses the lines that kernels and tile
-programs have in common.
+(minitri/kernels/verify.py) checks whether the lines fit together. The class `Body` parses the lines inside of kernels
+and tile programs, because both consist of the same kinds of lines.
 """
 
 import re
@@ -214,7 +214,7 @@ class Body(LineReader[Op]):
         return op
 
     def _absent(self, word: str) -> frozenset[str]:
-        """Returns the fields that an op of this name cannot have at this stage of the compilation.
+        """Returns the fields that a line with the op `word` must not contain at this stage of the compilation.
 
         Only sums and products have `rescale`, only sums have `shift`, and only argmax and argmin have `index`.
         """
@@ -250,7 +250,9 @@ class Body(LineReader[Op]):
         return Dim({(symbol,): 1})
 
     def _axes(self, names: Sequence[Node], rule: str) -> tuple[str, ...]:
-        """Returns the axes with these names. The error for an unknown axis, or for an axis named twice, has `rule`."""
+        """Returns the axes that have the given names. For an unknown axis, or for an axis named twice, raises an error
+        with the text `rule`.
+        """
         axes = tuple(e.name for e in names)
         for e in names:
             if e.name not in self.axes or axes.count(e.name) > 1:

@@ -7,17 +7,18 @@
       store out[i, j] %5
     }
 
-A plan also has a head and a ledger. The head lists the inputs, the outputs, the conditions of a call and the
-temporaries. The ledger lists the fusion decisions. Each decision comes with the rule that made the decision.
+Besides the kernels, the text of a plan has a head and a ledger. The head lists the inputs, the outputs, the conditions
+of a call and the temporaries. The ledger lists the fusion decisions. Each line of the ledger also names the rule that
+decided.
 
     plan loss(z: f32[N, C], y: i64[N]) -> out: f32[] {
       require C >= 1 else MT0209 "max over an axis that may be empty"
       temporary t0: f32[N]
     }
 
-In an index, `$i` is a size whose name is also the name of an axis. The text omits default values. Default values are
-row-major strides, and the axes of a product's tile if only one pair of axes is possible. lines.toml defines the form of
-each line, and minitri/kernels/parse.py parses the text.
+In an index, `$i` is a size whose name is also the name of an axis. The text omits default values. For example, the
+strides of a buffer are omitted if they are row-major, and the `tile` of a product if its operands allow only one pair
+of axes. The file lines.toml defines the form of each line, and minitri/kernels/parse.py parses the text.
 """
 
 import re

@@ -1,9 +1,9 @@
 """Checks the rules that every plan of kernels must obey.
 
 Each buffer is written before it is read. Each op comes after its operands. The dtype and the axes of each op follow
-from its operands. A reduction runs over reduced axes only. The pipeline runs the checks of this module after each pass
-over a plan, and on each plan that was parsed from text. `verify_op` has the rules that hold for kernels and tile
-programs alike.
+from its operands. A reduction runs only over axes that the kernel declares as `reduce`, not as parallel. The pipeline
+runs the checks of this module after each pass over a plan, and on each plan that was parsed from text. `verify_op` has
+the rules that hold for kernels and tile programs alike.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,7 +37,8 @@ def verify(plan: Plan) -> None:
 def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None:
     """Checks that each buffer is written by exactly one kernel, before any other kernel reads the buffer.
 
-    `bodies` has the name and the ops of each kernel, in launch order. Raises ValueError if a kernel breaks a rule.
+    `bodies` has the name and the ops of each kernel, in launch order. Raises ValueError if a buffer has no writer or
+    several writers, or is read too early.
     """
     ready = {b.name for b in plan.inputs}
     for name, body in bodies:
@@ -162,9 +163,9 @@ def _verify_in_kernel(op: Op, kernel: Kernel) -> None:
 def _is_transport(op: ir.Reduce | ir.Dot, transport: Op, kind: str, most: int) -> bool:
     """Checks a transport: the `rescale` or the `shift` that corrects a partial sum of an online reduction.
 
-    The transport must use the old values (before the current block) of 1 to `most` reductions, each once. Each of these
-    reductions must be of the given kind, and must reduce the axes that `op` reduces. If `kind` is "sum", the transport
-    must also use the old value of one count of elements.
+    To correct the partial sum, the transport must use the old values (those before the current block) of 1 to `most`
+    reductions, each once. Each of these reductions must be of the given kind, and must reduce the axes that `op`
+    reduces. If `kind` is "sum", the transport must also use the old value of one count of elements.
     """
     olds = [o.x for o in needed(transport) if isinstance(o, ir.Old)]
     over = reduced_by(op)

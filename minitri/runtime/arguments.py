@@ -1,9 +1,9 @@
 """Reads arrays of any library, and allocates outputs with the library of the arguments.
 
-In: the caller's arguments (numpy arrays, torch tensors, objects with DLPack, Python numbers). Out: `ArrayView`s, which
-say where the elements are in memory. Outputs are allocated by the library of the arguments, on the same device. Arrays
-are not copied, except for some CPU arrays. CPU arrays are copied if their byte order is not the machine's, or if their
-strides are no multiple of the size of an element.
+In: the caller's arguments (numpy arrays, torch tensors, objects with DLPack, Python numbers). Out: an `ArrayView` for
+each array, which says where the elements are in memory. Outputs are allocated by the library of the arguments, on the
+same device. Arrays are not copied, except for some CPU arrays. CPU arrays are copied if their byte order is not the
+machine's, or if their strides are no multiple of the size of an element.
 """
 
 import sys
@@ -203,8 +203,8 @@ def strided(
 def as_tensor(array: Any) -> Any:
     """Returns the numpy array as a torch tensor with the same memory.
 
-    torch does not know the bf16 of the package ml_dtypes. So an array of bf16 is passed as 16-bit integers, and torch
-    reads their bits as its own bf16.
+    torch does not know the bf16 of the package ml_dtypes. Therefore an array of bf16 is passed to torch as 16-bit
+    integers, and torch reads their bits as its own bf16.
     """
     import torch
 

@@ -1,12 +1,13 @@
 """Binds the arguments of a call to parameters and checks them, before any kernel is launched.
 
-In: the parameters of a function and the caller's arguments. Out: a `Call`. A call has the size of each dimension, a
-view of each array, and an `Instance` of the function. The `Instance` holds what annotations leave open: the number of
-axes of each pack `*B` (any number of dimensions), the types of parameters without annotation, and compile-time values.
-Each mismatch raises a CompileError MT03xx. The message names the parameter, the given type and the expected type, but
-never a value of the user's data.
+In: the parameters of a function and the caller's arguments. Out: a `Call`. A `Call` has the size of each dimension, an
+`ArrayView` of each array, and an `Instance` of the function. The `Instance` holds what annotations leave open: the
+number of axes of each pack `*B` (any number of dimensions), the types of parameters without annotation, and
+compile-time values. Each mismatch raises a CompileError MT03xx. The message names the parameter, the given type and the
+expected type, but never a value of the user's data.
 
-The method `Program.lower` also takes sizes instead of arrays, as keywords. `given_sizes` reads such keywords:
+Instead of arrays, the method `Program.lower` also takes sizes, which the function given_sizes reads from keyword
+arguments:
 
     f.lower(M=4096, B=(8, 16), n=2)      a dimension, the axes of `*B`, a scalar parameter
 """
@@ -123,10 +124,10 @@ def bind(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any
 
 
 def _is_static(param: ast.Param, value: Any) -> bool:
-    """Checks whether an argument becomes part of the program.
+    """Checks whether an argument is compiled into the program as a constant, instead of passed at each call.
 
-    An int or a bool becomes part of the program. If the parameter has no declared type, any number becomes part of the
-    program.
+    If the parameter has the annotation `int` or `bool`, its argument is compiled in. If the parameter has no
+    annotation, an argument that is a number is compiled in.
     """
     if param.annotation is None:
         return _is_number(value) or (param.default is not None and not hasattr(value, "dtype"))
@@ -180,7 +181,9 @@ def scalar(param: ast.Param, value: Any) -> Any:
 
 
 def _compile_time(param: ast.Param, value: Any) -> Any:
-    """Checks a value that becomes part of the program: a number, a string, a dtype, None, or a tuple of such values."""
+    """Checks a value that is compiled into the program as a constant: a number, a string, a dtype, None, or a tuple of
+    such values.
+    """
     match value:
         case int() if not -(2**63) <= value < 2**64:
             raise _wrong_integer(param, "has more than 64 bits")
@@ -236,7 +239,9 @@ def _one_device(arrays: Mapping[str, ArrayView]) -> None:
 def _shapes(
     function: ast.Function, arrays: Mapping[str, ArrayView]
 ) -> tuple[dict[str, int], dict[str, ArrayType], dict[str, int]]:
-    """Returns the number of axes of each pack such as `*B`, the types of parameters without annotation, and all sizes."""
+    """Returns the number of axes of each pack (a name such as `*B` for several axes), the types of parameters without
+    annotation, and all sizes.
+    """
     declared = [(p, p.annotation, arrays[p.name]) for p in function.params if p.name in arrays]
     typed = [(p, t, a, tuple(map(Dim.of, a.shape))) for p, t, a in declared if isinstance(t, ast.ArrayType)]
     known, where, solved = Sizes(), dict[str, str](), dict[str, str]()  # the parameters that gave the sizes
@@ -275,7 +280,9 @@ def _check_dtype(param: ast.Param, type: ast.ArrayType, array: ArrayView) -> Non
 
 
 def _conversion(name: str, array: ArrayView, dtype: DType) -> str:
-    """Returns the code that converts an argument to a dtype: `x.astype(np.float32)` or `x.to(torch.float32)`."""
+    """Returns the hint of an error message that says how to convert an argument to a dtype, such as
+    `x.astype(np.float32)` for numpy or `x.to(torch.float32)` for torch.
+    """
     if array.kind == "torch":
         return f"pass `{name}.to(torch.{'bool' if dtype.kind == 'b' else dtype.numpy_name})`"
     module = "ml_dtypes" if dtype.numpy.kind == "V" else "np"
@@ -285,7 +292,7 @@ def _conversion(name: str, array: ArrayView, dtype: DType) -> str:
 def _type_of(array: ArrayView, sizes: dict[str, int], taken: Sizes) -> ArrayType:
     """Returns the type of an array whose parameter has no annotation.
 
-    Equal sizes get one symbol such as `n0`; the size 1 stays a literal.
+    All dimensions of equal size get the same symbol, such as `n0`; a dimension of size 1 stays the literal 1.
     """
     declared = {str(d) for known in taken.values() for d in (known if isinstance(known, tuple) else (known,))}
     free = (name for name in (f"n{k}" for k in count()) if name not in declared and name not in sizes)

@@ -36,7 +36,7 @@ class InterpretedKernel:
     function: Any
 
     def run(self, programs: int, _stream: int, arguments: tuple[Any, ...]) -> None:
-        """Runs the kernel. numpy's warnings are turned off, because overflow and nan are ordinary results of a kernel."""
+        """Runs the kernel without numpy's warnings, because overflow and nan are ordinary results of a kernel."""
         with np.errstate(all="ignore"), LANGUAGE.interpreted():
             self.function[(programs,)](*arguments)
 
@@ -63,8 +63,8 @@ def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> tuple[Interprete
 
 
 def _range(*bounds: Any) -> range:
-    """A replacement of `range` for the loops of kernels. The loop bounds of a kernel are sometimes tensors with one
-    number.
+    """A replacement for Python's `range` in the loops of kernels. The loop bounds of a kernel are sometimes tensors
+    with one number.
 
     Triton's interpreter up to 3.8 converts a tensor in a loop bound with numpy, and numpy 2.4 and later refuse the
     conversion.
@@ -86,7 +86,7 @@ class _Language:
 
 
 class _Name(str):
-    """The name of a dtype, with the attribute `itemsize`."""
+    """The name of a dtype as text, with the attribute `itemsize`: what Triton reads from an argument's dtype."""
 
     itemsize: int
 
@@ -94,9 +94,9 @@ class _Name(str):
 class HostPointer:
     """A kernel argument for the interpreter, which needs an address and a dtype.
 
-    The interpreter expects torch tensors, so this class has some attributes of torch tensors. Numpy arrays with any
-    strides can then be arguments, and torch is not imported. The attribute "storage" is the memory of the array itself,
-    so arrays are not copied.
+    The interpreter expects torch tensors, so this class has some attributes of torch tensors. With this class, numpy
+    arrays of any strides can be arguments, and torch need not be imported. The attribute "storage" is the memory of the
+    array itself, so arrays are not copied.
     """
 
     def __init__(self, array: ArrayView) -> None:
@@ -135,7 +135,7 @@ class Guarded:
     """Copies of a call's arrays between guard bands, to find wrong writes.
 
     Guard bands, outputs and temporaries are filled with the byte `poison`. The copy of an input has the strides of the
-    input. An output element that no kernel writes still has the poison value in the result.
+    input. If no kernel writes an output element, this element consists of `poison` bytes in the result.
     """
 
     poison: int = POISON

@@ -1,13 +1,13 @@
 """Runs a plan: allocates outputs and temporaries, and launches the kernels in order.
 
 In: an emitted plan and a `Call`. Out: the outputs. On a GPU, kernels run on the current stream, and the call returns
-before the kernels end. On a CPU, each kernel runs in Triton's interpreter. Kernels only read the inputs. Other functions
-move the arrays of a call to the CPU or to a GPU, so that any stage can run on any device, and find the target of a device.
-Results stay on the device of the arguments.
+before the kernels end. On a CPU, each kernel runs in Triton's interpreter. No kernel writes to an input. Results stay
+on the device of the arguments. Other functions of this module move the arrays of a call to the CPU or to a GPU, so that
+any stage can run on any device. `target_of` finds the target of a device.
 
 A system that overcommits memory promises a process more memory than the machine has, and kills the process when it uses
-this memory. So minitri raises MT0401 for an array on a CPU that is larger than the machine's memory. Left out: a check
-of GPU memory, because torch raises an error that users of torch know how to catch.
+this memory. So that the process is not killed, minitri raises MT0401 for an array on a CPU that is larger than the
+machine's memory. Left out: a check of GPU memory, because torch raises an error that users of torch know how to catch.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Executable:
     steps: tuple[Step, ...]
 
     def __call__(self, call: Call, allocate: Allocate | None = None) -> list[ArrayView]:
-        """Runs a call. On a GPU, the kernels may still run when this method returns."""
+        """Runs a call. On a GPU, this method usually returns before the kernels end."""
         bound = Bound(self, call, allocate)
         bound()
         return bound.outputs
@@ -197,7 +197,7 @@ def _too_large(what: str) -> CompileError:
 def require_graph(graph: Graph, sizes: Mapping[str, int]) -> None:
     """Raises CompileError MT0401 if some value of a graph is larger than the memory of this machine.
 
-    The reference and the evaluators allocate every value of a graph.
+    The check is for the reference and the evaluators, which allocate memory for every value of a graph.
     """
     for node in graph.nodes():
         require_memory(node.dtype, tuple(e.evaluate(sizes) for e in node.shape))
@@ -238,7 +238,7 @@ def on_cpu(call: Call) -> Call:
 
 
 def beside(call: Call) -> Call:
-    """Returns the call with 0-d numpy arrays moved to the GPU of the other arrays."""
+    """Returns the call with its 0-d numpy arrays copied to the GPU, if other arrays of the call are on a GPU."""
     devices = {a.device for a in call.arrays.values()}
     return on_gpu(call) if "cpu" in devices and len(devices) > 1 else call
 

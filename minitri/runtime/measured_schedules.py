@@ -1,13 +1,13 @@
 """Measured schedules for programs: when schedules are measured, which results count as right, and what is cached.
 
 In: a program, a call on a GPU, and an effort (how many schedules to measure). Out: the fastest `Options`.
-minitri/runtime/schedule_search.py measures the candidate options. A result is right if it is close to the result of the
-unoptimised program, without fusion, splitting and online reductions. The chosen options are cached on disk. The cache
-key contains the program, the sizes, strides and dtypes, the GPU and the version of Triton. Options that
-`effort="quick"` chose are not used with `effort="full"`.
+minitri/runtime/schedule_search.py measures the candidate options. A candidate counts as right if its result is close to
+the result of the program without optimisations. The chosen options are cached on disk. The cache key contains the
+program, the sizes, strides and dtypes, the GPU and the version of Triton. `effort="full"` does not use options that
+were cached by a measurement with `effort="quick"`.
 
-Left out: schedules of general kernels. General kernels serve a program that was called with many shapes, and keep the
-schedules that the rules chose.
+Left out: schedules of general kernels. General kernels run a program that was called with many shapes; the cost model
+alone chooses their schedules.
 """
 
 import hashlib
@@ -62,7 +62,9 @@ def measured(
     program: BaseProgram, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
     repeats: int | None = None, **named: Any,
 ) -> Tuning:  # fmt: skip
-    """Returns every candidate with its measured time, or with the reason why the candidate has no time."""
+    """Measures several candidate options for a call. Returns each candidate with its time, or with the reason why it
+    has no time.
+    """
     check_effort(effort)
     if any(not isinstance(o, Options) for o in candidates or ()):
         raise CompileError("MT0404", "candidates are no options", help="write `candidates=[mt.Options(warps=4), …]`")
@@ -153,10 +155,11 @@ def _reference(program: BaseProgram, given: dict[str, Any]) -> Any:
 
 
 def _scale(program: BaseProgram, call: Call) -> Any:
-    """Returns, for each element of the result, how large its operands are (minitri/trust/first_order_error.py).
+    """Returns the magnitude of each element of the result: how large the numbers are whose rounding errors can reach
+    this element (minitri/trust/first_order_error.py).
 
-    The result is None if the magnitude cannot be computed: the program begins at a stage after the graph, or there is
-    not enough memory.
+    Returns None if the magnitudes cannot be computed, because the program begins at a stage after the graph, or because
+    there is not enough memory.
     """
     try:
         context = replace(program.context(call, target_of(call.device)), options=Options())

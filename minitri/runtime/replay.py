@@ -1,10 +1,12 @@
-"""Repeats calls on a GPU: a repeated call uses the checks and the compiled kernels of the first call again.
+"""Makes repeated calls on a GPU fast: a repeated call skips the checks of the first call, and launches the same
+compiled kernels.
 
     Replay     a call with new tensors of the same dtypes, shapes, strides, alignment and device: allocates and launches
     Captured   a call with the same arrays and the same outputs (`Bound`) as one CUDA graph
 
-Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. `again_like` makes a
-faster check whether the next call is like the previous call. `ReplayCache` keeps the `Replay` objects of a program.
+Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. The function
+`again_like` makes a faster check whether the next call has arguments of the same types and shapes as the previous call.
+`ReplayCache` keeps the `Replay` objects of a program.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, lis
 def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> Again | None:
     """Returns a function that repeats a call with new arguments.
 
-    The returned function gives None if the new arguments possibly differ from `args` in type, shape or layout.
+    The returned function returns None, without running anything, if the new arguments possibly differ from `args` in
+    type, shape or layout.
 
     The guards of torch.compile (checks of arguments in C code) compare the new arguments with `args`. Without such
     guards in torch, or if an argument is no tensor, `again_like` returns None. All code of a repeated call is in one
@@ -88,8 +91,8 @@ def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> 
 def _guards(args: Sequence[Any]) -> Callable[..., bool] | None:
     """Returns a function that checks whether tensors have the type, dtype, device, shape and strides of `args`.
 
-    The returned function is a check that torch.compile uses itself. Returns None if this version of torch lacks this
-    check.
+    The returned function is written in C, and torch.compile uses it too. Returns None if the installed version of torch
+    lacks such a function.
     """
     try:
         guards: Any = importlib.import_module("torch._C._dynamo.guards")
@@ -158,7 +161,8 @@ def _empty(dtype: DType, shape: tuple[int, ...], device: int) -> Callable[[], An
     """Returns a function that allocates a tensor on this device. The device must be the current device when the
     function is called.
 
-    If possible, the result is a function of torch.compile that allocates faster, because it skips torch's dispatcher.
+    If possible, the result is a function that torch.compile uses; it allocates faster, because it skips torch's
+    dispatcher.
     """
     import torch
 
@@ -236,9 +240,10 @@ MAX_REPLAYS = 1024  # replays of one program
 class ReplayCache:
     """The `Replay` objects (recorded calls) of one program.
 
-    The first of several equal calls binds its arguments, finds its kernels and keeps a `Replay`. The second call finds
-    this `Replay` by the key of the call. From the third call on, the guards of torch recognise the call (`again`), and
-    no key is needed. If the previous call was a different one, the `Replay` is found by the key again.
+    The first of several equal calls binds its arguments, finds its kernels and keeps a `Replay`. The second of several
+    equal calls finds the `Replay` of the first call by the key of the call. From the third call on, the guards of torch
+    (fast checks of arguments) recognise the call, and no key is needed. If the previous call had another key, the
+    `Replay` is found by the key again.
 
     floats   the position and the default of each float parameter; the key of a call leaves out the values of float
              parameters
@@ -258,7 +263,7 @@ class ReplayCache:
     def find(self, key: Key, pointers: Sequence[int], args: Sequence[Any]) -> Replay | None:
         """Returns the `Replay` (recorded call) for this key, or None if there is no such `Replay`.
 
-        If the previous call had the same key, `find` makes guards for the next call.
+        If the previous call had the same key, `find` makes guards (fast checks of arguments) for the next call.
         """
         replay = self.kept.get(key)
         if replay is not None and replay is self._recent and (replay is not self._repeated or self.again is not None):

@@ -7,8 +7,8 @@ In: a function that builds a program with given options, the candidate options, 
 which has one trial (a measured time or an error) for each candidate. The one idea: a cost model proposes candidates,
 and measurements decide. The first candidate is the choice of the cost model. Threads compile all candidates at the same
 time. After compilation, the candidates run one after the other. Only a candidate whose result is close to the reference
-can win. A candidate with a wrong result is rejected, and so is a candidate that does not compile. The table of
-candidates says why a candidate was rejected: for example, because a tile needs too much shared memory.
+can win. A candidate with a wrong result is rejected, and so is a candidate that does not compile. The printed table of
+candidates says why a candidate was rejected: for example, because its tile needs too much shared memory.
 
 The options of the fastest candidate are cached on disk (minitri/base/json_disk_cache.py). Left out: a search beyond
 this short list of candidates.
@@ -46,7 +46,9 @@ Progress = Callable[[int, int], None]  # called with the numbers of finished and
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One candidate with its time. If `timing` is None, `note` says what is wrong with the candidate."""
+    """One candidate (options for schedules) with its measured time. If `timing` is None, `note` says what is wrong with
+    the candidate.
+    """
 
     options: Options
     timing: Timing | None
@@ -144,9 +146,9 @@ def first_line(error: Exception) -> str:
 def close(result: Any, expected: Any, scale: Any = None) -> bool:
     """Checks whether a result equals the expected result, except for rounding errors.
 
-    The tolerance is a few units in the last place: of the element, and of the root mean square of the element's row. If
-    `scale` is given, the tolerance also covers rounding errors of operands that are as large as `scale`
-    (minitri/trust/first_order_error.py).
+    The tolerance for an element has two parts: a few units in the last place of the element, and as many in the last
+    place of the root mean square of its row. If `scale` is given, the tolerance also covers rounding errors of operands
+    that are as large as `scale` (minitri/trust/first_order_error.py).
     """
     if isinstance(expected, tuple):
         scales = scale if scale is not None else (None,) * len(expected)
@@ -182,7 +184,7 @@ def _tensor(array: Any) -> Any:
 
 
 def _units(eps: float) -> float:
-    """Returns the relative error that another order of summation may cause, for a dtype with the machine epsilon `eps`."""
+    """Returns the relative error that another order of summation can cause, for a dtype with the epsilon `eps`."""
     return eps * (4 if eps > 1e-4 else 64)
 
 
@@ -190,8 +192,8 @@ def _units(eps: float) -> float:
 
 
 def propose(plan: Plan, interpreter: bool, effort: str = "quick", chip: Chip = H200) -> list[Options]:
-    """Returns a short list of candidates for one kernel of a plan: the kernel with the most work. A kernel with a
-    matrix product counts as more work than any other kernel.
+    """Returns a short list of candidate options, which change the schedule of one kernel of a plan: the kernel with the
+    most work. A kernel with a matrix product counts as more work than any other kernel.
 
     `chip` describes the GPU that the program runs on.
     """
@@ -223,7 +225,7 @@ def _products(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
 
 
 def _looped(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
-    """Returns candidates for a kernel whose reductions share one loop.
+    """Returns candidate options for a kernel whose reductions share one loop.
 
     The candidates differ in the number of rows that one program computes, and in the block size of the loop.
     """
@@ -248,11 +250,11 @@ def _is_choice(chosen: Schedule, options: Options) -> bool:
 
 
 def _rows(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
-    """Returns candidates for a kernel with reductions.
+    """Returns candidate options for a kernel with reductions.
 
-    The candidates vary the number of warps. If no loop is needed, some candidates give each program a quarter of the
-    rows that the cost model chose, or four times as many. If a loop computes the reduction, some candidates halve or
-    double the block of the loop instead.
+    The candidates have different numbers of warps. If no loop is needed, some candidates give each program a quarter of
+    the rows that the cost model chose, or four times as many. If a loop computes the reduction, some candidates halve
+    or double the block of the loop instead.
     """
     chosen = schedule(kernel, Request(chip, interpreter))
     looped = {name: block for name, (role, block) in chosen.axes.items() if role == "loop" and block > 1}

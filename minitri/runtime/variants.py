@@ -1,9 +1,9 @@
 """Keeps the compiled kernels of a program: one `Executable` for each combination of sizes and layouts. This module also
 chooses the `Executable` for each call.
 
-On a GPU, each of the first eight shapes gets its own kernels, in which sizes and strides are literals. Later shapes
-share general kernels, in which only sizes that never changed are literals. The interpreter always gets kernels for the
-sizes of the call.
+On a GPU, each of the first eight shapes gets its own kernels, in which sizes and strides are literals. All later shapes
+share general kernels, in which a size is a literal only if it was the same in all of the first eight shapes. The
+interpreter always gets kernels for the sizes of the call.
 
 A program with an `effort` measures schedules at the first call of a shape (measured_schedules.py). Left out: calls that
 repeat an earlier call (replay.py).
@@ -71,8 +71,8 @@ class Variants:
         return True
 
     def unchanged(self, call: Call) -> dict[str, int]:
-        """Returns the sizes that were equal in every call that got its own kernels. General kernels treat such sizes as
-        literals.
+        """Returns the sizes that were equal in every call that got its own kernels. In general kernels, which run calls
+        of many shapes, such sizes are literals.
         """
         seen = [dict(sizes) for sizes, _ in self.shapes]
         return {n: size for n, size in call.sizes.items() if all(s.get(n) == size for s in seen)}

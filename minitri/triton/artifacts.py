@@ -1,9 +1,9 @@
 """Runs Triton's compiler for any target, also on a machine without a GPU, and returns the text of each stage.
 
 In: the Python source of the triton stage, the kernels in this source, and a target. Out: for each kernel, the texts
-that Triton's compiler makes: TTIR, TTGIR, LLVM IR, PTX and SASS (or AMDGCN for GPUs of AMD). No function in this file
-imports torch. If this machine cannot make a stage, such as machine code for another vendor's GPU, the functions raise
-`StageUnavailable`.
+that Triton's compiler makes. These are TTIR, TTGIR, LLVM IR, PTX and SASS; for GPUs of AMD, AMDGCN replaces PTX and
+SASS. No function in this file imports torch. If this machine cannot make a stage, such as machine code for another
+vendor's GPU, the functions raise `StageUnavailable`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class Kind:
 
     @staticmethod
     def usual(kernel: EmittedKernel) -> Kind:
-        """Returns the `Kind` with which a kernel is compiled before any call has given arguments.
+        """Returns the `Kind` (facts about arguments) with which a kernel is compiled if no call has given arguments
+        yet.
 
         Pointers count as aligned, because torch allocates aligned memory, and sizes count as 32-bit integers.
 
@@ -142,8 +143,9 @@ def stage_text(compiled: Sequence[Any], names: Sequence[str], stage: str) -> str
 def disassembly(asm: Mapping[str, Any], ptx: str, kernel: EmittedKernel, target: Target) -> str:
     """Returns the machine code of an NVIDIA kernel, with the source line of each instruction.
 
-    `ptx` is a PTX text of the same kernel, which sometimes names other source lines than the code in `asm`. If `ptx`
-    assembles to the same instructions as the kernel in `asm`, the result shows the source lines that `ptx` names.
+    `ptx` is a PTX text of the same kernel; its source lines sometimes differ from the source lines of the code in
+    `asm`. If `ptx` assembles to the same instructions as the kernel in `asm`, the result shows the source lines that
+    `ptx` names.
     """
     try:
         located = _assembled(ptx, kernel, target)

@@ -1,10 +1,9 @@
 """Runs the stages of Triton's compiler, and caches the machine code on disk under minitri's own keys.
 
-In: the input of Triton's compiler (`artifacts.ast_source`), the kernel, and a target. Out: Triton's compiled kernel,
-either new or from Triton's cache folder. The one idea: Triton's own cache key contains a hash of all files of Triton.
-Each process needs 0.3 s to compute the hash of Triton's files before its first compilation. minitri's key contains the
-version, size and date of Triton's library instead of the hash. The version, size and date also tell one installation of
-Triton from another.
+In: the input of Triton's compiler (`artifacts.ast_source`), the kernel, and a target. Out: the kernel, compiled by
+Triton now or read from Triton's cache folder. The one idea: a cheaper cache key. Triton's own cache key contains a hash
+of all files of Triton, and each process needs 0.3 s to compute this hash before its first compilation. The key of
+minitri instead contains the version, size and date of Triton's library, which also distinguish installations of Triton.
 """
 
 import hashlib
@@ -66,7 +65,7 @@ def _on_disk(source: Any, kernel: EmittedKernel, name: str) -> Any:
 def _new(source: Any, kernel: EmittedKernel, target: Target, name: str) -> Any:
     """Compiles a kernel, and stores it in Triton's cache folder in the format of `triton.compile`.
 
-    The format has one file for each stage, and one file that lists these files.
+    In this format, each stage of the compiler has a file, and one more file lists the files of the stages.
     """
     import triton
     from triton.compiler.compiler import CompiledKernel
@@ -130,7 +129,8 @@ def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
 def _is_usual() -> bool:
     """Checks whether minitri can use its own cache key and run the stages of Triton's compiler itself.
 
-    If a setting forbids cached kernels, or inspects or changes how Triton compiles, minitri must call `triton.compile`.
+    If a setting of Triton forbids cached kernels, or inspects or changes the compilation, minitri must call
+    `triton.compile` instead.
     """
     from triton import knobs
 

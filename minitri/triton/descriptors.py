@@ -4,7 +4,8 @@
     desc1.store([i_tile * 64, 0], tl.trans(v5))
 
 In: a tile program in which some loads and stores have the hint `descriptor`. Out: the program's descriptors, and the
-Triton source of the loads and stores that use descriptors. An array has one descriptor for each size of its blocks.
+Triton source of the loads and stores that use descriptors. If loads and stores access blocks of several shapes in one
+array, the array has a descriptor for each shape.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ def store(program: Program, op: Store, name: str, context: tuple[str, ...], valu
 
 
 def _place(program: Program, op: Access, expression: Text) -> tuple[list[TileAxis], str]:
-    """Returns the axes along which a block has several elements, and the source text of the indices where it begins."""
+    """Returns the axes along which a block has several elements, and the source text of the indices where the block
+    begins.
+    """
     along = [a for a in (block_index(program, d) for d in op.index) if a is not None]
     return [a.axis for a in along if a.axis is not None], ", ".join(_first(a, expression) for a in along)
 

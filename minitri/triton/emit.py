@@ -1,8 +1,8 @@
 """tile.target → Triton source.
 
 In: a tile program. Out: the text of one `@triton.jit` function, and a description of its arguments. Each line of the
-function holds one operation. So the line number that Triton records for an instruction tells which operation the
-instruction belongs to. `EmittedKernel.lines` has the operation of each line.
+function holds one operation. For each machine instruction, Triton records the line number, which therefore tells the
+operation that the instruction belongs to. `EmittedKernel.lines` has the operation of each line.
 
     %2: f32[i, j] = subtract %0, %1        v2 = v0 - v1[:, None]
 
@@ -13,9 +13,10 @@ operands prove that no operand is negative. Elsewhere the emitter writes calls o
 (triton/expressions.py). If the axes of a factor of a product have the wrong order, `tl.trans` transposes the factor. A
 condition that several loads or stores test is computed once, under one name.
 
-No text from the user gets into the Triton source. In the Triton source, values are called v0…, buffers p0…, sizes s0…,
-scalars a0…, axes i, j, r…. The names of dtypes come from a table, and numbers are formatted again. An expression that
-depends only on sizes is computed by the host, and passed to the kernel as an integer argument.
+No text from the user gets into the Triton source. Instead, the emitter chooses all names: v0, v1, … for values, p0… for
+buffers, s0… for sizes, a0… for scalars, and i, j, r… for axes. The names of dtypes come from a table, and numbers are
+formatted from their values. An expression that depends only on sizes is computed by the host, and passed to the kernel
+as an integer argument.
 """
 
 from contextlib import ExitStack
@@ -37,8 +38,8 @@ from minitri.triton.grid import Grid, count, widened
 class EmittedKernel:
     """The source of a Triton function, and a description of its arguments.
 
-    The order of the arguments is: pointers, integer sizes, scalars, tensor descriptors. `program` has the options that
-    the kernel is compiled with.
+    The order of the arguments is: pointers, integer sizes, scalars, tensor descriptors. `program` is the tile program,
+    which has the options that the kernel is compiled with.
     """
 
     name: str
@@ -99,10 +100,11 @@ class _Emitter(Expressions):
         self._branch("else:", frozenset())
 
     def _branch(self, head: str, needless: frozenset[Dim]) -> None:
-        """Writes all statements of the kernel in one branch of an `if`. Each branch uses other names for its values.
+        """Writes all statements of the kernel in one branch of an `if`. The two branches use different names for their
+        values.
 
-        If both branches assigned a value to the same name, Triton would make this value a result of the whole `if`
-        statement.
+        If both branches assigned to the same name, Triton would pass the value out of the `if` statement, although no
+        later statement needs it.
         """
         self.used, self.needless, self.names, self.predicates = self.used + len(self.names), needless, {}, {}
         with self.lines.within(head):
@@ -111,8 +113,7 @@ class _Emitter(Expressions):
     def _initials(self) -> set[Op]:
         """Returns the constants that are only used as initial values of carries (values that a loop passes on).
 
-        For a constant that is only an initial value, the emitter writes no line. The line of the carry contains the
-        constant.
+        Such a constant gets no line of its own in the source, because the line of the carry contains the constant.
         """
         ops = list(self.program.ops())
         initials: set[Op] = {op.initial for op in ops if isinstance(op, Carry) and isinstance(op.initial, Constant)}
@@ -250,8 +251,8 @@ class _Emitter(Expressions):
     def _dot(self, op: ir.Dot) -> str:
         """Returns the source text of a call of `rt.dot`.
 
-        The operands of `rt.dot` have the axes [row, k] and [k, column]. Of the two axes of the result, `row` is the one
-        that comes first in the tile program.
+        The operands of `rt.dot` have the axes [row, k] and [k, column]. `row` is that axis of the result which comes
+        first in the tile program's order of axes.
         """
         first, second = self.program.factors(op)
         outer, inner = op.tile if first is op.a else op.tile[::-1]

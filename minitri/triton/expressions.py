@@ -5,9 +5,9 @@
     i < 777                      the line m3 = i < 777, then the name m3
 
 In: a value with its dtype, or an index expression of the tile IR. Out: Triton source text. In the source text, `rt` is
-the module minitri/triton/rt.py. A part of an expression that depends only on sizes is computed by the CPU at each
-launch, and passed to the kernel. Left out: elementwise operators. The operator table (minitri/base/operators.py) has
-their spelling in Triton.
+the module minitri/triton/rt.py. If a part of an expression depends only on sizes, the CPU computes this part at each
+launch, and passes the result to the kernel. Left out: the spelling of elementwise operators in Triton, which the
+operator table (minitri/base/operators.py) has.
 """
 
 import math
@@ -49,14 +49,18 @@ class Lines:
             self.ops.append((len(self.texts), op))
 
     def size(self, d: Dim) -> str:
-        """Returns a size as an integer literal, or as the name of an argument that the host computes."""
+        """Returns the source text of a size: an integer literal if the size is known, otherwise the name of a kernel
+        argument that the host computes.
+        """
         if d.constant is not None:
             return str(d.constant)
         return self.sizes.setdefault(d, f"s{len(self.sizes)}")
 
     @contextmanager
     def within(self, head: str) -> Iterator[None]:
-        """Adds a `for`, `if` or `else` line. Lines added inside the `with` block are indented below this line."""
+        """Adds the line `head`, which begins with `for`, `if` or `else`. Lines that are added inside the `with` block
+        are indented below `head`.
+        """
         self.add(head)
         outer, self.indent = self.indent, self.indent + STEP
         yield

@@ -6,8 +6,9 @@
     j = j_tile * BLOCK_J + tl.arange(0, BLOCK_J)   each tile number gives the indices of the tile's elements
 
 In: a tile program. Out: lines of Triton source. Three options of a tile program change the order of its tiles. With
-`group`, the tiles are numbered in groups of several rows of tiles. With `descending`, the numbers along the last axis
-begin at its end. With `persistent`, each running program computes several tiles, one after another.
+`group`, the tiles are numbered in groups of several rows of tiles. With `descending`, the tiles along the last grid
+axis are numbered from the end of the axis. With `persistent`, each running program computes several tiles, one after
+another.
 """
 
 from collections.abc import Sequence
@@ -35,7 +36,8 @@ def widened(lanes: str, program: Program) -> str:
 class Grid:
     """Writes lines that compute the indices along axes with the roles "grid" (split into tiles) and "whole" (one tile).
 
-    For an axis of a loop, the class writes the positions in a block, but only if some operation uses these positions.
+    For an axis that a loop runs along, the class writes the positions in a block, but only if some operation uses these
+    positions.
 
     If each running program computes several tiles, all later lines of the function are inside a loop over these tiles.
     """
@@ -64,8 +66,8 @@ class Grid:
     def _persistent_loop(self, first: str) -> str:
         """Writes the head of the loop over the tiles of a persistent program, and returns the loop variable's name.
 
-        The loop variable is the number of a tile, and starts at the running program's own number. Each step adds the
-        number of running programs.
+        The loop variable is the number of a tile, and starts at the running program's own number. Each iteration adds
+        the number of running programs to the loop variable.
         """
         flat = ", flatten=True" * self.program.flattened
         self.add(f"for turn in tl.range({first}, {self.size(count(self.program))}, tl.num_programs(0){flat}):")
@@ -77,7 +79,9 @@ class Grid:
         return any(f"{axis.name}_lane" in {s.name for s in d.symbols()} for d in exprs)
 
     def _tiles(self, grid: Sequence[TileAxis]) -> None:
-        """Writes lines that split a tile's number into one number for each grid axis. The last axis changes fastest."""
+        """Writes lines that split a tile's number into one number for each grid axis. The tile number along the last
+        axis changes fastest.
+        """
         rest = list(grid)
         if self.program.group > 1 and len(grid) >= 2:
             self._grouped(*grid[-2:], more=len(grid) > 2)
@@ -92,7 +96,8 @@ class Grid:
     def _grouped(self, row: TileAxis, column: TileAxis, more: bool) -> None:
         """Writes lines that number the tiles in groups of several rows of tiles.
 
-        The programs of one group run at about the same time, so operands that they share are still in the L2 cache.
+        The programs of one group run at about the same time, so an operand that one of them has loaded is still in the
+        L2 cache for the other programs.
         """
         rows, columns = self.size(row.tiles), self.size(column.tiles)
         place = "tile"

@@ -8,11 +8,12 @@ results.
 
 minitri/triton/rt_interpreter.py has functions with the same names for Triton's interpreter. Change rt.py and
 rt_interpreter.py together; tests/test_ops.py compares the names of their functions. Importing rt.py needs triton, but
-not torch. So minitri imports rt.py only for generated kernels.
+not torch. Because triton is not always installed, minitri imports rt.py only when it runs or compiles a generated
+kernel.
 
 Left out: functions that `tl` or `libdevice` already computes as numpy does. Approximations are in
-minitri/triton/rt_fast_math.py. Functions that change no result are in minitri/triton/rt_intrinsics.py. rt.py exports
-the functions of all three modules.
+minitri/triton/rt_fast_math.py. Functions that only make kernels faster, or avoid an error of the compiler, are in
+minitri/triton/rt_intrinsics.py. rt.py exports the functions of all three modules.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
@@ -261,8 +262,8 @@ def reduce_max_in_parts(x):
     """Returns the maximum of each row of a matrix product, which is first reduced to 16 columns by elementwise maxima.
 
     When tensor cores have computed the product, each thread holds a quarter of a row. The maximum of a quarter of a row
-    would be one chain of instructions, in which each instruction waits for the previous instruction. With the reduction
-    to 16 columns, each thread has four independent chains.
+    would be one chain of instructions, in which each instruction waits for the previous instruction. After elementwise
+    maxima have reduced the row to 16 columns, each thread has four chains that do not wait for each other.
     """
     parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))
     return tl.reduce(tl.reduce(parts, 1, maximum), 1, maximum)
@@ -336,10 +337,11 @@ def dot(a, b, acc, precision: tl.constexpr = tl.constexpr("ieee")):
 
 @triton.jit
 def _dot_of_parts(a, b):
-    """Returns a @ b * 2**26, computed from three products of TF32 numbers.
+    """Returns a @ b * 2**26, computed from three products of TF32 numbers. The factor 2**26 comes from `_tf32_parts`,
+    which multiplies each operand by 2**13.
 
-    The sums start from 0, not from the accumulator of `dot`, because tensor cores truncate sums. `dot` adds its
-    accumulator afterwards.
+    The sums start from 0, not from the accumulator of `dot`, because tensor cores truncate sums. After `_dot_of_parts`,
+    `dot` adds its accumulator to the sums.
     """
     a_high, a_low = _tf32_parts(a)
     b_high, b_low = _tf32_parts(b)
@@ -352,9 +354,10 @@ def _dot_of_parts(a, b):
 def _tf32_parts(x):
     """Returns x * 2**13 as a sum of two TF32 numbers.
 
-    minitri/base/tf32_splitting.py explains the splitting.
+    minitri/base/tf32_splitting.py explains how the two TF32 numbers are computed.
 
-    The multiplications in `tl.fma` are exact. A tensor core truncates the second part to TF32.
+    `tl.fma` rounds only once, after the addition, so its multiplications are exact. The second of the two numbers is
+    not rounded here, because a tensor core truncates it to TF32.
     """
     more = x * 67117056.0  # 2**13 * (2**13 + 1)
     high = more - tl.fma(x, -8192.0, more)

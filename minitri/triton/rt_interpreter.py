@@ -3,9 +3,9 @@
 In: tensors of the interpreter (a `tl.tensor` around a `TensorHandle` with a numpy array). Out: tensors with elements
 that numpy has computed. A generated kernel calls `rt.reduce_max(x, 1)` or `libdevice.tanh(x)`. In a compiled kernel,
 the names `rt` and `libdevice` are minitri/triton/rt.py and Triton's math library. In an interpreted kernel, `rt` and
-`libdevice` are the two `Namespace` objects of this module. The functions of Triton's own interpreter would be slow or
-wrong. In Triton's own interpreter, reductions are Python loops over elements, `libdevice` functions return nothing,
-conversions to bf16 truncate, and maxima ignore NaN.
+`libdevice` are the two `Namespace` objects of this module. This module replaces functions of Triton's own interpreter
+that are slow or wrong. In Triton's own interpreter, reductions are slow Python loops over elements, `libdevice`
+functions return nothing, conversions to bf16 truncate, and maxima ignore NaN.
 
 Elementwise functions come from the operator table. Each row of this table has the spelling of an operator in Triton,
 and a numpy function. If the spelling in Triton is a single call, such as `libdevice.tanh({0})`, the interpreted kernel
@@ -48,7 +48,7 @@ def _unwrap(x: Any) -> Any:
 def _wrap(data: Any) -> Any:
     """Returns a tensor around a numpy array.
 
-    A 0-d array becomes a scalar, which the interpreter keeps as an array of one element.
+    A 0-d array becomes a scalar tensor, whose value the interpreter keeps in an array of one element.
     """
     data = np.asarray(data)
     dtype, shape = _TRITON[data.dtype], list(data.shape)

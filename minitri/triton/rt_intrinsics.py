@@ -3,8 +3,8 @@
     rt.byte_to_f16(x)    x.to(tl.float16), but four elements take four instructions
     rt.settle()          waits for tensor cores
 
-In: a tile, or nothing. Out: the value that Triton's plain operation, such as `.to`, would give. Kernels call the
-functions of rt_intrinsics.py as `rt.NAME` (minitri/triton/rt.py). In Triton's interpreter,
+In: a tile, or nothing. Out: the same value that a plain operation of Triton, such as the conversion `.to`, would give.
+Kernels call the functions of rt_intrinsics.py as `rt.NAME` (minitri/triton/rt.py). In Triton's interpreter,
 minitri/triton/rt_interpreter.py replaces the functions of rt_intrinsics.py by plain operations.
 """
 
@@ -24,10 +24,10 @@ def byte_to_f16(x, _semantic: Any = None):
 
     Four elements take four instructions if the bytes are unsigned, and five instructions if they are signed.
 
-    An f16 whose high byte is 0x64 and whose low byte is b has the value 1024 + b. So the code sets the high byte to
-    0x64 and subtracts 1024. For signed bytes, the code first flips the sign bit, which adds 128 to the byte. Triton's
-    plain conversion `.to` needs one conversion instruction for each element, and a multiprocessor of the GPU executes
-    few conversions at a time.
+    An f16 whose high byte is 0x64 and whose low byte is b has the value 1024 + b. Because of this, the code sets the
+    high byte to 0x64 and subtracts 1024. For signed bytes, the code first flips the sign bit, which adds 128 to the
+    byte. Triton's plain conversion `.to` needs one conversion instruction for each element, and a multiprocessor of the
+    GPU executes few conversions at a time.
     """
     bytes = x.dtype.primitive_bitwidth == 8 and x.type.is_block() and x.numel.value >= 4
     if _semantic.builder.options.backend_name != "cuda" or not bytes:
@@ -60,8 +60,8 @@ def settle(_semantic: Any = None):
 
     minitri/triton/workarounds/loops.py explains why kernels need `rt.settle`.
 
-    Only GPUs of the Hopper generation (sm90) need the wait, because their tensor cores read registers while the program
-    continues.
+    Only GPUs of the Hopper generation (sm90) need the wait, because the program continues there while tensor cores are
+    still reading registers.
     """
     if getattr(_semantic.builder.options, "arch", None) != "sm90":
         return None

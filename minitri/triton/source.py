@@ -1,12 +1,12 @@
-"""Makes the Python source of the triton stage, and makes functions from this generated source.
+"""Makes the Python source of the triton stage, and turns this generated source into Python functions.
 
 In: emitted kernels and their launch plan. Out: `module_text` returns complete Python source with imports, kernels, and
 the launch plan as a comment. `functions` returns the kernels as Python functions, for `triton.jit` or for Triton's
 interpreter.
 
-No user text gets into generated source. As a second safeguard, the generated source is parsed before it is executed.
-The syntax and names of the source are checked against an allowlist. Triton reads the source from an entry in Python's
-`linecache` under a made-up file name, so no file is written.
+No user text gets into generated source. As a second safeguard, the generated source is parsed before it is executed,
+and its syntax and names are checked against an allowlist. Triton reads the source from an entry in Python's `linecache`
+under a made-up file name, so no file is written.
 """
 
 import ast

@@ -7,7 +7,7 @@ The search tries small sizes first, then sizes close to multiples of the block s
 search tries the indices at the ends of blocks and axes, or all indices if there are few. If an index is loaded from an
 array, the search assumes that this index can be any number.
 
-Left out: proofs (minitri/trust/proofs.py). So if the search finds nothing, the access can still be wrong.
+Left out: proofs (minitri/trust/proofs.py). If the search finds no counterexample, the access can still be wrong.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,8 +49,8 @@ def out_of_bounds(
     """Returns a counterexample in which the access leaves its array although all `tests` hold, or None if none is
     found.
 
-    A test is an expression, which holds if its value is at least 0. The search tries at most `tries` combinations of
-    sizes.
+    Each test is an integer expression; the test holds if the expression is at least 0. The search tries at most `tries`
+    combinations of sizes.
     """
     every = [False, True] if any(not isinstance(a, Symbol) for d in (*op.index, *tests) for a in d.atoms()) else [False]
     for sizes, all_lanes in product(islice(_sizes(program, conditions), tries), every):
@@ -137,7 +137,8 @@ def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str,
 
 
 class _Points:
-    """The indices at which an access is tried, as arrays that broadcast.
+    """The points at which an access is tried: arrays of numbers for axes and loaded values, which numpy broadcasts to
+    all combinations.
 
     Each axis has an array of indices and an array of positions within a block. Each value that is loaded from memory
     has an array of numbers to try. `complete` is true if the arrays hold every index of the axes.
@@ -177,8 +178,8 @@ class _Points:
     def _corners(self, a: TileAxis, sizes: Mapping[str, int], line: tuple[Any, Any]) -> tuple[Any, Any]:
         """Returns a part of `line`.
 
-        The part of `line` has the ends of blocks and of the axis. The part also has the indices where a condition of
-        the mask or an index changes its sign.
+        `line` has all indices of an axis. The part has the indices at the ends of blocks and of the axis. It also has
+        the indices near which a mask condition, or an index of the access, becomes 0.
         """
         if len(line[0]) <= 64:
             return line
@@ -191,7 +192,8 @@ class _Points:
         return block * a.block + lane, lane
 
     def _zeros(self, a: TileAxis, sizes: Mapping[str, int]) -> Iterator[int]:
-        """Returns the indices at which a condition of the mask or an index becomes 0.
+        """Returns the indices along an axis at which the expression of a mask condition, or of an index of the access,
+        becomes 0.
 
         Only expressions that depend on this axis and on sizes alone are examined.
         """
@@ -208,6 +210,8 @@ class _Points:
         return reduce(lambda inside, test: inside & (self.value(test) >= 0), tests, np.ones(shape, bool))
 
     def at(self, lane: Sequence[int]) -> dict[str, int]:
-        """Returns the index along each axis and each loaded value, by name, for one element of the arrays."""
+        """Returns the numbers of one tried point, by name: the index along each axis, and each value that is loaded
+        from memory. `lane` has the position of the point in each array.
+        """
         symbols = [*(a.symbol for a in self.axes), *self.values]
         return {s.name: int(self.env[s].reshape(-1)[lane[k]]) for k, s in enumerate(symbols)}

@@ -18,8 +18,8 @@ errors. If rounding can change an element to any value, `check` does not compare
 how many elements were not compared.
 
 Before the passes, `check` compares the graph with the syntax tree, which numpy evaluates. The syntax tree defines what
-a program means. A program that was loaded from the text of a stage is compared with its original program:
-`mt.load(text, stage, against=f)`.
+a program means. If a program was loaded from the text of a stage by `mt.load(text, stage, against=f)`, it is compared
+with the program `f`.
 """
 
 import time
@@ -105,7 +105,7 @@ class _Check:
         """Returns the row of the stage where the program begins: the graph, or the stage from whose text the program
         was loaded.
 
-        The row of the graph also covers the syntax tree.
+        The row of the graph also contains the comparison with the syntax tree.
         """
         if self.program.against is not None:
             return self.row(TEXT, self.begin, "", lambda: self.program.evaluate(self.begin, self.call))
@@ -149,8 +149,8 @@ class _Check:
 
         The function `run` returns the results that are compared.
 
-        `times` is how many times each output occurs among the results: twice if the syntax tree and the graph are
-        evaluated.
+        `times` says how often each output occurs among the results: twice in the row that compares the syntax tree and
+        the graph, otherwise once.
         """
         start = time.perf_counter()
         try:
@@ -181,8 +181,8 @@ def _origin(program: BaseProgram, call: Call) -> tuple[BaseProgram, Call]:
 def _same(before: Any, after: Any) -> bool:
     """Checks whether a pass changed nothing that can affect the result of numpy's evaluator.
 
-    Of the hints for the target, only tensor descriptors can affect this result; others, such as the number of warps,
-    cannot.
+    Among the hints for the target, a changed tensor descriptor can affect the result; a changed number of warps, for
+    example, cannot.
     """
     if isinstance(before, Programs) and isinstance(after, Programs):
         return [_visible(p) for p in before] == [_visible(p) for p in after]
@@ -240,7 +240,9 @@ def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
 
 
 def _smallest(program: BaseProgram, call: Call, row: CheckRow) -> Failure:
-    """Shrinks the arguments of the call while the first wrong pass and its variant stay the same."""
+    """Makes the arguments of a failing call smaller, as long as the same pass of the same variant is the first wrong
+    one.
+    """
 
     def first(arguments: Mapping[str, Any]) -> tuple[Call, CheckRow] | None:
         with suppress(CompileError):  # a program may refuse some sizes

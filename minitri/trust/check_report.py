@@ -116,7 +116,7 @@ class CheckReport:
 
     @property
     def first(self) -> CheckRow | None:
-        """The first wrong row, or None if every row is right."""
+        """The first row whose result is wrong, or None if every result is right."""
         return next((r for r in self.rows if not r.ok), None)
 
     @property
@@ -126,7 +126,7 @@ class CheckReport:
 
     @property
     def first_bad(self) -> str | None:
-        """The stage that the first wrong pass made, or None if every row is right."""
+        """The name of the stage that the first wrong pass made, or None if every row is right."""
         return self.first and self.first.stage
 
     def as_dict(self) -> dict[str, Any]:
@@ -160,7 +160,7 @@ class CheckReport:
 
 
 def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
-    """Returns the table's cells for one pass in all variants.
+    """Returns the cells of the table's line for one pass, which combines the rows of all variants.
 
     The cells show the error and the bound of the variant with the largest error relative to its bound.
     """
@@ -172,9 +172,7 @@ def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
 
 
 def culprit(by: str) -> str:
-    """Returns what made a stage, as messages say it: either a pass made the stage, or the user loaded the stage from a
-    text.
-    """
+    """Returns the phrase that says in messages what made a stage: either a pass, or the user, who loaded a text."""
     return "the text" if by == TEXT else f"the pass `{by}`"
 
 

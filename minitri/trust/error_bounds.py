@@ -2,8 +2,9 @@
 graph.
 
 In: a graph, its inputs and sizes. Out: for each output an `Enclosure`, which has a value and a radius for each element.
-The value of an element is computed in f64, or in a longer float type for f64 results, if there is one. The radius bounds the effect of rounding, for any order of addition and any fusion. The method
-is running error analysis: the value and the radius of each node are computed from the values and radii of its operands:
+The value of an element is computed in f64, or in a longer float type for f64 results, if there is one. The radius is at
+least as large as the effect of rounding, for any order of addition and any fusion. The method is running error
+analysis: the value and the radius of each node are computed from the values and radii of its operands:
 
     x - max(x)         radius 0                   exact inputs, and one IEEE operation
     exp(that)          ulps of exp                from its row in the operator table
@@ -11,13 +12,14 @@ is running error analysis: the value and the radius of each node are computed fr
 
 If all operands of an element are exact and the operator is correctly rounded, the language defines every bit of the
 result. The value of the enclosure is then the result of the operator in its own dtype, and the radius is 0. Sums of
-small whole numbers are exact too, because no order of addition rounds them. For elements that are not exact, the radius
-grows by multiples of u. In the dtype of the node, u is half a unit in the last place of 1. error_propagation.py
-computes how far the result of an operator can move if its operands move.
+small whole numbers are exact too, because no order of addition rounds them. For each rounding of an inexact element,
+the radius grows by a multiple of u, which is half a unit in the last place of 1 in the dtype of the node. The module
+error_propagation.py computes how far the result of an operator can move if its operands move.
 
-A radius of inf means that the result can be any number, because only some orders of addition overflow or because
-rounding can change an index. Elements with a radius of inf are not checked. Left out: correlations between operands.
-For an inexact x with radius e, `x - x` gets the radius 2e, not 0. So a bound can be too large, but never too small.
+A radius of inf means that the result can be any number, for example because a sum overflows in some orders of addition,
+or because rounding can change an index. Elements with a radius of inf are not checked. Left out: correlations between
+operands. For example, for an inexact x with radius e, `x - x` gets the radius 2e, although the result is exactly 0.
+Because correlations are left out, a bound is sometimes too large, but never too small.
 """
 
 from __future__ import annotations
@@ -71,7 +73,9 @@ def enclosures(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]
 
 
 def widened(x: Any, dtype: DType) -> Any:
-    """Returns floats as f64, or as numpy's longdouble if the dtype is f64. Other values are returned unchanged."""
+    """Returns floats as f64, or as numpy's longdouble if the dtype is f64. Arrays of other dtypes are returned
+    unchanged.
+    """
     if not dtype.is_float:
         return np.asarray(x, dtype.numpy)
     return np.asarray(x).astype(np.longdouble if dtype.name == "f64" else np.float64)
@@ -80,8 +84,7 @@ def widened(x: Any, dtype: DType) -> Any:
 class Terms(NamedTuple):
     """Two facts about each element of a matrix product, which is a sum of terms.
 
-    `rounds` is the largest number of times that a term is rounded. `size` is the sum of the absolute values of the
-    terms.
+    `rounds` says how often each term is rounded at most. `size` is the sum of the absolute values of the terms.
     """
 
     rounds: Any
@@ -91,10 +94,10 @@ class Terms(NamedTuple):
 class _Analysis:
     """The values and radii of all nodes.
 
-    `strict` is the analysis of the same graph without fast math, or None. If `strict` is given, the radii allow fast
-    math for f32 operators, because kernels that write only 16-bit results use fast math
-    (minitri/optimize/fast_math/relax.py). Functions with jumps, such as floor, take their values and radii from
-    `strict`.
+    `strict` is the analysis of the same graph without fast math, or None in the analysis without fast math itself. If
+    `strict` is given, the radii allow fast math for f32 operators, because kernels that write only 16-bit results use
+    fast math (minitri/optimize/fast_math/relax.py). Functions with jumps, such as floor, take their values and radii
+    from `strict`, because kernels compute the operands of jumps without fast math.
     """
 
     def __init__(
@@ -185,8 +188,8 @@ class _Analysis:
         """Returns the extra error of exp(x - h) if it is computed as 2**(x * log2 e - h * log2 e)
         (minitri/optimize/fast_math/relax.py).
 
-        If x is not an input, both products in the exponent are rounded. The extra error includes the case that a
-        denormal result becomes 0.
+        If x is a computed value, not an input, a kernel can multiply x and h by log2 e before it subtracts, so both
+        products are rounded. The extra error includes the case that a denormal result becomes 0.
         """
         if node.op not in ("exp", "exp2"):
             return 0.0
@@ -203,8 +206,8 @@ class _Analysis:
 
         If the node is an output, the result lies between the converted ends of the operand's interval, because rounding
         keeps order. If the node is no output, a fused kernel can round later in the computation. For example, a kernel
-        for `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums by s. So
-        if a node is no output, its value stays unrounded, and its radius grows by one rounding error.
+        for `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums by s.
+        Therefore, if a node is no output, its value stays unrounded, and its radius grows by one rounding error.
         """
         (x,) = node.args
         v, e = self.values[x], self.radii[x]
@@ -258,16 +261,15 @@ class _Analysis:
                 return value, _argument(node, x, e, value)
 
     def running_means_error(self, node: Reduce) -> Any:
-        """Returns the extra error of a sum of products of deviations from a mean, such as a variance, if the sum is
-        computed in parts.
+        """Returns the extra error of a sum of products of deviations from a mean, such as a variance, that arises if
+        the sum is computed in parts.
 
         Online reductions compute sums in parts, and each part uses the mean of the elements so far, the running mean
         (minitri/optimize/online_reductions/transport.py). The extra error occurs even if every term is exact.
 
-        Let n be the number of elements, V = sum (x - mean)^2, and o the largest error of a running mean. The running
-        mean changes in steps, whose lengths, times n, add up to at most sqrt(2 n V). Each step adds an error of at
-        most o times the change of the running mean in this step. The rounding errors of the sums are added to the errors of the
-        steps.
+        Let n be the number of elements, V = sum (x - mean)^2, and o the largest error of a running mean. If the running
+        mean changes by d after m elements, the error grows by at most o m |d|; the values m |d| of all changes add up
+        to at most sqrt(2 n V). The rounding errors of the sums themselves are added to this bound.
         """
         means = deviations(node)
         if means is None:
@@ -332,7 +334,7 @@ class _Analysis:
 
 
 def _origin(x: Node) -> Node:
-    """Returns the node from which x was made by views and casts alone, or x itself."""
+    """Returns the node from which views and casts alone have made x; x itself if it is neither a view nor a cast."""
     while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
         x = x.x if isinstance(x, View) else x.args[0]
     return x

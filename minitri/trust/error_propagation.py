@@ -1,9 +1,9 @@
 """Computes how far the result of an operator, a sum or a product can move when its operands move or when it is rounded.
 
-In: the operands of one operator, each with a radius. Out: for each element, the largest distance of the result from the
-result for exact operands. The one idea: the values that the operands can have, each within its radius, form a box. If a
-function is monotone or convex in each operand, its result moves farthest at a corner of the box. Other operators have a
-row in `WILD`:
+In: the operands of one operator, each with a radius. Out: for each element, how far the result can lie from the result
+for exact operands. The one idea: the values that the operands can have, each within its radius, form a box. If a
+function is monotone or convex in each operand, its result moves farthest at a corner of the box. For operators that are
+neither monotone nor convex, the table `WILD` gives a bound of the distance:
 
     sin, cos             never farther than the operand moved
     tan, x / y, 1 / x    anything, if the box holds a pole
@@ -16,9 +16,9 @@ distance is:
     sum of n terms x, each with radius e    sum(e) + (n-1) u sum|x|
     sum of small whole numbers              0, because no order of addition rounds
 
-u is half a unit in the last place of 1. Source: N. J. Higham, Accuracy and Stability of Numerical Algorithms, chapter
-4. A distance of inf means that the result can be any number, for example because a partial sum overflows in some orders
-of addition. Left out: the rounding of an operator itself (error_bounds.py).
+Here u is half a unit in the last place of 1. The formula is from chapter 4 of Higham's book "Accuracy and Stability of
+Numerical Algorithms". A distance of inf means that the result can be any number, for example because a partial sum
+overflows in some orders of addition. Left out: the rounding of an operator itself (error_bounds.py).
 """
 
 import itertools
@@ -43,7 +43,9 @@ Fold = Callable[[str, Any], Any]  # (name of a reduction, array) → the reducti
 
 
 def moved(row: Operator, operand: DType, args: Arrays, radii: Arrays, centre: Any) -> Any:
-    """Returns the largest distance of the result from `centre` while each operand stays within its radius."""
+    """Returns how far the result of an operator can lie from `centre`, if each operand differs from its value by at
+    most its radius.
+    """
     far = farthest(centre, [row.numpy(*c) for c in corners(args, radii)])
     if operand.is_integer:
         return np.maximum(far, _integers(row, operand, args, radii))
@@ -52,7 +54,7 @@ def moved(row: Operator, operand: DType, args: Arrays, radii: Arrays, centre: An
 
 
 def corners(args: Arrays, radii: Arrays) -> list[list[Any]]:
-    """Yields the operands at each corner of the box that their radii span.
+    """Returns the operands at each corner of a box: the box of the values that they can have, each within its radius.
 
     Operands with the radius 0 have the same value at all corners.
     """
@@ -61,9 +63,10 @@ def corners(args: Arrays, radii: Arrays) -> list[list[Any]]:
 
 
 def shifted(x: Any, e: Any, sign: int) -> Any:
-    """Returns x + sign * e where e is not 0.
+    """Returns x + sign * e, one end of the interval of x; where e is 0, returns x itself.
 
-    Integers stop at the limits of their dtype. A truth value becomes True for sign 1 and False for sign -1.
+    Integers stop at the limits of their dtype. If a truth value is uncertain (e > 0), it becomes True for sign 1 and
+    False for sign -1.
     """
     if x.dtype.kind == "b":
         return np.where(e > 0, sign > 0, x)
@@ -106,7 +109,7 @@ def _holds_zero(x: Any, e: Any) -> Any:
 
 
 def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
-    """Returns how far x % y can jump: |y| where the rounded quotient x / y is not certain, inf where y can be 0, and 0
+    """Returns how far x % y can jump: |y| where x / y can round to different integers, inf where y can be 0, and 0
     elsewhere.
     """
     places = [whole(x / y) for x, y in corners(args, radii)]
@@ -148,8 +151,8 @@ WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {  # of the operands x and th
 
 
 def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any:
-    """Returns inf where an operand that is not certain can change an integer result by any amount, or make the result
-    wrap around.
+    """Returns inf where an uncertain operand can change an integer result by any amount, or can make the result wrap
+    around.
 
     For all other elements, the result is 0.
     """

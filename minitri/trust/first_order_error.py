@@ -1,25 +1,27 @@
-"""graph → graph: computes the size of the terms behind each result, to distinguish rounding errors from wrong results.
+"""graph → graph: computes the magnitude of the terms of each result, to tell rounding errors from wrong results.
 
     sum(x - y)        becomes    sum(2 * abs(x - y))
     exp(x - y)                   exp(x - y) * (1 + abs(x - y)), about
 
-In: a graph. Out: a graph with the same inputs, which returns the size of each float output. The results of two correct
-implementations of a program differ by a few units in the last place of the sizes, for any order of addition. If terms
-cancel each other, the result is small, but its size is still that of the terms.
+In: a graph. Out: a graph with the same inputs, which returns the magnitude of each float output. The magnitude says how
+large the numbers are whose rounding errors can reach the output. The results of two correct implementations of a
+program differ by a few units in the last place of the magnitude, for any order of addition. If terms cancel each other,
+the result is small, but its magnitude is still that of the terms.
 
 The method is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms", 2nd
 edition, section 3.3). The analysis is itself a graph, so it runs on the same device as the program. error_bounds.py
-computes guaranteed bounds, but more slowly. Inputs are exact and have no size. For values that are not exact, these
-rules give the size, where e(x) is the size of x:
+computes guaranteed bounds, but more slowly. Inputs are exact, so their magnitude e is 0. For values that are not exact,
+these rules give the magnitude, where e(x) is the magnitude of x:
 
-    f(a, b)           |result|, and the change of f when a or b changes by units of its size:
+    f(a, b)           |result|, and the change of f when a or b changes by units of its magnitude:
     a * b             |result| + |b| e(a) + |a| e(b)
     max, where, ...   only the change of f: nothing is rounded
     sum, scan         the sum or scan of |a| + e(a)
     a @ b             |a| @ |b| + |a| @ e(b) + e(a) @ |b|
 
-Outputs of the graph that are not floats stay the same. Left out: errors of second order. Also left out: jumps.
-Operators such as floor and == are assumed to give the same result in two correct implementations.
+Outputs of the graph that are not floats stay the same. Left out: errors of second order, which are products of errors.
+Also left out: jumps of operators such as floor and ==, which are assumed to give the same result in two correct
+implementations.
 """
 
 import math
@@ -41,19 +43,19 @@ STEP = 64  # units by which an argument moves; f then changes by more than its o
 
 
 def magnitude(graph: Graph) -> Graph:
-    """Returns the graph whose outputs are the sizes of the float outputs of `graph`.
+    """Returns the graph whose outputs are the magnitudes of the float outputs of `graph`.
 
-    The sizes are f32, or f64 for f64 outputs.
+    The magnitudes are f32, or f64 for f64 outputs.
     """
     made = _Magnitudes(graph)
     return replace(graph, inputs=made.inputs, outputs=tuple(map(made.output, graph.outputs)), spans={})
 
 
 class _Magnitudes:
-    """Builds the graph that computes the sizes.
+    """Builds the graph that computes the magnitudes.
 
-    `value` has the copy of each old node in the new graph. `size` has the new node that computes the old node's size,
-    unless the old node is exact.
+    `value` has the copy of each old node in the new graph. `size` has the new node that computes the magnitude of an
+    old node, unless the old node is exact.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -69,8 +71,8 @@ class _Magnitudes:
                 self.size[node] = size
 
     def output(self, node: Node) -> Node:
-        """Returns the size of a float node, which is 0 if the node is exact. For a node of another dtype, returns its
-        value.
+        """Returns the magnitude of a float node, which is 0 if the node is exact. For a node of another dtype, returns
+        the value of the node.
         """
         if not node.dtype.is_float:
             return self.value[node]
@@ -95,7 +97,7 @@ class _Magnitudes:
         return None
 
     def folded(self, node: Reduce | Scan, fold: Callable[[str, Node], Node]) -> Node | None:
-        """Returns the size of a reduction or scan.
+        """Returns the magnitude of a reduction or scan.
 
         `fold(name, x)` builds the reduction `name` of x along the same axes.
         """
@@ -109,9 +111,10 @@ class _Magnitudes:
         raise AssertionError(f"{node.op} gives no floats")
 
     def cast(self, node: Apply) -> Node | None:
-        """Returns the size of a cast.
+        """Returns the magnitude of a cast.
 
-        A cast to fewer bits adds its rounding error. A cast to more bits is exact and adds nothing.
+        A cast to fewer bits adds its own rounding error to the magnitude. A cast to more bits is exact and adds
+        nothing.
         """
         (x,) = node.args
         made = [self.i.cast(e, node.dtype.compute) for e in self.sizes(x)]
@@ -128,10 +131,10 @@ class _Magnitudes:
         return self.total(*sizes) if sizes else None
 
     def moved(self, node: Apply, k: int) -> Node:
-        """Returns the part of a function's size that comes from its argument k.
+        """Returns the part of the magnitude of a function value that comes from the error of argument k.
 
-        The function is evaluated with the argument moved up and down by `STEP` units of the argument's size. The larger
-        change of the result is divided by `STEP` units.
+        The function is evaluated with the argument moved up and down by `STEP` units in the last place of the
+        argument's magnitude. The larger change of the function value is divided by `STEP` units.
         """
         dtype = node.dtype.compute
         args = [self.i.cast(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]
@@ -146,22 +149,23 @@ class _Magnitudes:
         return self.scaled(self.op("maximum", *changes), 1 / (STEP * UNITS[dtype.name]))
 
     def of_factor(self, x: Node) -> Node:
-        """Returns 1 + e(x) / |x| for each element x of a factor, where e(x) is the size of x."""
+        """Returns 1 + e(x) / |x| for each element x of a factor, where e(x) is the magnitude of x."""
         size = self.absolute(x)
         one = number(self.i, size, 1.0)
         return self.op("add", one, self.op("divide", self.size[x], size)) if x in self.size else one
 
     def contract(self, node: Contract, a: Node, b: Node) -> Node:
-        """Returns the size of a matrix product: a matrix product of sizes.
+        """Returns one term of the magnitude of a matrix product, which is itself a matrix product of absolute values
+        and magnitudes.
 
-        TF32 is exact enough, because sizes need few digits.
+        For f32, this product is computed in TF32, because magnitudes need few digits.
         """
         precision = "tf32" if node.dtype == f32 else node.precision
         a, b = (self.i.cast(x, node.dtype) for x in (a, b))
         return self.i.contract(node.dtype, node.shape, a, b, precision)
 
     def sizes(self, node: Node) -> list[Node]:
-        """Returns a list with the size of a node, or an empty list if the node is exact."""
+        """Returns a list with the magnitude of a node, or an empty list if the node is exact."""
         return [self.size[node]] if node in self.size else []
 
     def absolute(self, node: Node) -> Node:

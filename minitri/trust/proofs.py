@@ -11,9 +11,9 @@ pass. The grid and the block sizes determine which indices an axis has:
 
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 
-A wrong mask is refuted by sizes and an index for which it fails (trust/bounds_counterexamples.py). Left out: overflow
-of 32-bit offsets (graph/index_width.py, optimize/index_width.py), and ranges of values that are loaded from memory. An
-index that is loaded from memory can be any number.
+A wrong mask is refuted by an example: sizes and an index for which the access goes wrong
+(trust/bounds_counterexamples.py). Left out: overflow of 32-bit offsets (graph/index_width.py, optimize/index_width.py),
+and ranges of values that are loaded from memory. An index that is loaded from memory can be any number.
 """
 
 from collections import defaultdict
@@ -67,8 +67,8 @@ class Verdict:
 def prove(program: Program, conditions: Sequence[Condition] = (), needed: bool = True) -> list[Verdict]:
     """Returns all verdicts on a masked program, in the order of its statements.
 
-    Each call checks the `conditions` before the program runs, so the proofs can use them. If `needed` is false, there
-    are no verdicts about whether each bounds check is needed.
+    The proofs can assume that the `conditions` hold, because each call checks them before the program runs. If `needed`
+    is false, there are no verdicts about whether each bounds check is needed.
     """
     return _Proving(program, conditions).run(needed)
 
@@ -129,10 +129,10 @@ class _Proving:
         return [p for _, p in proofs if p is not None], [g for g, p in proofs if p is None]
 
     def _needed(self, op: Access, test: Dim) -> Verdict:
-        """Returns the verdict on whether the mask of an access needs one of its bounds checks.
+        """Returns the verdict on whether the mask of an access needs the bounds check `test`.
 
-        To find the verdict, the method removes the bounds check from the mask and searches for an access that goes
-        wrong.
+        The method removes this bounds check from the mask, and searches for sizes and an index for which the access
+        then goes wrong.
         """
         verdict = partial(self._verdict, op, NEEDED, comparison(self._named(op, [test])[0]), test=test)
         rest = [c for c in _tests(op) if c != test]
@@ -157,7 +157,7 @@ class _Proving:
     def _search(self, op: Access, tests: Sequence[Dim], **tries: int) -> Example | None:
         """Returns an example for which the access is out of bounds, or None if the search finds no example.
 
-        In the example, a value that was loaded from memory has its name in the text of the program.
+        If a value is loaded from memory, the example calls this value by its name in the text of the program.
         """
         example = out_of_bounds(self.program, op, tests, self.conditions, **tries)
         if example is None or not isinstance(op, Load):
@@ -166,8 +166,8 @@ class _Proving:
         return replace(example, at={names.get(n, n): v for n, v in example.at.items()})
 
     def _meaning(self, op: Load, test: Dim) -> str | None:
-        """Returns why a load needs a condition of its mask although the load would be in bounds without the condition,
-        or None.
+        """Returns why a load needs the condition `test` of its mask, although the load would be in bounds without it;
+        None if there is no reason.
         """
         if test in op.guards:
             return f"the program asks for {op.other} elsewhere"
@@ -236,7 +236,8 @@ class _Proving:
     def _all_inside(self) -> Iterator[Fact]:
         """Returns facts about the elements of the buffer, all of which must be written.
 
-        The index of each element is inside the range of every axis, and the position in a block is inside the block.
+        The facts say that the index of each element is inside the range of every axis, and that its position in a block
+        is inside the block.
         """
         for a in self.program.axes:
             yield Fact(a.extent - 1 - a.index, f"{a.name} is inside")
@@ -249,7 +250,7 @@ class _Proving:
         return [d.substitute({s: value(self.names[v]) for s, v in picks}) for d in exprs]
 
     def _shown(self, op: Access, proofs: Sequence[Proof]) -> str:
-        """Returns the facts that the proofs use, in words.
+        """Returns the facts that the given proofs use, in words.
 
         Only proofs about an index that depends on an axis or on a loaded value are described.
         """
@@ -267,7 +268,7 @@ class _Proving:
 
 
 def _checked(conditions: Sequence[Condition]) -> Iterator[Fact]:
-    """Returns the facts that follow from the conditions that a call has checked before any kernel runs."""
+    """Returns the facts about sizes that follow from the conditions, which each call checks before any kernel runs."""
     for c in conditions:
         if c.relation in ("==", ">="):
             yield Fact(c.left - c.right, f"checked: {c.left} {c.relation} {c.right}")

@@ -59,8 +59,8 @@ def programs(compiled: Compilation, call: Call) -> int:
 def _interpreted(compiled: Compilation, call: Call) -> tuple[Any, ...]:
     """Runs the kernels in Triton's interpreter.
 
-    The interpreter does not check accesses. So each array lies between guard bands: memory that must not change, in
-    which wrong stores are found.
+    The interpreter does not check accesses. Therefore each array is copied between guard bands: a kernel that changes
+    these bytes has stored outside of the array.
     """
     memory = Guarded()
     outputs = launchable(compiled, INTERPRETER)(memory.call(call), memory.empty)

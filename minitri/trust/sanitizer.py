@@ -1,7 +1,7 @@
 """The sanitizer: checks the accesses of a tile program while it is evaluated, and reports errors.
 
-In: each access of each element of a tile, while the evaluator runs. Out: nothing, or an `AccessError` of one of these
-kinds:
+In: each access to memory, for each element of a tile, while the evaluator runs. Out: nothing, or an `AccessError` of
+one of these kinds:
 
     out of bounds   an access that no mask stops and that leaves its array
     not written     a read of an element that nothing has written yet
@@ -81,7 +81,9 @@ class Watch:
         self.program: Program | None = None
 
     def enter(self, program: Program, place: tuple[int, ...]) -> None:
-        """Notes that a program starts: all accesses up to the next call of `enter` belong to this program."""
+        """Records that a program of the grid starts: all accesses up to the next call of `enter` belong to this
+        program.
+        """
         if program is not self.program:
             loaded = {op.buffer.name for op in program.ops() if isinstance(op, Load)}
             stored = {op.buffer.name for op in program.ops() if isinstance(op, Store)}
@@ -92,7 +94,9 @@ class Watch:
 
     @property
     def run(self) -> int:
-        """The number of the present run of a program. Runs are counted from 0 over all programs of all kernels."""
+        """The number of the present run: each run of one program of a grid has a number, counted from 0 over all
+        kernels.
+        """
         return len(self.runs) - 1
 
     # ---- accesses --------------------------------------------------------------------
@@ -158,7 +162,7 @@ class Watch:
     def done(self, op: Op, values: Mapping[Op, Any], env: Mapping[Symbol, Any], real: Mapping[str, int]) -> None:
         """Does nothing.
 
-        The evaluator calls this method after each op, so that a subclass can look at values.
+        A hook, which the evaluator calls after each op, so that a subclass can look at the computed values.
 
         `env` has, for each axis, the indices of the present tile. `real[axis]` is how many indices of the present tile
         lie inside the axis.

@@ -1,17 +1,18 @@
-"""Shrinks arguments for which a program fails to smaller arguments for which the program fails in the same way.
+"""Makes the arguments of a failing call smaller, as long as the program still fails in the same way.
 
     x: f32[130, 33], floats      →      x: f32[1, 17], zeros
 
 In: the arguments of a call by name, the symbolic shapes of its arrays, the sizes, and a function `fails`.
-`fails(other)` is true if other arguments fail in the same way. Out: smaller arguments that fail in the same way.
+`fails(other)` is true if the program fails in the same way for the arguments `other`. Out: smaller arguments that fail
+in the same way.
 
-Sizes shrink first: to 0, 1, 2, a size next to a block size, half the size, or the size minus one. After the sizes, the
-elements of each array shrink: to zeros, ones, or small integers in a row-major layout. If an array has few elements,
-single elements are also replaced by simpler numbers.
+Sizes become smaller first: 0, 1, 2, a size next to a block size, half the size, or the size minus one. After the sizes,
+the elements of each array become simpler: zeros, ones, or small integers in a row-major layout. If an array has few
+elements, single elements are also replaced by simpler numbers.
 
-The one idea: a smaller array is always a part of the array that failed. So a property that all elements had stays true,
-for example that there is no NaN. If smaller arguments still fail, the search continues from these smaller arguments.
-Left out: shrinking the program (minitri/testing).
+The one idea: a smaller array is always a part of the array that failed. A property of all elements therefore stays true
+for the smaller array, for example that no element is NaN. If smaller arguments still fail, the search continues from
+these smaller arguments. Left out: shrinking the program (minitri/testing).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -54,9 +55,9 @@ class _Search:
     tries: int
 
     def accepts(self, arguments: Arguments) -> bool:
-        """Checks whether other arguments fail too.
+        """Checks whether the program fails for the given arguments in the same way.
 
-        If the other arguments fail, they become the arguments to shrink further.
+        If the program fails in the same way, the search goes on from the given arguments.
         """
         self.tries -= 1
         if self.tries < 0 or not self.fails(arguments):

@@ -11,16 +11,16 @@ call.
         rt.settle()                             becomes wgmma.wait_group 0
         v3 = …
 
-In three cases, no hint is needed, because Triton itself waits for the end of a product. Triton waits if the second
-operand of the product is computed, not loaded. Triton waits if the same iteration uses the sums of the product, as in
-attention. Triton also waits if the first operand comes from another product of the same iteration.
+No hint is needed where Triton itself waits for the end of a product, which it does in three cases. Triton waits if the
+second operand of a product was computed, not loaded. Triton waits if the iteration that computes the product also uses
+its sums, as in attention. Triton also waits if the first operand comes from another product of the same iteration.
 
 *Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` looks for a loop that reduces a loaded
 block, and adds the result to an accumulator with a constant initial value. The pass assumes that a single operation
 reads the accumulator after the loop. If several operations read the accumulator, Triton 3.6 stops with
 "PassManager::run failed" (triton-lang/triton, pull request 11305). The pass skips an accumulator whose initial value is
-unknown to Triton, so minitri hides the value by `rt.unknown`. LLVM later finds the value nevertheless, so the machine
-code has no additional instructions.
+unknown to Triton, so minitri hides the value by `rt.unknown`. After this pass, LLVM does find the value behind
+`rt.unknown`, so the machine code has no additional instructions.
 
     m = rt.unknown(tl.full((8, ), float("-inf"), tl.float32))
     for r_start in range(0, 66, BLOCK_R):
@@ -47,7 +47,9 @@ def settle(program: Program) -> Program:
 
 
 def settles(program: Program, loop: Loop) -> bool:
-    """Checks whether a loop must wait, because tensor cores possibly still read an operand of an earlier iteration."""
+    """Checks whether each iteration of a loop must wait, because tensor cores are possibly still reading an operand of
+    an earlier iteration.
+    """
     dots = [op for op in loop.body if isinstance(op, Dot) and op.on_tensor_cores]
     factors = [program.factors(d) for d in dots]
     risky = [n for n, (d, (first, _)) in enumerate(zip(dots, factors)) if _runs_unawaited(program, loop, d, first)]

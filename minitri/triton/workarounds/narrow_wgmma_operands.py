@@ -1,4 +1,4 @@
-"""Finds schedules that ptxas, NVIDIA's assembler, compiles to wrong code, and replaces them.
+"""Finds schedules whose kernels ptxas, NVIDIA's assembler, compiles to wrong code, and replaces these schedules.
 
     softmax(q @ k.mT) @ v        v f16[48, 32]: one block of 64 rows, 32 columns wide
 
@@ -10,10 +10,11 @@ outside of its arrays.
 
 A block in shared memory replaces another block at the same address unless software pipelining copies the block in
 advance. Triton does not copy a block in advance in three cases: if the loop has one iteration, if the factor is
-computed, or if fewer than four bytes are contiguous. Tiles of fewer than 64 rows use other instructions, which read
-registers instead of shared memory. So if ptxas would compile a kernel wrongly, minitri gives the kernel tiles of fewer
-than 64 rows. `python tests/undefined_registers.py` searches the machine code of many kernels for registers that nothing
-has written. This file can be deleted when only ptxas 12.9 (Triton 3.7) and later are supported.
+computed, or if fewer than four bytes are contiguous. Products of tiles of fewer than 64 rows use other instructions,
+which read the factors from registers instead of shared memory. If ptxas would compile a kernel wrongly, minitri
+therefore gives the kernel tiles of fewer than 64 rows. `python tests/undefined_registers.py` searches the machine code
+of many kernels for registers that nothing has written. This file can be deleted when only ptxas 12.9 (Triton 3.7) and
+later are supported.
 """
 
 from dataclasses import replace

@@ -7,12 +7,13 @@
     add.s16x2 with a constant    If only one half of the result is used, `ptxas` takes the constant for 0. LLVM makes
                                  such additions from small indices in unrolled loops, as in `argmax`.
 
-`ptxas` 12.8 (Triton 3.6) and 12.9 (Triton 3.9) have both errors; tests/test_ptxas.py shows both errors. This file can
-be deleted when no supported version of `ptxas` has these errors.
+`ptxas` 12.8 (Triton 3.6) and 12.9 (Triton 3.9) make both errors that this file rewrites; tests/test_ptxas.py shows both
+errors. This file can be deleted when no supported version of `ptxas` has these errors.
 
-In: the PTX of a kernel. Out: PTX that `ptxas` assembles correctly. Triton's own function `triton.compile` does not use
-the rewrites of ptxas.py. minitri calls `triton.compile` only if a setting of Triton inspects or changes the stages of
-compilation (minitri/triton/compile.py).
+In: the PTX of a kernel. Out: the same PTX with other instructions, which `ptxas` assembles correctly. Left out: kernels
+that Triton's own function `triton.compile` compiles, because this function does not use the rewrites of ptxas.py. The
+compilation calls `triton.compile` only if a setting of Triton inspects or changes the stages of compilation
+(minitri/triton/compile.py).
 """
 
 import re
