@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from minitri.base.diagnostics import CompileError as CompileError
     from minitri.base.diagnostics import ParseError as ParseError
     from minitri.base.diagnostics import ShapeWarning as ShapeWarning
-    from minitri.base.time_and_memory_limits import limits as limits
+    from minitri.base.resource_limits import limits as limits
     from minitri.hardware.targets import StageUnavailable as StageUnavailable
     from minitri.program import Lowered as Lowered
     from minitri.program import Program as Program
@@ -32,7 +32,7 @@ _HOMES = {
     "minitri.program": ("Program", "Lowered"),
     "minitri.api": ("compile", "evaluate", "jit"),
     "minitri.base.diagnostics": ("CompileError", "ParseError", "ShapeWarning"),
-    "minitri.base.time_and_memory_limits": ("limits",),
+    "minitri.base.resource_limits": ("limits",),
     "minitri.hardware.targets": ("StageUnavailable",),
     "minitri.tiles.schedule": ("Options",),
     "minitri.runtime.measured_schedules": ("tune",),

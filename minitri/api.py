@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
-from minitri.base.time_and_memory_limits import using
+from minitri.base.resource_limits import using
 from minitri.base.tracebacks import hides_frames, hides_frames_of_methods
 from minitri.base.types import DType
-from minitri.graph.names import unknown_function, unknown_name
-from minitri.language import ast, front_end
+from minitri.graph.name_resolution import unknown_function, unknown_name
+from minitri.language import ast, program_forms
 from minitri.language.foreign.names import PREFIXES
 from minitri.language.linking import Definition, link, of_module, of_python
 from minitri.language.signatures import function_names
@@ -69,11 +69,11 @@ def compile(
     settings: dict[str, Any] = {
         "types": types, "entry": entry, "name": name, "options": options, "effort": effort, "optimize": optimize,
     }  # fmt: skip
-    shared = front_end.shared_names(text, settings)
+    shared = program_forms.shared_names(text, settings)
     settings |= {key: DEFAULTS[key] for key in shared}
-    kinds = front_end.all_types({**parameters, **shared}, settings["types"])
-    if (is_path or front_end.is_module(text)) and not kinds:
-        module = front_end.read_module(text, settings["name"] or path or "<module>")
+    kinds = program_forms.all_types({**parameters, **shared}, settings["types"])
+    if (is_path or program_forms.is_module(text)) and not kinds:
+        module = program_forms.read_module(text, settings["name"] or path or "<module>")
     else:
         module = _expression(text, settings["name"] or path or "<expression>", kinds)
     without = () if settings["optimize"] else ("all",)
@@ -87,8 +87,8 @@ def _expression(text: str, name: str, kinds: Mapping[str, str | None]) -> ast.Mo
     expression, such as a misspelt name, raises an error at once.
     """
     if kinds:
-        return front_end.parse_program(text, name, kinds)
-    module = front_end.parse_program(text, name, front_end.untyped_parameters(text, name))
+        return program_forms.parse_program(text, name, kinds)
+    module = program_forms.parse_program(text, name, program_forms.untyped_parameters(text, name))
     root, known = module.functions[0].body[0].value, function_names()
     for node in ast.postorder(root):
         if isinstance(node, ast.Name) and node.id in PREFIXES:
@@ -131,8 +131,8 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     if function is None:
         return partial(jit, **options)
-    parsed = front_end.from_function(function).functions[-1]
-    return FunctionProgram(of_python(front_end.plain_function(function), parsed), **options)
+    parsed = program_forms.from_function(function).functions[-1]
+    return FunctionProgram(of_python(program_forms.plain_function(function), parsed), **options)
 
 
 @hides_frames
@@ -143,7 +143,7 @@ def evaluate(text: str, /, **arguments: Any) -> Any:
     """
     if not isinstance(text, str):
         raise CompileError("MT0003", f"an expression is a text, not {type(text).__name__}")
-    return Program(front_end.parse_program(text, "<expression>", {name: None for name in arguments}))(**arguments)
+    return Program(program_forms.parse_program(text, "<expression>", {name: None for name in arguments}))(**arguments)
 
 
 # ---- programs made from Python functions ------------------------------------------------------

@@ -26,9 +26,9 @@ from typing import Any
 from minitri.base import pass_logs
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim
-from minitri.base.time_and_memory_limits import Limits, check_time, current, exceeded, timed, using
+from minitri.base.resource_limits import Limits, check_time, current, exceeded, timed, using
 from minitri.graph import lower_ast, rewrite
-from minitri.graph.argument_binding import Instance
+from minitri.graph.parameter_binding import Instance
 from minitri.graph.text import format_graph
 from minitri.graph.verify import verify as verify_graph
 from minitri.hardware import targets
@@ -45,7 +45,7 @@ from minitri.tiles.ir import Program, Programs
 from minitri.tiles.schedule import INTERPRETER, Options, Schedule, check_axes, check_lanes, plain, with_options
 from minitri.tiles.text import format_programs
 from minitri.tiles.verify import verify_all as verify_tiles
-from minitri.triton import artifacts, emit, source
+from minitri.triton import compiled_stages, emit, source
 from minitri.triton.emit import EmittedKernel
 from minitri.triton.workarounds.loops import hide_starts, settle
 
@@ -347,7 +347,7 @@ class Compilation:
         if stage not in self.context.target.stages:
             self._require_later(stage)
             raise _unavailable(stage, self)
-        return artifacts.stage_text(self.compiled, [k.name for k in self.value("triton")], stage)
+        return compiled_stages.stage_text(self.compiled, [k.name for k in self.value("triton")], stage)
 
     def text(self, stage: str) -> str:
         """Returns the text of a stage that one of the passes makes."""
@@ -370,7 +370,7 @@ class Compilation:
     def compiled(self) -> list[Any]:
         """The kernels of the program, compiled by Triton."""
         start = time.perf_counter()
-        made = artifacts.build(self.module_text, self.value("triton"), self.context.target)
+        made = compiled_stages.build(self.module_text, self.value("triton"), self.context.target)
         self.seconds["triton"] = time.perf_counter() - start
         return made
 

@@ -23,7 +23,7 @@ from minitri.base.text_tables import byte_size, milliseconds, table
 from minitri.base.tracebacks import hides_frames
 from minitri.hardware.roofline import Measured
 from minitri.kernels.memory_traffic import traffic
-from minitri.notebook.html import card, counted
+from minitri.notebook.card_html import card, counted
 from minitri.program import Program
 from minitri.runtime.launch import Bound, launcher, target_of
 from minitri.runtime.timing import Timing, measure, time_call

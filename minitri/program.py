@@ -18,25 +18,25 @@ from typing import TYPE_CHECKING, Any
 
 from minitri.base.diagnostics import CompileError, listed
 from minitri.base.lru_cache import Recent
-from minitri.base.time_and_memory_limits import using
+from minitri.base.resource_limits import using
 from minitri.base.tracebacks import forget_frames, hides_frames_of_methods
-from minitri.graph.argument_binding import sizes_of
+from minitri.base_program import BaseProgram, checked, for_arrays, names, unaligned
 from minitri.graph.ir import Graph
-from minitri.graph.requirements import warn_of_requirements
+from minitri.graph.parameter_binding import sizes_of
+from minitri.graph.shape_warnings import warn_of_requirements
 from minitri.hardware.targets import INTERPRETER, Target
 from minitri.language import ast
-from minitri.language.front_end import is_module
+from minitri.language.program_forms import is_module
+from minitri.notebook.card_html import StageText
 from minitri.notebook.cards import program_card, stages_card
-from minitri.notebook.html import StageText
 from minitri.pipeline import OUR_STAGES, Compilation, PassRecord
-from minitri.program_compilation import BaseProgram, checked, for_arrays, names, unaligned
-from minitri.runtime.binding import Call, float_default, given_sizes, takes_float
+from minitri.runtime.call_binding import Call, float_default, given_sizes, takes_float
 from minitri.runtime.launch import Bound, Executable, beside, enough, on_cpu, on_gpu, own_target, require_graph
 from minitri.runtime.replay import Captured, ReplayCache, call_key
 from minitri.runtime.variants import Variants
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
-from minitri.trust.check import check
+from minitri.trust.check_passes import check
 from minitri.trust.check_report import CheckReport
 
 if TYPE_CHECKING:

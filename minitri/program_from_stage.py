@@ -33,9 +33,10 @@ from minitri.base.diagnostics import BrokenRule, CompileError, suggest
 from minitri.base.dims import ZERO, Dim
 from minitri.base.spans import Source, Span
 from minitri.base.tracebacks import hides_frames, hides_frames_of_methods
-from minitri.graph.argument_binding import Instance
+from minitri.base_program import BaseProgram
 from minitri.graph.index_width import LIMIT, reach
 from minitri.graph.ir import Condition, Graph, Input
+from minitri.graph.parameter_binding import Instance
 from minitri.graph.text import parse_graph
 from minitri.kernels.ir import Buffer, Kernel, Plan, Position
 from minitri.kernels.parse import parse_plan
@@ -43,9 +44,8 @@ from minitri.language import ast
 from minitri.language.parser import parse_type
 from minitri.pipeline import CORE, Compilation, Context, Start
 from minitri.program import Lowered, Program
-from minitri.program_compilation import BaseProgram
-from minitri.runtime.arguments import ArrayView, laid
-from minitri.runtime.binding import Call
+from minitri.runtime.array_interop import ArrayView, laid
+from minitri.runtime.call_binding import Call
 from minitri.runtime.launch import Bound
 from minitri.tiles import ir as tiles
 from minitri.tiles.ir import Programs

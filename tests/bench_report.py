@@ -15,7 +15,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from minitri.bench.call_overhead import Table
+from minitri.bench.call_costs import Table
 from minitri.bench.result_tables import Peer, Row, distribution, report
 
 

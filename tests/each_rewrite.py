@@ -29,12 +29,12 @@ from minitri.hardware.targets import INTERPRETER, Target
 from minitri.kernels.ir import Dot
 from minitri.language.parser import parse_module
 from minitri.program import Program
-from minitri.runtime.binding import bind
-from minitri.testing.placeholders import SIDES
-from minitri.testing.small_programs import RandomProgram, SmallWriter
+from minitri.runtime.call_binding import bind
+from minitri.testing.small_random_programs import RandomProgram, SmallWriter
+from minitri.testing.statement_placeholders import SIDES
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
-from minitri.trust.check import check, enclosures, worst
+from minitri.trust.check_passes import check, enclosures, worst
 
 CUDA = Target("cuda", "90")
 TRIES = 60  # the most programs to try for each program in which a rewrite fires

@@ -29,9 +29,9 @@ from corrections import corrected
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError, ParseError
-from minitri.graph.names import function_names
-from minitri.language.front_end import is_module, parse_program
+from minitri.graph.name_resolution import function_names
 from minitri.language.parser import parse_type
+from minitri.language.program_forms import is_module, parse_program
 
 ROOT = Path(__file__).parent.parent
 SECONDS = 10.0  # of CPU time for one input; the compiler's own limit is a quarter of it

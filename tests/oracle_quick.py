@@ -32,10 +32,10 @@ import numpy as np
 import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.hardware.targets import StageUnavailable
-from minitri.runtime.binding import Call, bind
+from minitri.runtime.call_binding import Call, bind
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
-from minitri.trust.check import check, compilation
+from minitri.trust.check_passes import check, compilation
 
 
 class Blocks(dict[str, int]):

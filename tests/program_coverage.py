@@ -19,7 +19,7 @@ from minitri.base.operators import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.base.text_tables import table
 from minitri.base.types import DTYPES
 from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
-from minitri.testing.small_programs import HELPERS, RandomProgram
+from minitri.testing.small_random_programs import HELPERS, RandomProgram
 
 SYMBOLS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",

@@ -30,7 +30,7 @@ from markdown_tables import markdown_table
 
 from minitri import pipeline
 from minitri.base.text_tables import table
-from minitri.graph.argument_binding import Instance
+from minitri.graph.parameter_binding import Instance
 from minitri.language.parser import parse_module
 from minitri.pipeline import Compilation, Context
 

@@ -34,10 +34,10 @@ from minitri.base.types import bool_
 from minitri.hardware.targets import INTERPRETER
 from minitri.program import Program
 from minitri.runtime import launch
-from minitri.runtime.arguments import ArrayView, view
-from minitri.runtime.binding import bind
+from minitri.runtime.array_interop import ArrayView, view
+from minitri.runtime.call_binding import bind
 from minitri.tiles.schedule import Options
-from minitri.trust.check import compilation
+from minitri.trust.check_passes import compilation
 from minitri.trust.run_stage import launchable
 from minitri.trust.run_stage import results as evaluated
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import minitri as mt
-from minitri.runtime.binding import bind
+from minitri.runtime.call_binding import bind
 from minitri.tiles.ir import Loop
 from minitri.tiles.schedule import Options
 from minitri.trust.run_stage import results

@@ -33,7 +33,7 @@ def cases() -> Iterator[Case]:
 
 
 def main() -> None:
-    from minitri.bench.clock import alternating_times
+    from minitri.bench.alternating_timer import alternating_times
     from minitri.bench.measure_case import compare, forget
     from minitri.bench.run import copy_of_memory
 

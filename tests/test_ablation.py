@@ -15,9 +15,9 @@ import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.bench import ablation, measure_case, run
 from minitri.bench.ablation import Ablation, Cell, measure, versions_of
+from minitri.bench.alternating_timer import Calls, Pace
 from minitri.bench.case import Case, Input
 from minitri.bench.cases import INTERPRETED, TABLE, ablated, cases
-from minitri.bench.clock import Calls, Pace
 from minitri.bench.measure_case import error_of, tensor, within
 from minitri.hardware.targets import StageUnavailable
 from minitri.optimize.pass_table import OPTIONAL
@@ -33,7 +33,7 @@ SOFTMAX = Case("softmax", TEXT, (Input("f32", (24, 40)),), lambda x: torch.softm
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call moves 100 bytes, and nothing waits for a GPU."""
-    monkeypatch.setattr(ablation.call_overhead, "peak", lambda call: call() is not None and 100)
+    monkeypatch.setattr(ablation.call_costs, "peak", lambda call: call() is not None and 100)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(ablation, "forget", lambda: None)
     monkeypatch.setattr(measure_case, "SETS", 2)

@@ -11,7 +11,7 @@ import pytest
 import minitri as mt
 from minitri.hardware.chips import shared_bytes
 from minitri.language.signatures import library_functions
-from minitri.triton import artifacts
+from minitri.triton import compiled_stages
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
 TARGETS = ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")
@@ -109,5 +109,5 @@ def test_blocks_of_computed_factors_fit_in_shared_memory(name: str) -> None:
     low = mt.compile(text, **{n: t for n, t in shapes.items() if n in text.replace("astype", "")}).lower(
         target="cuda:90"
     )
-    built = artifacts.build(low["triton"], low.compilation.value("triton"), low.compilation.context.target)
+    built = compiled_stages.build(low["triton"], low.compilation.value("triton"), low.compilation.context.target)
     assert max(b.metadata.shared for b in built) <= (shared_bytes(low.compilation.context.target) or 0)

@@ -25,10 +25,10 @@ from minitri.hardware.chips import shared_bytes
 from minitri.hardware.targets import Target
 from minitri.kernels.ir import Compute, Inside, Load, Store
 from minitri.kernels.memory_traffic import traffic
-from minitri.runtime.binding import bind
+from minitri.runtime.call_binding import bind
 from minitri.tiles.ir import Loop
-from minitri.triton import artifacts
-from minitri.trust.check import check
+from minitri.triton import compiled_stages
+from minitri.trust.check_passes import check
 
 QKV = "q: {t}[B, H, T, D], k: {t}[B, H, S, D], v: {t}[B, H, S, E]"
 FEW = "q: {t}[B, H, T, D], k: {t}[B, H // 2, S, D], v: {t}[B, H // 2, S, E]"
@@ -352,7 +352,7 @@ def test_compiled_attention_fits_in_shared_memory(name: str, d: int) -> None:
     low = attention_with(name, d, "cuda:90")
     most = shared_bytes(Target.parse("cuda:90"))
     kernels = low.compilation.value("triton")
-    built = artifacts.build(low.compilation.module_text, kernels, low.compilation.context.target)
+    built = compiled_stages.build(low.compilation.module_text, kernels, low.compilation.context.target)
     assert most is not None and all(b.metadata.shared <= most for b in built)
 
 

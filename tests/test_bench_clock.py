@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from minitri.bench import clock
-from minitri.bench.clock import LEAST, MOST_SPINS, SPIN, Cuda, Pace, Run, alternating_times
+from minitri.bench import alternating_timer
+from minitri.bench.alternating_timer import LEAST, MOST_SPINS, SPIN, Cuda, Pace, Run, alternating_times
 
 US, MS = 1e-6, 1e-3
 PACE = Pace(25 * MS)
@@ -263,7 +263,7 @@ def test_cuda_uses_only_functions_that_torch_has(monkeypatch: pytest.MonkeyPatch
     device = Cuda()
     device.spin()
     device.wait()
-    assert asked == [clock.SPIN_CYCLES, "synchronize"]
+    assert asked == [alternating_timer.SPIN_CYCLES, "synchronize"]
     assert device.seconds(device.mark(), device.mark()) == pytest.approx(2.5 * MS)
 
 

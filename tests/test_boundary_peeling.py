@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import minitri as mt
 from minitri.explain import explain
 from minitri.explore.provenance import Trace
-from minitri.runtime.binding import bind
+from minitri.runtime.call_binding import bind
 from minitri.tiles.text import parse_programs
-from minitri.trust.check import check
+from minitri.trust.check_passes import check
 
 PROGRAMS = {  # text, types → whether the program is peeled
     "an odd length": ("x + 1", {"x": "bf16[1000001]"}, True),

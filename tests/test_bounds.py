@@ -12,8 +12,8 @@ import pytest
 import minitri as mt
 from minitri.base.operators import OPERATORS, Operator
 from minitri.base.types import f32
-from minitri.runtime.binding import bind
-from minitri.trust.check import compare, enclosures
+from minitri.runtime.call_binding import bind
+from minitri.trust.check_passes import compare, enclosures
 from minitri.trust.error_propagation import moved
 
 F = np.float32

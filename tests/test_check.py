@@ -25,12 +25,12 @@ from minitri.hardware.targets import Target
 from minitri.kernels import ir
 from minitri.kernels.ir import Compute, Load, Mask, Op, Reduce, Store
 from minitri.optimize import pass_table
-from minitri.runtime.arguments import view
-from minitri.runtime.binding import bind
+from minitri.runtime.array_interop import view
+from minitri.runtime.call_binding import bind
 from minitri.runtime.interpreter import BAND, Guarded
 from minitri.tiles.ir import Loop, Program, Programs
 from minitri.trust import shrink_arguments
-from minitri.trust.check import USUAL
+from minitri.trust.check_passes import USUAL
 from minitri.trust.check_report import CheckReport
 from minitri.trust.sanitizer import AccessError
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import minitri as mt
 from minitri.optimize.split_reduction import ALIGNED, BLOCK, MOST_PARTS, _length
-from minitri.runtime.binding import bind
-from minitri.trust.check import check
+from minitri.runtime.call_binding import bind
+from minitri.trust.check_passes import check
 
 SHAPES = {"x": "f32[A, B, C]", "y": "f32[A, B, C]", "b": "f32[C]", "s": "f32[A]"}
 COLLAPSED = {  # text: the axes of x that become one

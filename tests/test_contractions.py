@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.kernels.ir import Dot
-from minitri.runtime.binding import bind
+from minitri.runtime.call_binding import bind
 
 SPECS = {
     "ij,jk->ik": [(3, 4), (4, 5)], "ij,jk": [(3, 4), (4, 5)], "ij,jk->ki": [(17, 4), (4, 5)],

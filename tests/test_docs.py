@@ -25,8 +25,8 @@ from minitri.base.diagnostics import CODES
 from minitri.base.operators import OPERATORS
 from minitri.base.types import DTYPES
 from minitri.explore.completions import MEANINGS, TABLE, completions
-from minitri.graph.names import ATTRIBUTES, function_names
-from minitri.language.constant_arithmetic import CONSTANTS
+from minitri.graph.name_resolution import ATTRIBUTES, function_names
+from minitri.language.number_operators import CONSTANTS
 from minitri.language.signatures import SIGNATURES, library_functions
 from minitri.tiles.text import program_lines
 

@@ -12,7 +12,7 @@ import torch
 import minitri as mt
 from minitri.explore.provenance import Trace
 from minitri.hardware.targets import ARCHITECTURES, TARGETS, Target
-from minitri.triton.compile import compile_options
+from minitri.triton.cached_compile import compile_options
 
 XW = {"x": "f16[M, K]", "w": "i8[K, N]"}
 CASES: dict[str, tuple[str, dict[str, str], dict[str, int], int]] = {  # the last number: how many kernels there are

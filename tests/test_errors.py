@@ -24,7 +24,7 @@ from minitri.base.diagnostics import BUILTIN, CODES, CompileError, ParseError, r
 from minitri.base.spans import Source, Span
 from minitri.cli.main import main
 from minitri.errors.pages import PAGES, Example, as_text
-from minitri.language.front_end import parse_program
+from minitri.language.program_forms import parse_program
 from minitri.language.reference_evaluator import evaluate
 from minitri.optimize import pass_table
 

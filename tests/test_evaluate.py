@@ -20,12 +20,12 @@ from minitri.base.dims import Dim
 from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.operators_unlike_numpy import round_to_tf32
 from minitri.base.types import DTYPES, ArrayType, DType
-from minitri.graph.argument_binding import Instance
 from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.graph.lower_ast import build
+from minitri.graph.parameter_binding import Instance
 from minitri.language import ast
-from minitri.language.front_end import parse_program
 from minitri.language.parser import parse_module
+from minitri.language.program_forms import parse_program
 from minitri.language.reference_evaluator import evaluate
 from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
 from minitri.optimize.simplify import simplify

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import minitri as mt
-from minitri.runtime.binding import bind
-from minitri.trust.check import check
+from minitri.runtime.call_binding import bind
+from minitri.trust.check_passes import check
 
 PROGRAMS: dict[
     str, tuple[str, tuple[tuple[int, ...], ...], str]

@@ -28,11 +28,11 @@ from opening import REQUIRED, opened, slowest_hover
 import minitri as mt
 from minitri.cli.main import main
 from minitri.explore.document import document
+from minitri.explore.execution_trace import player
 from minitri.explore.graph_drawing import layout
 from minitri.explore.page import FOLDER, Page
-from minitri.explore.passes import our_passes
-from minitri.explore.plans import plans
-from minitri.explore.player import player
+from minitri.explore.pass_changes import our_passes
+from minitri.explore.plan_drawings import plans
 from minitri.explore.provenance import Trace
 from minitri.profile import profile
 

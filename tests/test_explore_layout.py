@@ -13,7 +13,7 @@ pytest.importorskip("triton")
 from browser import Browser
 
 import minitri as mt
-from minitri.explore.player import player
+from minitri.explore.execution_trace import player
 
 FAULTS = Path(__file__).with_name("page_faults.js").read_text(encoding="utf-8")
 SIZES = [(390, 844), (1024, 768), (1440, 900), (2560, 1300)]

@@ -13,7 +13,7 @@ from stages import SPLITS
 
 import minitri as mt
 from minitri.base.pass_logs import fired, recorded
-from minitri.explore.passes import Step, our_steps, plain, triton_steps
+from minitri.explore.pass_changes import Step, our_steps, plain, triton_steps
 from minitri.explore.triton_stages import MachineCode
 from minitri.hardware.targets import StageUnavailable
 from minitri.optimize import simplify, strength_reduction

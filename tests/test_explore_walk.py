@@ -21,7 +21,7 @@ from minitri.explore.explanations import ABOUT, LANGUAGE, WORDS, _prefixes, word
 from minitri.explore.provenance import Trace
 from minitri.explore.triton_stages import MachineCode
 from minitri.testing import random_program
-from minitri.triton import artifacts
+from minitri.triton import compiled_stages
 
 RIGHT, LEFT, ESCAPE, DOWN = "\ue014", "\ue012", "\ue00c", "\ue015"
 LAYERS = """\
@@ -342,13 +342,13 @@ def test_a_long_compilation_shows_its_progress() -> None:
 
 def test_triton_compiles_several_kernels_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each kernel waits in the compiler until another one is there too."""
-    both, compiled = threading.Barrier(2, timeout=60), artifacts.compiled
+    both, compiled = threading.Barrier(2, timeout=60), compiled_stages.compiled
 
     def waiting(*args: Any) -> Any:
         both.wait()
         return compiled(*args)
 
-    monkeypatch.setattr(artifacts, "compiled", waiting)
+    monkeypatch.setattr(compiled_stages, "compiled", waiting)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     code = MachineCode(mt.compile("softmax(x @ w)", x="f16[64, 32]", w="f16[32, 128]").lower().compilation)
     assert len(code.kernels) == 2

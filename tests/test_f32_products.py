@@ -14,9 +14,9 @@ from minitri.base.tf32_splitting import LEAST_DEPTH, SPLIT_SCALE, tf32_parts
 from minitri.base.types import f32
 from minitri.hardware.chips import has_fast_tf32
 from minitri.hardware.targets import Target
-from minitri.runtime.binding import bind
+from minitri.runtime.call_binding import bind
 from minitri.tiles.ir import Loop
-from minitri.trust.check import check
+from minitri.trust.check_passes import check
 
 F32 = np.float32
 LARGEST, LEAST = np.finfo(F32).max, np.finfo(F32).smallest_subnormal

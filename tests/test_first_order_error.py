@@ -12,7 +12,7 @@ import pytest
 import minitri as mt
 from minitri.graph.evaluate import evaluate
 from minitri.graph.verify import verify
-from minitri.runtime.binding import bind
+from minitri.runtime.call_binding import bind
 from minitri.runtime.measured_schedules import measured
 from minitri.runtime.schedule_search import close
 from minitri.testing import random_program

@@ -10,9 +10,9 @@ import pytest
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError
-from minitri.graph.names import function_names
-from minitri.language.constant_arithmetic import CONSTANTS
+from minitri.graph.name_resolution import function_names
 from minitri.language.foreign.names import table
+from minitri.language.number_operators import CONSTANTS
 
 
 def refusal(text: str, **types: str) -> CompileError:

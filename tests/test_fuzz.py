@@ -23,7 +23,7 @@ from minitri.fuzz.trial import examined, trial
 from minitri.graph.ir import Apply, Node
 from minitri.hardware.targets import StageUnavailable
 from minitri.testing import RandomProgram, choice_lists, random_program
-from minitri.testing.changed_programs import RELATIONS, parsed, permuted, renamed, with_dead_code
+from minitri.testing.equivalent_programs import RELATIONS, parsed, permuted, renamed, with_dead_code
 
 pytest.importorskip("triton")
 

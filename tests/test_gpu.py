@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri.runtime.arguments import view
+from minitri.runtime.array_interop import view
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")]

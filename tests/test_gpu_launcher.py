@@ -15,7 +15,7 @@ import minitri as mt
 from minitri.hardware.targets import Target
 from minitri.runtime import gpu_launcher
 from minitri.runtime.gpu_launcher import NativeKernel, load
-from minitri.triton import artifacts
+from minitri.triton import compiled_stages
 
 ADD = {"p0": "*fp32", "p1": "*bf16", "s0": "i32", "s1": "i64", "a0": "fp64"}
 
@@ -154,9 +154,9 @@ def test_a_profiler_in_a_chain_sees_launches(hook: str, torchs: Torchs) -> None:
 def test_too_much_shared_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     low = mt.compile("x + 1", x="f32[64]").lower(target="cuda:90")
     (kernel,) = low.compilation.value("triton")
-    native = NativeKernel(lambda: artifacts.jit_functions(low["triton"])["k0"], kernel, Target.parse("cuda:90"))
+    native = NativeKernel(lambda: compiled_stages.jit_functions(low["triton"])["k0"], kernel, Target.parse("cuda:90"))
     asked = SimpleNamespace(metadata=SimpleNamespace(shared=300_000))
-    monkeypatch.setattr(artifacts, "compiled", lambda *given: asked)
+    monkeypatch.setattr(compiled_stages, "compiled", lambda *given: asked)
     with pytest.raises(mt.CompileError, match="MT0404.*k0 asks for 300,000 bytes .* cuda:90 has 232,448") as caught:
         native.loaded(0, (16, 32), ())
     assert "fewer stages" in str(caught.value)
@@ -164,9 +164,9 @@ def test_too_much_shared_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_launcher_of_an_early_started_kernel_is_built_in_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
     low = mt.compile("sum(x)", x="f32[1048576]").lower(target="cuda:90")
-    jitted, made = artifacts.jit_functions(low["triton"]), list[tuple[str, int]]()
+    jitted, made = compiled_stages.jit_functions(low["triton"]), list[tuple[str, int]]()
     compiled = SimpleNamespace(metadata=SimpleNamespace(shared=0))
-    monkeypatch.setattr(artifacts, "compiled", lambda *given: compiled)
+    monkeypatch.setattr(compiled_stages, "compiled", lambda *given: compiled)
     monkeypatch.setattr(gpu_launcher, "load", lambda compiled, device: object())
     monkeypatch.setattr(
         gpu_launcher, "_prepare_launcher", lambda source, count: made.append((source.fn.__name__, count))

@@ -15,7 +15,7 @@ from lark import Lark
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError, ParseError
-from minitri.base.time_and_memory_limits import Limits, check_time, timed
+from minitri.base.resource_limits import Limits, check_time, timed
 from minitri.cli.main import main
 from minitri.language import parser
 

@@ -1,5 +1,5 @@
 """Abstract values (minitri/optimize/skip_blocks/abstract_values.py), and proofs that a loop iteration changes nothing
-(minitri/optimize/skip_blocks/identity_proofs.py)."""
+(minitri/optimize/skip_blocks/no_effect_proofs.py)."""
 
 from __future__ import annotations
 

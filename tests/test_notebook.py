@@ -14,7 +14,7 @@ from data import composed
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError
-from minitri.notebook.html import LONGEST, StageText, card
+from minitri.notebook.card_html import LONGEST, StageText, card
 from minitri.profile import profile
 from minitri.trust.check_report import CheckReport, CheckRow
 

@@ -22,9 +22,9 @@ from minitri.hardware.predicted_work import tile_work
 from minitri.kernels.ir import Load, Plan, Reduce
 from minitri.kernels.parse import parse_plan
 from minitri.optimize import split_reduction
-from minitri.optimize.online_reductions.kernels import one_loop
-from minitri.runtime.binding import bind
-from minitri.trust.check import check, enclosures
+from minitri.optimize.online_reductions.merge_loops import one_loop
+from minitri.runtime.call_binding import bind
+from minitri.trust.check_passes import check, enclosures
 
 ONLINE = {
     "logsumexp(x, axis=1)": 1,

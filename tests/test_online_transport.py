@@ -14,8 +14,8 @@ import minitri as mt
 from minitri.graph.text import format_number
 from minitri.kernels.ir import Compute, Constant, Count, Dot, Load, Old, Op, Plan, Position, Reduce, Spread, Store
 from minitri.kernels.parse import parse_plan
-from minitri.optimize.online_reductions.kernels import one_loop, online
 from minitri.optimize.online_reductions.lower import only_subtracted
+from minitri.optimize.online_reductions.merge_loops import one_loop, online
 
 HEAD = """
 def f(x: f32[M, N], y: f32[M, N], row: f32[M, 1], v: f32[N, 16]):

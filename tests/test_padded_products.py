@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri.runtime.binding import bind
-from minitri.trust.check import check
+from minitri.runtime.call_binding import bind
+from minitri.trust.check_passes import check
 
 TEXT = """
 def program(w: f32[{batch}M, K], a: f32[{batch}K, N]):

@@ -56,7 +56,7 @@ from minitri.tiles.evaluate import evaluate as evaluate_tile
 from minitri.tiles.ir import Loop, Program
 from minitri.tiles.rewrite import exchange
 from minitri.tiles.verify import verify as verify_tile
-from minitri.trust.check import compare
+from minitri.trust.check_passes import compare
 from minitri.trust.error_bounds import enclosures
 
 # ---- programs and their fusion ------------------------------------------------------------------

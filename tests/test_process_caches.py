@@ -11,19 +11,19 @@ import pytest
 
 import minitri as mt
 from minitri.base import json_disk_cache
-from minitri.language import ast, parser_tables
+from minitri.language import ast, parser_table_cache
 from minitri.language import parser as parse
 from minitri.language.ast_dump import format_module
-from minitri.text_io import reader
-from minitri.triton.artifacts import Kind
+from minitri.text_io import stage_parser
+from minitri.triton.compiled_stages import Kind
 
-PARSER, READER = parse._lark.__wrapped__, reader._lark.__wrapped__  # without the caches of this process
+PARSER, READER = parse._lark.__wrapped__, stage_parser._lark.__wrapped__  # without the caches of this process
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MINITRI_CACHE_DIR", str(tmp_path / "kept"))
-    monkeypatch.setattr(parse, "make_parser", parser_tables.parser)
+    monkeypatch.setattr(parse, "make_parser", parser_table_cache.parser)
     return tmp_path / "kept"
 
 
@@ -57,7 +57,7 @@ def test_parser_tables_for_stage_texts_are_read_from_the_cache(monkeypatch: pyte
     "entry", [{}, {"data": {}, "memo": {}}, [1], "text", {"data": {"parser": None}, "memo": {"1": 2}}]
 )
 def test_damaged_parser_tables_are_computed_again(entry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parser_tables.json_disk_cache, "get", lambda kind, key: entry)
+    monkeypatch.setattr(parser_table_cache.json_disk_cache, "get", lambda kind, key: entry)
     assert parsed(monkeypatch).functions[0].name == "f"
 
 

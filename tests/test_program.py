@@ -29,17 +29,17 @@ import pytest
 import minitri as mt
 from minitri.base.diagnostics import CompileError, ParseError
 from minitri.cli.inputs import make_inputs
-from minitri.graph.argument_binding import Instance
+from minitri.graph.parameter_binding import Instance
 from minitri.hardware.targets import INTERPRETER, StageUnavailable, Target
 from minitri.optimize import pass_table
 from minitri.pipeline import Compilation
 from minitri.runtime import interpreter, launch, variants
-from minitri.runtime.arguments import view
-from minitri.runtime.binding import bind
+from minitri.runtime.array_interop import view
+from minitri.runtime.call_binding import bind
 from minitri.runtime.launch import Bound
 from minitri.triton import source
 from minitri.trust import run_stage
-from minitri.trust.check import compare, enclosures
+from minitri.trust.check_passes import compare, enclosures
 from minitri.trust.run_stage import launchable
 
 torch = pytest.importorskip("torch")

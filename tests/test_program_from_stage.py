@@ -22,7 +22,7 @@ from minitri.optimize.mask_elision import mask
 from minitri.optimize.pass_table import PASSES
 from minitri.profile import profile
 from minitri.program_from_stage import READERS
-from minitri.runtime.binding import bind
+from minitri.runtime.call_binding import bind
 from minitri.testing import random_program
 from minitri.tiles.rewrite import exchange
 from minitri.triton.source import functions

@@ -9,9 +9,9 @@ import pytest
 
 import minitri as mt
 from minitri.explain import explain
-from minitri.runtime.binding import bind
+from minitri.runtime.call_binding import bind
 from minitri.tiles.text import parse_programs
-from minitri.trust.check import check
+from minitri.trust.check_passes import check
 
 ATTENTION = "softmax(where({}, q @ k.mT * 0.1, -inf)) @ v"
 BACK = "arange(T)[:, None] - arange(T)"

@@ -25,7 +25,7 @@ from minitri.tiles.evaluate import AccessError, evaluate
 from minitri.tiles.ir import Program, TileAxis
 from minitri.tiles.mask import overhangs
 from minitri.tiles.rewrite import exchange
-from minitri.trust.proofs import BOUNDS, NEEDED, ONCE, Verdict, prove
+from minitri.trust.memory_proofs import BOUNDS, NEEDED, ONCE, Verdict, prove
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
 VIEWS = {

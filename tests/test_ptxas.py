@@ -13,7 +13,7 @@ import pytest
 from triton import knobs
 
 import minitri as mt
-from minitri.triton.artifacts import inspected
+from minitri.triton.compiled_stages import inspected
 from minitri.triton.workarounds.ptxas import mended
 
 VALUES = [  # LLVM turns these into a negation or abs

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import minitri as mt
 from minitri.bench import measure_case, random_programs, random_run
-from minitri.bench.clock import Calls, Pace
+from minitri.bench.alternating_timer import Calls, Pace
 from minitri.bench.measure_case import as_tuple, tensor
 from minitri.bench.random_programs import EVERYDAY, TABLE, RandomProgram, draw
 from minitri.bench.random_run import Measure, Session

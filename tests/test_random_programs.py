@@ -9,11 +9,11 @@ from program_coverage import CONSTRUCTS, coverage
 from program_coverage import shown as table_of
 from stages import SPLITS
 
-from minitri.runtime.binding import bind
+from minitri.runtime.call_binding import bind
 from minitri.testing import RandomProgram, random_program
-from minitri.testing.small_programs import TABLE, SmallWriter
-from minitri.triton.artifacts import build
-from minitri.trust.check import check
+from minitri.testing.small_random_programs import TABLE, SmallWriter
+from minitri.triton.compiled_stages import build
+from minitri.trust.check_passes import check
 
 LIGHT, FULL = 60, 1000
 LIGHT_AOT, FULL_AOT = 30, 300

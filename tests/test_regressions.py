@@ -21,7 +21,7 @@ import minitri as mt
 from minitri.cli.main import main
 from minitri.hardware.targets import Target
 from minitri.runtime import gpu_launcher, interpreter
-from minitri.triton import artifacts, compile
+from minitri.triton import cached_compile, compiled_stages
 
 HERE = Path(__file__).parents[1]
 SHAPES = [(7, 33), (1, 1), (0, 0), (2, 0), (0, 5), (5, 4)]
@@ -182,9 +182,9 @@ def test_the_disk_cache_distinguishes_kernels_by_argument_types() -> None:
         low = mt.compile("x + x", x=f"{dtype}[N]").lower(N=1000)
         (kernel,) = low.compilation.value("triton")
         for aligned in (0, 4):
-            function = artifacts.jit_functions(low["triton"])[kernel.name]
-            source = artifacts.ast_source(function, kernel, artifacts.Kind.of((0, aligned), ()))
-            keys.append(json.dumps(compile.key(source, kernel, Target("cuda", "90"))))
+            function = compiled_stages.jit_functions(low["triton"])[kernel.name]
+            source = compiled_stages.ast_source(function, kernel, compiled_stages.Kind.of((0, aligned), ()))
+            keys.append(json.dumps(cached_compile.key(source, kernel, Target("cuda", "90"))))
     assert len(set(keys)) == 6
 
 

@@ -26,7 +26,7 @@ from minitri.kernels.text import format_plan
 from minitri.optimize.collapse_axes import flatten
 from minitri.optimize.pass_table import PASSES
 from minitri.pipeline import Compilation
-from minitri.runtime.binding import bind
+from minitri.runtime.call_binding import bind
 from minitri.testing import random_program
 from minitri.tiles.evaluate import evaluate as evaluate_tile
 from minitri.tiles.text import parse_programs

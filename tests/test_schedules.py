@@ -19,10 +19,10 @@ from stages import SPLITS
 
 import minitri as mt
 from minitri.optimize.schedules.block_sizes import ENOUGH
-from minitri.runtime.binding import bind
+from minitri.runtime.call_binding import bind
 from minitri.tiles.ir import Loop
 from minitri.tiles.schedule import Options, Schedule
-from minitri.trust.check import check
+from minitri.trust.check_passes import check
 
 Sizes = dict[str, int]
 

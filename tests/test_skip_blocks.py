@@ -17,7 +17,7 @@ from stages import SMALL
 import minitri as mt
 from minitri.base.dims import Symbol, axis, size
 from minitri.explain import explain
-from minitri.optimize.skip_blocks.conditions import SAMPLES, average_steps
+from minitri.optimize.skip_blocks.condition_ranges import SAMPLES, average_steps
 from minitri.optimize.skip_blocks.skip import ends_in_block
 from minitri.tiles.ir import Loop
 

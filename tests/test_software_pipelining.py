@@ -19,7 +19,7 @@ from minitri.kernels.ir import Dot, Load
 from minitri.optimize.software_pipelining import rotate
 from minitri.tiles.ir import Loop, Program
 from minitri.tiles.text import format_programs, parse_programs
-from minitri.trust.proofs import prove
+from minitri.trust.memory_proofs import prove
 
 SMALL = {"k": 16, "r": 16}
 SIZES = {"B": 2, "H": 2, "T": 40, "S": 160, "D": 16, "E": 16}

@@ -22,9 +22,9 @@ from minitri.graph.ir import Contract, Reduce
 from minitri.hardware.targets import Target
 from minitri.kernels.ir import Load
 from minitri.optimize import split_kv
-from minitri.runtime.binding import bind
+from minitri.runtime.call_binding import bind
 from minitri.tiles.ir import Loop
-from minitri.trust.check import check
+from minitri.trust.check_passes import check
 from minitri.trust.run_stage import results
 
 SIZES = {"B": 1, "H": 2, "T": 9, "S": 50, "D": 16, "E": 16}

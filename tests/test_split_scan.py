@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri.runtime.binding import bind
-from minitri.trust.check import check
+from minitri.runtime.call_binding import bind
+from minitri.trust.check_passes import check
 
 WHOLE = {  # sizes for which scans are not split, along the last axis
     "short": (1, 16383), "many rows": (65, 1 << 20), "nothing": (0, 1 << 20), "no elements": (4, 0),

@@ -21,7 +21,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "minitri"
 
-# Top to bottom. The longest name that matches counts: `cli.output` is a layer separate from `cli`.
+# Top to bottom. The longest name that matches counts: `cli.error_reporting` is a layer separate from `cli`.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli.main",),
@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "bench",
-        "cli.output",
+        "cli.error_reporting",
         "cli.inputs",
         "cli.lexers",
         "cli.terminal",
@@ -55,7 +55,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "explore",
         "hardware.predicted_work",
         "hardware.roofline",
-        "program_compilation",
+        "base_program",
         "runtime.measured_schedules",
         "runtime.variants",
         "trust",
@@ -75,7 +75,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "tiles",
         "triton.workarounds",
         "trust.bounds_counterexamples",
-        "trust.proofs",
+        "trust.memory_proofs",
         "trust.sanitizer",
     ),
     (
@@ -84,7 +84,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "optimize.fast_math",
         "optimize.fusion",
         "optimize.index_width",
-        "optimize.online_reductions.kernels",
+        "optimize.online_reductions.merge_loops",
     ),
     (
         "graph",
@@ -98,7 +98,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "optimize.simplify",
         "optimize.split_k",
         "optimize.split_kv",
-        "optimize.split_parts",
+        "optimize.partial_reductions",
         "optimize.split_reduction",
         "optimize.split_scan",
         "optimize.strength_reduction",
@@ -119,7 +119,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "hardware.chips",
         "hardware.targets",
         "language.foreign",
-        "optimize.online_reductions.transport",
+        "optimize.online_reductions.partial_sum_correction",
     ),
     ("base.types",),
     ("base.inequalities",),
@@ -128,8 +128,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("base.minmax_canonical_form",),
     ("base.symbolic_minmax",),
     ("base.dims",),
-    ("base.time_and_memory_limits",),
-    ("base", "notebook.html"),
+    ("base.resource_limits",),
+    ("base", "notebook.card_html"),
     ("base.spans", "base.spelling", "base.toml_tables"),
 )
 # These modules import parts of minitri on first use, so that unused parts cost no start-up time and need no triton.
@@ -141,7 +141,7 @@ LAZY = {
     "doctor",
     "runtime.interpreter",
     "runtime.variants",
-    "triton.artifacts",
+    "triton.compiled_stages",
     "trust.run_stage",
     "api",
     "program",
@@ -286,11 +286,11 @@ def test_torch_and_triton_are_imported_when_needed(name: str) -> None:
     [
         "minitri",
         "cli.main",
-        "cli.output",
+        "cli.error_reporting",
         "base.diagnostics",
         "base.dims",
         "base.text_tables",
-        "triton.artifacts",
+        "triton.compiled_stages",
         "triton.source",
     ],
 )

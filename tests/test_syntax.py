@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitri.base.diagnostics import CompileError, ParseError, render
-from minitri.base.time_and_memory_limits import Limits
+from minitri.base.resource_limits import Limits
 from minitri.language import ast, ast_dump
 from minitri.language.ast_dump import format_module, format_type
-from minitri.language.front_end import from_function, parse_program
 from minitri.language.parser import parse_expression, parse_module, parse_type
+from minitri.language.program_forms import from_function, parse_program
 
 LIGHT = settings(max_examples=300, deadline=None)
 FUZZ = settings(max_examples=2000, deadline=None, derandomize=True)  # random while searching for bugs, fixed in CI

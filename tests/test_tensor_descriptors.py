@@ -26,10 +26,10 @@ from minitri.kernels.ir import Buffer, Dot, Load, Store
 from minitri.optimize.schedules.products import RESERVED, has_steps, programs
 from minitri.optimize.tensor_descriptors import describe
 from minitri.runtime import measured_schedules, variants
-from minitri.runtime.binding import bind
+from minitri.runtime.call_binding import bind
 from minitri.tiles.ir import Access, Program
 from minitri.tiles.text import parse_programs
-from minitri.triton.artifacts import build
+from minitri.triton.compiled_stages import build
 from minitri.triton.descriptors import Descriptor
 from minitri.trust import run_stage
 

@@ -58,6 +58,6 @@ def test_results_are_right_at_every_stage(name: str, shape: tuple[int, int]) -> 
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     if 0 in shape and "softmax" in CASES[name][0]:
         return
-    with lowered({"optimize.fusion.transposed_stores.SMALL": 0}):
+    with lowered({"optimize.fusion.separate_transposes.SMALL": 0}):
         report = f.check(x)
     assert report.ok, report

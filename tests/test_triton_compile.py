@@ -10,8 +10,8 @@ import pytest
 import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.hardware.targets import Target
-from minitri.triton import artifacts, compile
-from minitri.triton.compile import compile_options
+from minitri.triton import cached_compile, compiled_stages
+from minitri.triton.cached_compile import compile_options
 from minitri.triton.emit import EmittedKernel
 
 pytest.importorskip("triton")
@@ -21,19 +21,23 @@ pytest.importorskip("triton")
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Triton's cache folder, empty."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    compile._triton.cache_clear()
+    cached_compile._triton.cache_clear()
     return tmp_path
 
 
 def given(text: str, target: str, **types: str) -> tuple[Any, EmittedKernel, Target]:
     low = mt.compile(text, **types).lower(target=target)
     (kernel,) = low.compilation.value("triton")
-    function = artifacts.jit_functions(low["triton"])[kernel.name]
-    return artifacts.ast_source(function, kernel, artifacts.Kind.usual(kernel)), kernel, Target.parse(target)
+    function = compiled_stages.jit_functions(low["triton"])[kernel.name]
+    return (
+        compiled_stages.ast_source(function, kernel, compiled_stages.Kind.usual(kernel)),
+        kernel,
+        Target.parse(target),
+    )
 
 
 def on_disk(source: Any, kernel: Any, target: Target) -> Any:
-    return compile._on_disk(source, kernel, compile.cache_name(source, kernel, target))
+    return cached_compile._on_disk(source, kernel, cached_compile.cache_name(source, kernel, target))
 
 
 @pytest.mark.parametrize("target, binary", [("cuda:90", "cubin"), ("cuda:80", "cubin"), ("hip:gfx942", "hsaco")])
@@ -42,7 +46,7 @@ def test_machine_code_is_that_of_triton_compile(target: str, binary: str, kept: 
 
     source, kernel, to = given("softmax(x, axis=-1)", target, x="bf16[64, 1000]")
     assert on_disk(source, kernel, to) is None
-    ours = compile.compiled(source, kernel, to)
+    ours = cached_compile.compiled(source, kernel, to)
     theirs = triton.compile(source, target=to.of_triton, options=compile_options(kernel, to))
     assert ours.asm[binary] == theirs.asm[binary] and set(ours.asm) >= {"ttir", "ttgir", "llir"}
     mine, their = ours.metadata._asdict(), theirs.metadata._asdict()
@@ -52,7 +56,7 @@ def test_machine_code_is_that_of_triton_compile(target: str, binary: str, kept: 
 
 def test_compiled_kernels_are_read_from_the_cache(kept: Path) -> None:
     source, kernel, to = given("x + 1", "cuda:90", x="f32[100]")
-    first = compile.compiled(source, kernel, to)
+    first = cached_compile.compiled(source, kernel, to)
     again = on_disk(source, kernel, to)
     assert again.kernel == first.kernel and again.metadata == first.metadata and again.hash == first.hash
     for other in (given("x + 2", "cuda:90", x="f32[100]"), given("x + 1", "cuda:80", x="f32[100]")):
@@ -60,20 +64,20 @@ def test_compiled_kernels_are_read_from_the_cache(kept: Path) -> None:
     (cubin,) = kept.rglob("*.cubin")
     cubin.unlink()
     assert on_disk(source, kernel, to) is None
-    assert compile.compiled(source, kernel, to).kernel == first.kernel
+    assert cached_compile.compiled(source, kernel, to).kernel == first.kernel
     for about in kept.rglob("*.json"):
         about.write_text("{")
-    assert compile.compiled(source, kernel, to).kernel == first.kernel
+    assert cached_compile.compiled(source, kernel, to).kernel == first.kernel
 
 
 def test_with_a_compilation_listener_triton_compile_runs(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from triton import knobs
 
     source, kernel, to = given("x + 1", "cuda:90", x="f32[100]")
-    first = compile.compiled(source, kernel, to)
+    first = cached_compile.compiled(source, kernel, to)
     seen: list[Any] = []
     monkeypatch.setattr(knobs.compilation, "listener", lambda **about: seen.append(about))
-    assert compile.compiled(source, kernel, to).kernel == first.kernel
+    assert cached_compile.compiled(source, kernel, to).kernel == first.kernel
     assert len(seen) == 1
 
 
@@ -82,25 +86,25 @@ def test_environment_variables_are_part_of_the_cache_key(
     name: str, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, kernel, to = given("x + 1", "cuda:90", x="f32[100]")
-    usual = compile.key(source, kernel, to)
+    usual = cached_compile.key(source, kernel, to)
     monkeypatch.setenv(name, "-O0" if name == "PTXAS_OPTIONS" else "1")
-    assert compile.key(source, kernel, to) != usual
+    assert cached_compile.key(source, kernel, to) != usual
     monkeypatch.delenv(name)
-    assert compile.key(source, kernel, to) == usual
+    assert cached_compile.key(source, kernel, to) == usual
 
 
 def test_settings_of_the_process_are_part_of_the_cache_key(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from triton import knobs
 
     source, kernel, to = given("exp(x)", "cuda:90", x="f32[100]")
-    usual = compile.compiled(source, kernel, to)
+    usual = cached_compile.compiled(source, kernel, to)
     with knobs.nvidia.scope():
         knobs.nvidia.disable_ptxas_opt = True
-        other = compile.compiled(source, kernel, to)
-    assert other.kernel != usual.kernel and compile.compiled(source, kernel, to).kernel == usual.kernel
+        other = cached_compile.compiled(source, kernel, to)
+    assert other.kernel != usual.kernel and cached_compile.compiled(source, kernel, to).kernel == usual.kernel
 
 
 def test_an_error_of_triton_is_reported(kept: Path) -> None:
     source, kernel, _ = given("x + 1", "cuda:90", x="f32[100]")
     with pytest.raises(CompileError, match="could not compile k0 for cuda:9000"):
-        artifacts.compiled(source, kernel, Target("cuda", "9000"))
+        compiled_stages.compiled(source, kernel, Target("cuda", "9000"))

@@ -13,8 +13,8 @@ import minitri as mt
 from minitri.graph.evaluate import evaluate
 from minitri.graph.ir import Const, Contract
 from minitri.optimize import pack_operands, weight_scales
-from minitri.runtime.binding import bind
-from minitri.trust.check import compare, enclosures
+from minitri.runtime.call_binding import bind
+from minitri.trust.check_passes import compare, enclosures
 
 TYPES = {"x": "f16[M, K]", "w": "i8[K, N]", "s": "f16[N]"}
 TEXT = "x @ (w.astype(f16) * s)"

@@ -24,7 +24,7 @@ from functools import lru_cache, reduce
 from typing import Any, ClassVar, Literal, Union
 
 from minitri.base.diagnostics import CompileError
-from minitri.base.time_and_memory_limits import check_product, current, exceeded
+from minitri.base.resource_limits import check_product, current, exceeded
 
 MAX_DEPTH = 50  # nested quotients, maxima, …: functions that visit them recurse
 

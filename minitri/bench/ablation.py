@@ -8,7 +8,7 @@ time to a first result. Each ratio is the value without the optimisation divided
 time ratio of 1.25 means that the optimisation saves a fifth of the time, because 1 / 1.25 is 0.8.
 
 A version of a case is the case with all optimisations, or with one optimisation left out. The versions of a case are
-timed in turns (clock.py), and all versions get the same inputs. The result of each version is compared with the
+timed in turns (alternating_timer.py), and all versions get the same inputs. The result of each version is compared with the
 reference, which torch computes in f64. A version without an optimisation is not run if its generated code equals the
 code of the version with all optimisations.
 """
@@ -21,10 +21,10 @@ from typing import Any
 
 import minitri as mt
 from minitri.base.text_tables import table
-from minitri.bench import call_overhead
+from minitri.bench import call_costs
+from minitri.bench.alternating_timer import Calls, Clock, Pace, Times, alternating_times
 from minitri.bench.case import Case, torch
 from minitri.bench.cases import INTERPRETED
-from minitri.bench.clock import Calls, Clock, Pace, Times, alternating_times
 from minitri.bench.measure_case import as_tuple, forget, make_ready, rotated, tensor, time_together, within
 from minitri.bench.result_tables import Row, write_json
 from minitri.bench.roofline_plot import heat_map
@@ -125,9 +125,9 @@ def measure(case: Case, optimisations: Sequence[str], clock: Clock, device: str)
     reference = as_tuple(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
     row, sets = Row(case.name, within(case), flops=case.flops), rotated(arrays)
     versions = versions_of(case, optimisations, arrays)
-    with call_overhead.empty_caches():
+    with call_costs.empty_caches():
         ready = make_ready({n: partial(starmap, v.bind, sets) for n, v in versions.items()}, row.peers, reference)
-        memory = {n: call_overhead.peak(partial(versions[n], *arrays)) for n in ready}
+        memory = {n: call_costs.peak(partial(versions[n], *arrays)) for n in ready}
     forget()
     time_together(row, ready, clock, None)
     return [_cell(row, name, memory) for name in versions if name != WHOLE]

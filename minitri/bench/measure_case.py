@@ -1,6 +1,6 @@
 """Measures one case on a GPU: every implementation gets the same inputs, and its result is compared with the reference.
 
-In: a case and a clock. Out: a `Row`, which holds the times of all implementations (clock.py), their errors, memory, and
+In: a case and a clock. Out: a `Row`, which holds the times of all implementations (alternating_timer.py), their errors, memory, and
 the predicted bytes and operations. An error is |result - reference| / |reference| in the 2-norm, where the reference is
 computed in f64. If a case has no matrix products (`flops` is 0), a copy of memory is timed too, for comparison.
 
@@ -22,9 +22,9 @@ import numpy as np
 import minitri as mt
 from minitri.base.text_tables import table
 from minitri.base.types import DTYPES
-from minitri.bench import call_overhead
+from minitri.bench import call_costs
+from minitri.bench.alternating_timer import Calls, Clock, Pace, Run
 from minitri.bench.case import Case, Input, torch
-from minitri.bench.clock import Calls, Clock, Pace, Run
 from minitri.bench.result_tables import Peer, Row, number, time_of
 from minitri.cli.terminal import progress
 from minitri.hardware.roofline import roofline
@@ -175,7 +175,7 @@ def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: A
     for name, make in makers.items():
         peer = peers[name] = Peer()
         try:
-            (calls, first, result), peer.first = call_overhead.first_result(partial(_begin, make))
+            (calls, first, result), peer.first = call_costs.first_result(partial(_begin, make))
             peer.error = error_of(result, reference) if reference is not None else None
             ready[name] = [first, *calls]
         except Exception as error:
@@ -233,12 +233,12 @@ def as_tuple(result: Any) -> tuple[Any, ...]:
 def _memory(case: Case, arrays: Arrays) -> tuple[int, int]:
     """Returns the most bytes that a call allocates, and the bytes that the outputs and temporaries of the call need."""
     program = mt.compile(case.program)
-    first = call_overhead.peak(lambda: program(*arrays))
+    first = call_costs.peak(lambda: program(*arrays))
     run, call = program.prepare(*arrays)
     made = [*run.plan.temporaries, *run.plan.outputs]
     sizes = [math.prod(e.evaluate(call.sizes) for e in b.shape) * b.dtype.bytes for b in made]
-    planned = call_overhead.peak(lambda: [torch.empty(n, dtype=torch.int8, device="cuda") for n in sizes])
-    return max(first, call_overhead.peak(lambda: program(*arrays))), planned
+    planned = call_costs.peak(lambda: [torch.empty(n, dtype=torch.int8, device="cuda") for n in sizes])
+    return max(first, call_costs.peak(lambda: program(*arrays))), planned
 
 
 def _predict(case: Case, arrays: Arrays, row: Row) -> None:

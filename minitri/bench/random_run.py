@@ -28,9 +28,9 @@ from time import monotonic as now
 from typing import Any
 
 import minitri as mt
-from minitri.bench import call_overhead
+from minitri.bench import call_costs
+from minitri.bench.alternating_timer import Calls, Clock, Pace, Times, alternating_times
 from minitri.bench.case import Input, torch
-from minitri.bench.clock import Calls, Clock, Pace, Times, alternating_times
 from minitri.bench.measure_case import compare, forget, gpu_facts, tensor
 from minitri.bench.random_programs import RandomProgram, draw
 from minitri.bench.result_tables import TORCH, Peer, Row, as_dict, distribution, ratio, write_json
@@ -69,7 +69,7 @@ def main(session: Session) -> int:
     jobs = os.cpu_count() or 1
     mt.compile("x + x")(torch.ones(8, device="cuda"))  # the time of imports must not count in a first result
     first = ("def f(x: f32[8]):\n    return x + x\n", (Input("f32", (8,)),), "cuda")
-    with call_overhead.empty_caches() as folder, warnings.catch_warnings():
+    with call_costs.empty_caches() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings of inductor about random programs
         os.environ |= {"PYTHONWARNINGS": "ignore", "TORCHINDUCTOR_COMPILE_THREADS": "1"}  # the workers are enough
         spawn = get_context("spawn")  # a process with a GPU must not fork
@@ -165,7 +165,7 @@ def compile_time(text: str, inputs: Sequence[Input], device: str) -> float:
     """In a worker process, returns the seconds that the first call of a program takes with torch.compile."""
     torch.backends.cuda.matmul.allow_tf32 = False  # as `compare` sets it: it is a part of the cache's key
     arrays = [tensor(i, device) for i in inputs]
-    seconds = call_overhead.first_result(partial(torch.compile(torch_twin(text), dynamic=False), *arrays))[1]
+    seconds = call_costs.first_result(partial(torch.compile(torch_twin(text), dynamic=False), *arrays))[1]
     arrays.clear()
     forget()
     return seconds

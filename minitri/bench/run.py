@@ -4,7 +4,7 @@ In: names of cases, parts of names, or kinds of cases, and optionally a path for
 are measured. Out: tables of times and errors on stdout, and the exit status. The exit status is 0 if every program of
 the language ran and was right.
 
-clock.py describes how calls are timed. Every implementation of a case runs in one process, on the same random inputs
+alternating_timer.py describes how calls are timed. Every implementation of a case runs in one process, on the same random inputs
 (measure_case.py). The column `best/ours` is the time of the fastest other implementation divided by minitri's time. If
 `best/ours` is above 1, minitri is faster. The column `of copy` is the time of a copy of as many bytes, divided by
 minitri's time. For matrix products, the column `of copy` shows TFLOP/s instead. For each case, the rate of a copy is
@@ -14,7 +14,7 @@ max-autotune-no-cudagraphs, and minitri with measured schedules (runtime/schedul
 are also measured with measured schedules.
 
 Without a GPU, only a small table is printed, which shows errors (measure_case.py). The times in the small table say
-nothing about the speed on a GPU. The host's time of a call and the time to a first result (call_overhead.py) are
+nothing about the speed on a GPU. The host's time of a call and the time to a first result (call_costs.py) are
 measured if all cases are measured, or if `--host` is given. Memory is measured with each case.
 """
 
@@ -25,10 +25,10 @@ from functools import partial
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, listed, suggest
-from minitri.bench import ablation, call_overhead
+from minitri.bench import ablation, call_costs
+from minitri.bench.alternating_timer import Run, alternating_times
 from minitri.bench.case import Case, torch
 from minitri.bench.cases import ablated, cases
-from minitri.bench.clock import Run, alternating_times
 from minitri.bench.measure_case import COPY_BYTES, MOVING, compare, copy_rate, forget, gpu_facts, small_table
 from minitri.bench.result_tables import Row, as_dict, report, write_json
 from minitri.bench.roofline_plot import HELP, plot
@@ -102,7 +102,7 @@ def _on_gpu(chosen: Sequence[Case], json_path: str | None, tune: bool, calls: bo
     print(report(rows, facts), flush=True)
     if calls:
         with progress("host time and first results"):
-            tables = call_overhead.tables()
+            tables = call_costs.tables()
         print("", *tables, sep="\n")
         facts["host"] = [asdict(t) for t in tables]
     facts["seconds"] = time.perf_counter() - start

@@ -20,7 +20,7 @@ from typing import Any
 from minitri.base.types import DTYPES
 from minitri.bench.case import torch
 from minitri.language import ast
-from minitri.language.constant_arithmetic import BINARY, COMPARE, CONSTANTS, UNARY
+from minitri.language.number_operators import BINARY, COMPARE, CONSTANTS, UNARY
 from minitri.language.parser import parse_module
 
 Scope = dict[str, Any]

@@ -1,11 +1,11 @@
 """The functions that run the commands of `minitri`.
 
 In: the options of one command, and a `Request`, which names the program, the sizes and the target. Out: text or JSON,
-which output.py and terminal.py print. A command only calls methods of `Program`, so a Python script can do everything
+which error_reporting.py and terminal.py print. A command only calls methods of `Program`, so a Python script can do everything
 that a command does.
 
 Left out: reading the command line (main.py), finding the program (request.py), making arrays (inputs.py), and exit
-codes (output.py).
+codes (error_reporting.py).
 """
 
 import os
@@ -20,7 +20,7 @@ import click
 import numpy as np
 
 from minitri.base.diagnostics import CompileError, printable, suggest
-from minitri.cli import output, terminal
+from minitri.cli import error_reporting, terminal
 from minitri.cli.check import error_text
 from minitri.cli.inputs import make_inputs
 from minitri.cli.request import Request
@@ -29,9 +29,9 @@ from minitri.hardware.targets import INTERPRETER, StageUnavailable, Target
 from minitri.pipeline import PassRecord
 from minitri.profile import Profile, profile
 from minitri.program import Lowered
-from minitri.runtime.binding import bind
+from minitri.runtime.call_binding import bind
 from minitri.runtime.launch import require_gpu, target_of
-from minitri.trust import check as trust
+from minitri.trust import check_passes as trust
 
 # ---- compile -------------------------------------------------------------------------------
 
@@ -53,17 +53,17 @@ def compile(
     if as_json:
         out: dict[str, Any] = {"stages": texts, "target": low.target, "sizes": request.sizes}
         out |= {"passes": list(map(asdict, passes))} if passes else {}
-        output.show_json(out | ({"error": missing.as_dict()} if missing else {}))
+        error_reporting.show_json(out | ({"error": missing.as_dict()} if missing else {}))
     else:
         shown = [(f"after {p.name}", p.stage, p.after) for p in passes]
         shown += [(s, s, text) for s, text in texts.items() if directory is None]
         _show(shown, titles=len(shown) > 1 or bool(passes))
     if directory is not None:
-        output.write_files(directory, texts)
+        error_reporting.write_files(directory, texts)
     if missing is not None:
         if not as_json:
-            output.note(output.rendered(missing))
-        raise SystemExit(output.exit_code(missing))
+            error_reporting.note(error_reporting.rendered(missing))
+        raise SystemExit(error_reporting.exit_code(missing))
 
 
 def _texts(low: Lowered, stages: Sequence[str]) -> tuple[dict[str, str], CompileError | None]:
@@ -104,7 +104,7 @@ def _show(parts: Sequence[tuple[str, str, str]], titles: bool) -> None:
     """
     lines: list[str] = []
     for title, stage, text in parts:
-        lines += [output.heading(title)] if titles else []
+        lines += [error_reporting.heading(title)] if titles else []
         lines.append(terminal.highlighted(stage, text.rstrip("\n")))
     if lines:
         terminal.page("\n".join(lines))
@@ -121,7 +121,7 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
     program = request.program(untyped=list(given))
     inputs = make_inputs(program.function, given, request.sizes, seed)
     if inputs.assumed:
-        output.note(f"sizes not given: {output.sizes_text(inputs.assumed)} (set them with -D)")
+        error_reporting.note(f"sizes not given: {error_reporting.sizes_text(inputs.assumed)} (set them with -D)")
     start = time.perf_counter()
     with terminal.progress("run"):
         result = program.run(stage, *inputs.arrays) if stage else program(*inputs.arrays)
@@ -129,7 +129,7 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
     outputs = [np.asarray(array) for array in (result if isinstance(result, tuple) else (result,))]
     if check and request.start not in (None, "graph") and request.against is None:
         what = f"a program that begins at `{request.start}`"
-        output.note(f"not checked: {what} has no reference (give it --against FILE)")
+        error_reporting.note(f"not checked: {what} has no reference (give it --against FILE)")
         check = False
     passes = ("interpreter", "gpu")  # what this machine runs; `minitri check` tries kernels for other targets
     with terminal.progress("check"):
@@ -137,14 +137,18 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
     if as_json:
         made = [{"dtype": a.dtype.name, "shape": a.shape, "values": a.tolist()} for a in outputs]
         checked = None if report is None else report.as_dict()
-        output.show_json({"outputs": made, "stage": stage, "sizes": inputs.sizes, "seconds": seconds, "check": checked})
+        error_reporting.show_json(
+            {"outputs": made, "stage": stage, "sizes": inputs.sizes, "seconds": seconds, "check": checked}
+        )
     else:
         _show_outputs(outputs)
-        output.note(f"time: {seconds * 1e3:.1f} ms, compilation included" + (f" (stage {stage})" if stage else ""))
+        error_reporting.note(
+            f"time: {seconds * 1e3:.1f} ms, compilation included" + (f" (stage {stage})" if stage else "")
+        )
         if report is not None and report.ok:
-            output.note(f"check: ok at {len({r.stage for r in report.ran})} stages, {error_text(report)}")
+            error_reporting.note(f"check: ok at {len({r.stage for r in report.ran})} stages, {error_text(report)}")
         elif report is not None:
-            output.note(f"{report}\ncheck: {report.first}")
+            error_reporting.note(f"{report}\ncheck: {report.first}")
     if report is not None and not report.ok:
         raise SystemExit(1)
 
@@ -152,7 +156,7 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
 def _show_outputs(outputs: Sequence[np.ndarray[Any, Any]]) -> None:
     for number, array in enumerate(outputs):
         if len(outputs) > 1:
-            terminal.echo(output.heading(f"output {number}"))
+            terminal.echo(error_reporting.heading(f"output {number}"))
         wide = array.astype(np.float32) if array.dtype.kind not in "biuf" else array  # bf16 has no printer
         text = np.array2string(wide, precision=4, suppress_small=True, threshold=1000, max_line_width=terminal.width())
         click.echo(f"{array.dtype.name}{list(array.shape)}\n{text}")
@@ -196,12 +200,12 @@ def explore(
     if name == "-":
         click.echo(html, nl=False)
     else:
-        output.write_file(Path(name), html)
+        error_reporting.write_file(Path(name), html)
     missing = next((s["missing"] for s in shown["programs"][0]["stages"] if "missing" in s), None)
     if missing:
-        output.note(f"without the stages that are not available here: {missing}")
+        error_reporting.note(f"without the stages that are not available here: {missing}")
     if name != "-":
-        output.note(printable(f"wrote {name}: open it in a browser"))
+        error_reporting.note(printable(f"wrote {name}: open it in a browser"))
 
 
 def _measured(request: Request) -> tuple[Request, Profile]:
@@ -217,7 +221,7 @@ def _measured(request: Request) -> tuple[Request, Profile]:
     program = request.program()
     inputs = make_inputs(program.function, {}, request.sizes)
     if inputs.assumed:
-        raise click.UsageError(f"--measure takes all sizes: -D {output.sizes_text(inputs.assumed)}")
+        raise click.UsageError(f"--measure takes all sizes: -D {error_reporting.sizes_text(inputs.assumed)}")
     if wanted == INTERPRETER:
         return request, profile(program, *inputs.arrays)
     here = target_of("cuda")
@@ -236,8 +240,8 @@ def _serve(request: Request, port: int | None) -> None:
         raise click.UsageError(str(error)) from None
     click.echo(server.address)
     if port is None and server.server_port != PORT:
-        output.note(f"port {PORT} is taken: links of earlier runs do not lead here")
-    output.note("serving this address to this machine; Ctrl-C ends it")
+        error_reporting.note(f"port {PORT} is taken: links of earlier runs do not lead here")
+    error_reporting.note("serving this address to this machine; Ctrl-C ends it")
     with server, suppress(KeyboardInterrupt):
         server.serve_forever()
 
@@ -297,7 +301,7 @@ def fuzz(
 
         summary = run_session(session, said)
     if as_json:
-        output.show_json(summary.as_dict())
+        error_reporting.show_json(summary.as_dict())
     else:
         click.echo(str(summary))
     if summary.found:
@@ -313,10 +317,12 @@ def _replay(path: Path, on: str, as_json: bool) -> None:
     with terminal.progress("fuzz"):
         found = examined(case, VARIANTS[on], shrinking=True, on=on).case
     if as_json:
-        output.show_json({"ok": found is None, "guilty": found and found.guilty, "relation": found and found.relation,
+        error_reporting.show_json({"ok": found is None, "guilty": found and found.guilty, "relation": found and found.relation,
                    "said": found and found.said, "sizes": case.program.sizes})  # fmt: skip
     else:
         click.echo(case.program.text.rstrip("\n"))
-        output.note(f"failed: {found.said}" if found else "ok: every pass is right, and every related program agrees")
+        error_reporting.note(
+            f"failed: {found.said}" if found else "ok: every pass is right, and every related program agrees"
+        )
     if found:
         raise SystemExit(1)

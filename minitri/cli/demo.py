@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import minitri as mt
+from minitri.cli.error_reporting import sizes_text
 from minitri.cli.inputs import Size, make_inputs
-from minitri.cli.output import sizes_text
 from minitri.cli.terminal import STAGES, echo, highlighted, progress
+from minitri.explore.guided_walk import followed
 from minitri.explore.provenance import Trace
-from minitri.explore.walk import followed
 from minitri.hardware.targets import StageUnavailable
 from minitri.pipeline import OUR_STAGES
 from minitri.program import Program

@@ -27,7 +27,7 @@ import numpy as np
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dims import Dim
 from minitri.base.types import DTYPES, DType, bool_, f64, from_numpy, i64
-from minitri.graph.argument_binding import array_type, sizes_of
+from minitri.graph.parameter_binding import array_type, sizes_of
 from minitri.graph.shape_unification import match_sizes, solve_sizes
 from minitri.language import ast
 from minitri.tiles.schedule import Options

@@ -22,10 +22,10 @@ from click import Argument, Choice, FloatRange, IntRange, Option
 
 from minitri import __version__
 from minitri.base.diagnostics import CODES, printable, suggest
-from minitri.base.time_and_memory_limits import limits
+from minitri.base.resource_limits import limits
 from minitri.base.toml_tables import table_beside
 from minitri.cli import terminal
-from minitri.cli.output import reported
+from minitri.cli.error_reporting import reported
 
 NAMES = tuple(terminal.STAGES)
 STAGES = f"{', '.join(NAMES[:-1])} ({NAMES[-1]})"

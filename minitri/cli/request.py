@@ -21,7 +21,7 @@ from minitri.api import read_source
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.cli.inputs import SCHEDULE, Size, dimensions, parse_schedule, parse_size, require_known
 from minitri.language import ast
-from minitri.language.front_end import parse_program, read_module
+from minitri.language.program_forms import parse_program, read_module
 from minitri.program import Lowered, Program
 
 # The first line of a file that the editor of the explorer has saved.

@@ -18,10 +18,10 @@ import numpy as np
 
 from minitri.api import compile
 from minitri.base.diagnostics import BUILTIN, CODES, CompileError, listed, render
-from minitri.base.time_and_memory_limits import limits
+from minitri.base.resource_limits import limits
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import dtype
-from minitri.language.front_end import is_module
+from minitri.language.program_forms import is_module
 from minitri.program_from_stage import load
 from minitri.tiles.schedule import Options
 

@@ -29,13 +29,13 @@ from typing import Any, TextIO
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.json_child_process import serve
+from minitri.base.resource_limits import limits
 from minitri.base.spans import Span
-from minitri.base.time_and_memory_limits import limits
 from minitri.explore.document import document, utf16_size
-from minitri.graph.argument_binding import sizes_of
-from minitri.graph.requirements import requirements
+from minitri.graph.parameter_binding import sizes_of
+from minitri.graph.shape_warnings import requirements
 from minitri.language import ast
-from minitri.language.front_end import parse_program
+from minitri.language.program_forms import parse_program
 from minitri.program import Program
 
 LIMITS = {"source": 20_000, "nesting": 500, "operations": 3_000, "terms": 200, "code": 500_000, "seconds": 3}

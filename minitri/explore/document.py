@@ -34,15 +34,15 @@ from typing import Any
 
 from minitri.base.diagnostics import CompileError, printable, suggest
 from minitri.base.spans import Source, Span
+from minitri.explore.execution_trace import function_of, player
 from minitri.explore.explanations import ABOUT, words_of
 from minitri.explore.graph_drawing import views
+from minitri.explore.guided_walk import walk
 from minitri.explore.kernel_statistics import figures
-from minitri.explore.passes import our_passes, patch, triton_passes
-from minitri.explore.plans import plans
-from minitri.explore.player import function_of, player
+from minitri.explore.pass_changes import our_passes, patch, triton_passes
+from minitri.explore.plan_drawings import plans
 from minitri.explore.provenance import Trace
 from minitri.explore.triton_stages import Tell
-from minitri.explore.walk import walk
 from minitri.hardware.targets import StageUnavailable
 from minitri.pipeline import OUR_STAGES, Compilation, Context
 from minitri.tiles.schedule import Options
@@ -93,7 +93,7 @@ def program(compiled: Compilation, label: str, quick: bool, measured: Seconds, t
     """Returns all stages of one program, as data.
 
     If `quick` is true, the data lacks what takes seconds to compute, namely Triton's stages and passes, the steps of
-    player.py, the guided walk (walk.py) and the fusion plans (plans.py).
+    execution_trace.py, the guided walk (guided_walk.py) and the fusion plans (plan_drawings.py).
     """
     trace = Trace(compiled)
     sources = _Sources(trace)

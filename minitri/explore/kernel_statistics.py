@@ -33,7 +33,7 @@ from minitri.hardware.predicted_work import Work
 from minitri.hardware.roofline import Row, roofline
 from minitri.hardware.targets import Target
 from minitri.pipeline import Compilation
-from minitri.triton.artifacts import inspected
+from minitri.triton.compiled_stages import inspected
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from minitri.notebook.html import template
+from minitri.notebook.card_html import template
 
 FOLDER = Path(__file__).parent / "page"
 SCRIPTS = (

@@ -24,9 +24,9 @@ from minitri.base.diagnostics import listed
 from minitri.explore.debug_locations import straightened
 from minitri.hardware.targets import StageUnavailable, Target
 from minitri.pipeline import Compilation
-from minitri.triton import artifacts
-from minitri.triton import compile as machine_code
-from minitri.triton.artifacts import Kind
+from minitri.triton import cached_compile as machine_code
+from minitri.triton import compiled_stages
+from minitri.triton.compiled_stages import Kind
 from minitri.triton.emit import EmittedKernel
 
 T = TypeVar("T")
@@ -54,16 +54,16 @@ class KernelCode:
     @property
     def built(self) -> Any:
         """The compiled kernel, an object of Triton's compiler."""
-        return self._once("built", lambda: artifacts.compiled(self.source, self.kernel, self.target))
+        return self._once("built", lambda: compiled_stages.compiled(self.source, self.kernel, self.target))
 
     def text(self, stage: str) -> str:
-        return self._once(stage, lambda: artifacts.kernel_text(self.built.asm, stage, self.name))
+        return self._once(stage, lambda: compiled_stages.kernel_text(self.built.asm, stage, self.name))
 
     @property
     def disassembly(self) -> str:
         """The machine code for an NVIDIA GPU, with the line of the generated source at each instruction."""
         ptx = straightened(self.built.asm["ptx"])
-        return self._once("lines", lambda: artifacts.disassembly(self.built.asm, ptx, self.kernel, self.target))
+        return self._once("lines", lambda: compiled_stages.disassembly(self.built.asm, ptx, self.kernel, self.target))
 
     def make(self) -> None:
         """Makes all stages of the kernel and the disassembly.
@@ -91,10 +91,10 @@ class MachineCode:
     @cached_property
     def kernels(self) -> tuple[KernelCode, ...]:
         """One `KernelCode` for each distinct kernel, in the order of the program."""
-        functions = artifacts.jit_functions(self.compilation.module_text)
+        functions = compiled_stages.jit_functions(self.compilation.module_text)
         groups: dict[str, list[tuple[EmittedKernel, Any]]] = {}
         for k in self.compilation.value("triton"):
-            source = artifacts.ast_source(functions[k.name], k, Kind.usual(k))
+            source = compiled_stages.ast_source(functions[k.name], k, Kind.usual(k))
             groups.setdefault(_identity(k, source, self.target), []).append((k, source))
         each = ((*first, [k.name for k, _ in others]) for first, *others in groups.values())
         return tuple(KernelCode(kernel, twins, source, self.target) for kernel, source, twins in each)
@@ -106,7 +106,7 @@ class MachineCode:
         """
         for k in self.kernels:
             k.text(stage)  # an error names the kernel, without its twins
-        return artifacts.stage_text([k.built for k in self.kernels], [k.title for k in self.kernels], stage)
+        return compiled_stages.stage_text([k.built for k in self.kernels], [k.title for k in self.kernels], stage)
 
     def make(self, tell: Tell) -> None:
         """Makes all stages of all kernels. As many kernels are compiled at the same time as the machine has processors."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from minitri.base.diagnostics import CompileError
 from minitri.base.types import DTYPES, from_numpy
-from minitri.runtime.arguments import strided
+from minitri.runtime.array_interop import strided
 from minitri.testing import Parameter, RandomProgram
 
 MARK = "# case "
@@ -33,8 +33,8 @@ MOST = 4096  # the most elements of arguments in a file
 class Case:
     """A program, its arguments, and the failure that was found.
 
-    relation   a key of testing.changed_programs.RELATIONS; "" if `check` found the failure
-    variant    the variant (minitri/trust/check.py) for which `check` found the failure
+    relation   a key of testing.equivalent_programs.RELATIONS; "" if `check` found the failure
+    variant    the variant (minitri/trust/check_passes.py) for which `check` found the failure
     said       the message that describes the failure
     """
 

@@ -3,8 +3,8 @@ that must compute the same result.
 
 In: a seed. Out: an `Outcome`, which says how many comparisons were made, and has the shrunk failure, if there is one.
 
-    check         every pass for every variant (minitri/trust/check.py)
-    relations     changed programs that must compute the same result (minitri/testing/changed_programs.py)
+    check         every pass for every variant (minitri/trust/check_passes.py)
+    relations     changed programs that must compute the same result (minitri/testing/equivalent_programs.py)
 
 To shrink a failure, trial.py first simplifies the random choices that made the program, and then the sizes and elements
 of the arguments. After each simplification, only the comparison that failed is repeated. Left out: crashes and hangs,
@@ -18,11 +18,11 @@ from minitri.base.diagnostics import CompileError
 from minitri.fuzz.failure_file import Case
 from minitri.hardware.targets import INTERPRETER, StageUnavailable
 from minitri.program import Program
-from minitri.runtime.binding import Call, bind
+from minitri.runtime.call_binding import Call, bind
 from minitri.testing import RandomProgram, choice_lists
-from minitri.testing.changed_programs import RELATIONS, parsed
+from minitri.testing.equivalent_programs import RELATIONS, parsed
 from minitri.trust import run_stage
-from minitri.trust.check import check, compilation, enclosures, worst
+from minitri.trust.check_passes import check, compilation, enclosures, worst
 from minitri.trust.check_report import CheckReport, CheckRow
 
 VARIANTS = {"cpu": ("interpreter", "cuda", "cuda general", "cuda wide"), "gpu": ("interpreter", "cuda", "gpu")}
@@ -88,7 +88,7 @@ def examined(
 ) -> Outcome:  # fmt: skip
     """Checks a case on the CPU or a GPU, and returns the outcome.
 
-    Every pass is checked first, in each of the given variants of compilation (minitri/trust/check.py). If no pass is
+    Every pass is checked first, in each of the given variants of compilation (minitri/trust/check_passes.py). If no pass is
     wrong, programs that were changed but must compute the same result are checked too. `relations` are the names of the
     changes; if `relations` is not given, the changes are those of `PAIRS`.
     """

@@ -7,7 +7,7 @@ In: an `ast.Module`, the name of the entry function, and what is known about its
 `Graph`. The builder recurses only for calls of functions, at most `MAX_CALLS` deep.
 
 The one idea: the builder is an interpreter of the program (minitri/language/ast_interpreter.py), but every array is a
-graph node instead of data. The builder uses other files for details: names.py explains unknown names, expressions.py
+graph node instead of data. The builder uses other files for details: name_resolution.py explains unknown names, partial_evaluation.py
 types operators, and shape_unification.py matches the arguments of a call with parameters. After an error, the builder
 goes on with the next expression. At the end, the builder raises the error that comes first in the text. A wrong
 expression has the value `BROKEN`. An expression that uses a `BROKEN` value is `BROKEN` too. Thanks to `BROKEN`, the
@@ -22,20 +22,20 @@ from typing import Any
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.operators import BY_SYMBOL
+from minitri.base.resource_limits import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
 from minitri.base.spans import Span
-from minitri.base.time_and_memory_limits import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
 from minitri.base.types import f64
-from minitri.graph import argument_binding, expressions
-from minitri.graph.argument_binding import Instance, Sizes, static
+from minitri.graph import parameter_binding, partial_evaluation
 from minitri.graph.corrections import correct
 from minitri.graph.functions import FUNCTIONS
 from minitri.graph.ir import Graph, Input, Shape
-from minitri.graph.names import is_method, unknown_function, unknown_name
+from minitri.graph.name_resolution import is_method, unknown_function, unknown_name
+from minitri.graph.parameter_binding import Instance, Sizes, static
 from minitri.graph.shape_unification import array_argument, typed_arguments
 from minitri.graph.typing_rules import Array, Scope, Strong, Typer, Value, describe, ensure
 from minitri.language import ast
 from minitri.language.ast_interpreter import Interpreter
-from minitri.language.constant_arithmetic import CONSTANTS, UNARY
+from minitri.language.number_operators import CONSTANTS, UNARY
 from minitri.language.signatures import bind, function_names, signature_of
 
 BROKEN: Any = object()
@@ -78,14 +78,14 @@ class _Builder(Interpreter):
         self.errors: list[CompileError] = []
         self.calls: list[tuple[ast.Function, Span]] = []
         self.site: Span | None = None
-        self.compare = partial(expressions.compare, self.typer)
-        self.subscript = partial(expressions.subscript, self.typer)
-        self.attribute = partial(expressions.attribute, self.typer)
+        self.compare = partial(partial_evaluation.compare, self.typer)
+        self.subscript = partial(partial_evaluation.subscript, self.typer)
+        self.attribute = partial(partial_evaluation.attribute, self.typer)
 
     # ---- the entry -------------------------------------------------------------------
 
     def graph(self, function: ast.Function, instance: Instance) -> Graph:
-        sizes = argument_binding.sizes_of(function, instance.packs)
+        sizes = parameter_binding.sizes_of(function, instance.packs)
         scope: Scope = {name: d for name, d in sizes.items() if isinstance(d, Dim)}
         for param in function.params:
             try:
@@ -95,8 +95,8 @@ class _Builder(Interpreter):
         value = self.body(function, scope)
         if self.errors:
             raise self.all_errors()
-        results = argument_binding.items_of(value)
-        argument_binding.require_count(function, len(results))
+        results = parameter_binding.items_of(value)
+        parameter_binding.require_count(function, len(results))
         outputs = [self._output(r, function, k, sizes) for k, r in enumerate(results)]
         t = self.typer
         t.span = None
@@ -107,14 +107,14 @@ class _Builder(Interpreter):
         t = self.typer
         match param.annotation:
             case ast.ArrayType():
-                type = argument_binding.array_type(param.annotation, sizes)
+                type = parameter_binding.array_type(param.annotation, sizes)
             case ast.ScalarType(kind="float"):
                 node = t.nodes.input(param.name, f64, (), True)
                 self.inputs.append(node)
                 t.place(node, param.span)
                 return Array(node, f64, weak=True)
             case _ if param.name in instance.statics:
-                return argument_binding.static_argument(param, instance.statics[param.name], function)
+                return parameter_binding.static_argument(param, instance.statics[param.name], function)
             case None if param.name in instance.types:
                 type = instance.types[param.name]
             case ast.ScalarType() | None if param.annotation or param.default:
@@ -134,7 +134,7 @@ class _Builder(Interpreter):
         t = self.typer
         t.span = function.body[-1].span
         try:
-            array = argument_binding.declared_result(t, t.strong(result), function, k, sizes)
+            array = parameter_binding.declared_result(t, t.strong(result), function, k, sizes)
             if (node := t.rounded(array)) not in t.spans:
                 t.place(node, function.body[-1].span)
             return node
@@ -170,7 +170,7 @@ class _Builder(Interpreter):
         typed = [p for p in function.params if isinstance(p.annotation, ast.ArrayType)]
         for param in function.params:
             if param.name in given:
-                value = argument_binding.static_argument(param, given[param.name], function)
+                value = parameter_binding.static_argument(param, given[param.name], function)
             else:
                 value = self.default(param, function)
             scope[param.name] = array_argument(self.typer, param, value, sizes, function) if param in typed else value
@@ -184,10 +184,10 @@ class _Builder(Interpreter):
             self.calls.pop()
         if value is BROKEN:
             return value
-        results = argument_binding.items_of(value)
-        argument_binding.require_count(function, len(results))
+        results = parameter_binding.items_of(value)
+        parameter_binding.require_count(function, len(results))
         results = tuple(
-            argument_binding.declared_result(self.typer, r, function, k, sizes) if isinstance(r, Array) else r
+            parameter_binding.declared_result(self.typer, r, function, k, sizes) if isinstance(r, Array) else r
             for k, r in enumerate(results)
         )
         return results if isinstance(value, tuple) else results[0]
@@ -205,7 +205,7 @@ class _Builder(Interpreter):
         if (value := self.expression(param.default, {})) is BROKEN:
             raise self.all_errors()
         try:
-            return argument_binding.static_argument(param, value, function)
+            return parameter_binding.static_argument(param, value, function)
         except CompileError as error:
             raise error.at(param.default.span) from None
 
@@ -220,7 +220,7 @@ class _Builder(Interpreter):
         try:
             value = super().evaluated(node, values, scope, root)
             if isinstance(node, ast.Tuple):
-                expressions.check_length(value)
+                partial_evaluation.check_length(value)
         except CompileError as error:
             value = self.refuse(error, node, values)
         self._place(made, value, node.span)
@@ -274,12 +274,12 @@ class _Builder(Interpreter):
             return self.structured("matmul", {"a": x, "b": y, "precision": "f32"})
         if isinstance(x, Array) or isinstance(y, Array):
             return self.typer.elementwise(BY_SYMBOL[node.op, 2].name, [x, y])
-        return expressions.binary(self.typer, node.op, x, y)
+        return partial_evaluation.binary(self.typer, node.op, x, y)
 
     def operator(self, name: str, args: tuple[Value, ...], keywords: Scope) -> Value:
         if name != "clip" and not keywords and any(isinstance(a, Array) for a in args):
             return self.typer.elementwise(name, args)
-        return expressions.operator_call(self.typer, name, args, keywords)
+        return partial_evaluation.operator_call(self.typer, name, args, keywords)
 
     def structured(self, name: str, arguments: Scope) -> Value:
         """Calls a function that is not elementwise.

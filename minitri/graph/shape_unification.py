@@ -16,8 +16,8 @@ from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.types import DTYPES
-from minitri.graph.argument_binding import Sizes, array_type, eval_dim, typed
 from minitri.graph.ir import Shape
+from minitri.graph.parameter_binding import Sizes, array_type, eval_dim, typed
 from minitri.graph.typing_rules import Scope, Typer, Value
 from minitri.language import ast
 

@@ -12,7 +12,7 @@ from minitri.base.minmax_canonical_form import tidy
 from minitri.base.operators import OPERATORS, running
 from minitri.base.types import DType, bool_, i64
 from minitri.graph import ir
-from minitri.graph.functions.axes import concat_shape
+from minitri.graph.functions.join_and_split import concat_shape
 from minitri.graph.ir import Graph, Input
 from minitri.graph.typing_rules import contract_type, reduce_type, require
 

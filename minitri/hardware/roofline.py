@@ -31,7 +31,7 @@ from minitri.hardware.predicted_work import Work, graph_work, kernel_work, tile_
 from minitri.hardware.targets import INTERPRETER, Target
 from minitri.pipeline import Compilation, Context
 from minitri.tiles.ir import Program
-from minitri.triton.compile import compile_options
+from minitri.triton.cached_compile import compile_options
 from minitri.triton.emit import EmittedKernel
 
 LAUNCH = 3e-6  # seconds from the start of a kernel that does nothing to the start of the next one

@@ -14,7 +14,7 @@ this index into the needed index of the operand. A Reduce needs its operand at a
 summed over. A Gather needs its operand at an index that contains computed values.
 
 If a kernel has only one operation, each dimension of the result gets a new axis, and so does each dimension that the
-operation sums over. If a kernel has several operations, minitri/optimize/fusion/fused_indexing.py decides which axes
+operation sums over. If a kernel has several operations, minitri/optimize/fusion/shared_axes.py decides which axes
 they share.
 """
 
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from minitri.base import dims, intervals
 from minitri.base.dims import Dim, Symbol
 from minitri.base.minmax_canonical_form import Allows, where_present
-from minitri.base.time_and_memory_limits import check_time
+from minitri.base.resource_limits import check_time
 from minitri.graph import ir
 from minitri.graph.ir import Node, axis_symbol, children, postorder
 

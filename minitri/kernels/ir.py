@@ -159,7 +159,7 @@ class Reduce(_Op):
     shift    a loop adds this value to the partial sum before the next block is added; None means 0
 
     The corrections `rescale` and `shift` have no effect on a reduction without a loop, because such a reduction has no
-    partial sum to correct. minitri/optimize/online_reductions/kernels.py adds `rescale` and `shift`.
+    partial sum to correct. minitri/optimize/online_reductions/merge_loops.py adds `rescale` and `shift`.
     """
 
     op: str

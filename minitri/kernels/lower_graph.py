@@ -19,8 +19,8 @@ from typing import Any
 
 from minitri.base.dims import Dim, axis_names, product
 from minitri.base.operators import fill_value
+from minitri.base.resource_limits import check_time
 from minitri.base.spans import Span
-from minitri.base.time_and_memory_limits import check_time
 from minitri.base.types import DType, bool_
 from minitri.graph import ir as graph_ir
 from minitri.graph import rewrite

@@ -23,7 +23,7 @@ from minitri.kernels import ir
 from minitri.kernels.ir import DOT_PRECISIONS, Axis, Buffer, Decision, Kernel, Mask, Op, Plan
 from minitri.kernels.text import AXIS, LINES, TABLE, usual_tile
 from minitri.text_io.read_expressions import Names, read_dtype, read_identifier
-from minitri.text_io.reader import Line, Mistake, Node, Param, read, reading
+from minitri.text_io.stage_parser import Line, Mistake, Node, Param, read, reading
 from minitri.text_io.templates import LineReader
 
 _LEDGER = re.compile(r"(fused|apart|again) +(.+?)  (\w+)(?: -> (\w+))?: (.+) \((saves|costs) (.+) bytes\)")

@@ -17,7 +17,7 @@ from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.spans import Span
 from minitri.base.types import DTYPES, ListValue
 from minitri.language import ast
-from minitri.language.constant_arithmetic import CONSTANTS
+from minitri.language.number_operators import CONSTANTS
 from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, bind, library_functions
 
 Value = Any

@@ -30,8 +30,8 @@ from string import ascii_letters
 from typing import Any, Literal
 
 from minitri.base.diagnostics import ParseError
+from minitri.base.resource_limits import current
 from minitri.base.spans import Source, Span
-from minitri.base.time_and_memory_limits import current
 from minitri.language import ast
 from minitri.language import syntax_errors as errors
 from minitri.language.annotations import Type, read_type
@@ -112,7 +112,9 @@ def lark_parser(grammar: Path, start: Sequence[str], lexer: str, **callables: An
     return Lark(grammar.read_text(encoding="utf-8"), parser="lalr", lexer=lexer, start=list(start), **callables)
 
 
-make_parser: Callable[..., Any] = lark_parser  # language/parser_tables.py has one that keeps tables between processes
+make_parser: Callable[..., Any] = (
+    lark_parser  # language/parser_table_cache.py has one that keeps tables between processes
+)
 
 
 _parse_type_expression = partial(_parse, start="type")

@@ -26,7 +26,7 @@ from minitri.base.spans import Span
 from minitri.base.types import DTYPES, Info, ListValue, from_numpy
 from minitri.language import ast
 from minitri.language.ast_interpreter import Interpreter, Scope
-from minitri.language.constant_arithmetic import BINARY, COMPARE, UNARY
+from minitri.language.number_operators import BINARY, COMPARE, UNARY
 from minitri.language.reference_arrays import Array, Value, array, elementwise, rounded, settled, strong
 from minitri.language.reference_functions import FUNCTIONS, subscript
 from minitri.language.signatures import bind, library_functions, signature_of
@@ -37,7 +37,7 @@ def evaluate(
 ) -> tuple[Any, ...]:  # fmt: skip
     """Returns the outputs of a function.
 
-    The arguments must fit the parameters; minitri/runtime/binding.py checks this.
+    The arguments must fit the parameters; minitri/runtime/call_binding.py checks this.
     """
     reference = Reference({f.name: f for f in module.functions})
     with np.errstate(all="ignore"):

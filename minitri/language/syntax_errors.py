@@ -14,9 +14,9 @@ from functools import cache
 from typing import Any
 
 from minitri.base.diagnostics import Edit, ParseError
+from minitri.base.resource_limits import exceeded
 from minitri.base.spans import Source, Span
 from minitri.base.spelling import nearest
-from minitri.base.time_and_memory_limits import exceeded
 from minitri.base.toml_tables import table_beside
 from minitri.language import ast, python_corrections
 from minitri.language.ast import Word

@@ -20,8 +20,8 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from minitri.base.diagnostics import Edit
+from minitri.base.resource_limits import current
 from minitri.base.spans import Span
-from minitri.base.time_and_memory_limits import current
 from minitri.language import ast, python_corrections
 from minitri.language.annotations import Reader, read_returns, read_type
 from minitri.language.ast import Word

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from minitri.base.diagnostics import CompileError
-from minitri.notebook.html import card, counted
+from minitri.notebook.card_html import card, counted
 from minitri.pipeline import Compilation
 
 SHOWN = ("graph.simplified", "kernels")  # stages on the card of a program

@@ -15,7 +15,7 @@ from typing import Any
 
 from minitri.base.diagnostics import CompileError
 from minitri.explore.graph_drawing import views
-from minitri.explore.plans import Operation
+from minitri.explore.plan_drawings import Operation
 from minitri.graph.ir import Node
 from minitri.hardware.chips import Peak
 from minitri.hardware.roofline import Roofline, roofline

@@ -24,8 +24,8 @@ from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, View, axis
 from minitri.graph.rewrite import rewritten
 from minitri.optimize.collapse_reduced_axes import places
 from minitri.optimize.dequantised_product_cost import is_converted
+from minitri.optimize.partial_reductions import made_of
 from minitri.optimize.split_kv import MAX_HELD, loops
-from minitri.optimize.split_parts import made_of
 
 ROWS = 128  # the rows of a large tile
 WASTE = 1.25  # batches pay up to this many times the rows that one product computes

@@ -29,7 +29,7 @@ from minitri.graph import ir
 from minitri.graph.ir import Apply, Graph, Input, Interner, Layouts, Node, Reduce, View, axis, axis_symbol
 from minitri.graph.rewrite import rewritten
 from minitri.hardware.chips import Chip
-from minitri.optimize.split_parts import made_of
+from minitri.optimize.partial_reductions import made_of
 from minitri.optimize.split_reduction import choose, contiguous_axes
 
 

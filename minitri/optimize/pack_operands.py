@@ -43,8 +43,8 @@ from minitri.graph.ir import Contract, Graph, Input, Interner, Layouts, Node, Vi
 from minitri.graph.rewrite import rewritten
 from minitri.graph.scalar_form import element
 from minitri.optimize.dequantised_product_cost import is_converted
+from minitri.optimize.partial_reductions import padded
 from minitri.optimize.split_k import is_read
-from minitri.optimize.split_parts import padded
 from minitri.optimize.weight_scales import scaled, taken_out
 
 ALIGNMENT = 16  # bytes that are copied at once

@@ -18,7 +18,7 @@ from typing import Any
 
 from minitri import pipeline
 from minitri.base.diagnostics import CompileError, suggest
-from minitri.base.time_and_memory_limits import check_time
+from minitri.base.resource_limits import check_time
 from minitri.graph.rewrite import legalise
 from minitri.hardware.chips import Chip, chip_of, has_fast_tf32
 from minitri.hardware.targets import Target
@@ -27,7 +27,7 @@ from minitri.kernels.lower_graph import one_kernel_each
 from minitri.optimize import mask_elision
 from minitri.optimize.index_width import fits_32_bits
 from minitri.optimize.online_reductions.lower import OnlineLowering
-from minitri.optimize.schedules.request import Request
+from minitri.optimize.schedules.rule_arguments import Request
 from minitri.optimize.schedules.rules import RULES, schedule
 from minitri.pipeline import CORE, Compilation, Context, Pass, graph_pass, plan_pass, tile_pass
 from minitri.tiles import mask
@@ -177,7 +177,7 @@ PASSES: tuple[Pass, ...] = (
     room(graph_pass, "split-scan", "graph.simplified", "split_scan:split_scans", chip, gpu=True),
     room(plan_pass, "fusion", "kernels.fused", "fusion.fuse:fuse", chip, lambda c: c.layouts, without=lambda g, c: one_kernel_each(g, c.layouts)),
     room(plan_pass, "collapse-axes", "kernels.flat", "collapse_axes:flatten"),
-    room(plan_pass, "online-reductions", "kernels.online", "online_reductions.kernels:online", lambda c: partial(looped, context=c)),
+    room(plan_pass, "online-reductions", "kernels.online", "online_reductions.merge_loops:online", lambda c: partial(looped, context=c)),
     room(plan_pass, "f32-products", "kernels.products", "f32_products:on_tensor_cores", lambda c: has_fast_tf32(c.target)),
     room(plan_pass, "fast-math", "kernels", "fast_math.relax:relax"),
     _core("lower", stage="tile.lowered", run=lower),

@@ -10,7 +10,7 @@
 The length of the summed axis is called the depth. The order in which partial sums are added depends on the sizes alone.
 If no power of two divides the depth into enough parts, the factors are padded with zeros. If a factor is computed from
 other reductions or products, the product of this factor could share a loop with these reductions or products
-(minitri/optimize/online_reductions/kernels.py). A product that could share a loop is split only if most of the GPU
+(minitri/optimize/online_reductions/merge_loops.py). A product that could share a loop is split only if most of the GPU
 would be idle without the split. Left out: loops of attention, which split_kv.py splits. For weights of 8 bits,
 dequantised_product_cost.py chooses the number of parts.
 """
@@ -23,8 +23,8 @@ from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize import dequantised_product_cost
 from minitri.optimize.dequantised_product_cost import MOST, PART, viewed
+from minitri.optimize.partial_reductions import Halves, contract_in_parts, made_of, padded, parts_of, split
 from minitri.optimize.split_kv import loops
-from minitri.optimize.split_parts import Halves, contract_in_parts, made_of, padded, parts_of, split
 
 MANY = 128  # the most parts of a product with very few tiles
 IDLE = 2  # a product of computed factors is split if it has this many times fewer tiles than there are multiprocessors

@@ -25,7 +25,7 @@ from minitri.base.dims import Dim
 from minitri.graph.ir import Graph, Interner, Node, Scan, axis
 from minitri.graph.rewrite import compute
 from minitri.hardware.chips import Chip
-from minitri.optimize.split_parts import LANES, WAVES, Halves, in_parts, parts_of, split
+from minitri.optimize.partial_reductions import LANES, WAVES, Halves, in_parts, parts_of, split
 
 FEW = 64  # with more programs than this, rows are not split
 SHORTEST, PART = 16384, 1024  # the fewest elements of a scan that is split, and of a part

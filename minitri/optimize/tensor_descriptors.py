@@ -16,7 +16,7 @@ that can use a descriptor. An access can use a descriptor under the conditions o
   - A block has at most 256 elements along an axis.
 
 Rows that are shorter than a block do not use a descriptor. Whether an array begins at a multiple of 16 bytes is known
-only when the program is called (minitri/program_compilation.py).
+only when the program is called (minitri/base_program.py).
 
 Left out: gathers, unknown sizes, and blocks with fewer or more than two axes. Stores of integers, and stores of values
 without all axes of the stored block, are left out too. All stores are left out as well, unless the program has the

@@ -34,8 +34,8 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.lru_cache import Recent
 from minitri.hardware.chips import shared_bytes
 from minitri.hardware.targets import Target
-from minitri.triton import artifacts
-from minitri.triton.artifacts import Kind
+from minitri.triton import compiled_stages
+from minitri.triton.compiled_stages import Kind
 from minitri.triton.descriptors import Descriptor
 from minitri.triton.emit import EmittedKernel
 
@@ -86,12 +86,12 @@ class NativeKernel:
 
         Raises CompileError MT0404 if a program of the kernel needs more shared memory than the GPU has.
         """
-        source = artifacts.ast_source(self._function(), self.kernel, kind)
+        source = compiled_stages.ast_source(self._function(), self.kernel, kind)
         descriptors = len(self.kernel.descriptors) * self.target.has_descriptors
         with ThreadPoolExecutor(1) as beside:
             if descriptors or self.kernel.program.early_start:
                 beside.submit(_prepare_launcher, source, descriptors)
-            compiled = artifacts.compiled(source, self.kernel, self.target)
+            compiled = compiled_stages.compiled(source, self.kernel, self.target)
         asked, most = compiled.metadata.shared, shared_bytes(self.target)
         if most is not None and asked > most:
             have = f"a program on {self.target} has {most:,}"

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from minitri.base.types import DType
-from minitri.runtime.arguments import ArrayView, strided, view
-from minitri.runtime.binding import Call
+from minitri.runtime.array_interop import ArrayView, strided, view
+from minitri.runtime.call_binding import Call
 from minitri.triton.descriptors import Descriptor
 from minitri.triton.emit import EmittedKernel
 from minitri.triton.language_lock import LANGUAGE
@@ -145,7 +145,7 @@ class Guarded:
     def empty(self, like: ArrayView | None, dtype: DType, shape: tuple[int, ...]) -> ArrayView:
         """Returns memory filled with `poison` for an output or a temporary.
 
-        The parameters are those of the function `empty` in runtime/arguments.py.
+        The parameters are those of the function `empty` in runtime/array_interop.py.
         """
         inside = self._memory("an output", math.prod(shape), dtype.numpy)
         return replace(view(inside.reshape(shape), "out"), library=like.library if like else "")

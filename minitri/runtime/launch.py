@@ -27,11 +27,11 @@ from minitri.base.types import DType
 from minitri.graph.ir import Graph
 from minitri.hardware.targets import StageUnavailable, Target
 from minitri.kernels.ir import Plan
-from minitri.runtime.arguments import ArrayView, as_tensor, empty, returned, view
-from minitri.runtime.binding import Call
+from minitri.runtime.array_interop import ArrayView, as_tensor, empty, returned, view
+from minitri.runtime.call_binding import Call
 from minitri.runtime.gpu_launcher import NativeKernel, Start, current_device, current_stream, load_all
 from minitri.runtime.interpreter import InterpretedKernel, interpreted
-from minitri.triton import artifacts
+from minitri.triton import compiled_stages
 from minitri.triton.emit import EmittedKernel
 
 Allocate = Callable[[ArrayView | None, DType, tuple[int, ...]], ArrayView]  # like, dtype, shape
@@ -160,10 +160,10 @@ def executable(plan: Plan, kernels: Sequence[EmittedKernel], text: str, target: 
     On a GPU, a kernel runs as machine code, which is compiled at the first launch. On a CPU, the kernel runs in
     Triton's interpreter.
     """
-    artifacts.require_triton()
+    compiled_stages.require_triton()
     if target.kind == "interpreter":
         return Executable(plan, interpreted(text, kernels))
-    jitted = cache(lambda: artifacts.jit_functions(text))
+    jitted = cache(lambda: compiled_stages.jit_functions(text))
     return Executable(plan, tuple(NativeKernel(lambda name=k.name: jitted()[name], k, target) for k in kernels))
 
 

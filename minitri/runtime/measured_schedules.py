@@ -20,13 +20,13 @@ from typing import Any, TypeVar
 from minitri.base import json_disk_cache, pass_logs
 from minitri.base.diagnostics import CompileError
 from minitri.base.tracebacks import hides_frames
+from minitri.base_program import BaseProgram, check_effort, with_measured
 from minitri.hardware.chips import chip_of
 from minitri.hardware.targets import Target
 from minitri.language.ast_dump import format_module
 from minitri.pipeline import Compilation, Context
-from minitri.program_compilation import BaseProgram, check_effort, with_measured
-from minitri.runtime.arguments import returned
-from minitri.runtime.binding import Call
+from minitri.runtime.array_interop import returned
+from minitri.runtime.call_binding import Call
 from minitri.runtime.launch import Bound, beside, target_of
 from minitri.runtime.schedule_search import QUICK_SECONDS, REPEATS, Tuning, propose, trials
 from minitri.tiles.schedule import Options

@@ -21,7 +21,7 @@ from typing import Any
 from minitri.base.diagnostics import CompileError
 from minitri.base.lru_cache import Recent
 from minitri.base.types import DType
-from minitri.runtime.binding import Call
+from minitri.runtime.call_binding import Call
 from minitri.runtime.gpu_launcher import Described, current_device, current_stream
 from minitri.runtime.launch import Bound, Executable, Launch, on_device
 

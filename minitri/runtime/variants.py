@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any
 
 from minitri.base.lru_cache import Recent
+from minitri.base_program import BaseProgram, with_measured
 from minitri.hardware.targets import Target
 from minitri.pipeline import Context
-from minitri.program_compilation import BaseProgram, with_measured
-from minitri.runtime.binding import Call
+from minitri.runtime.call_binding import Call
 from minitri.runtime.launch import Executable, target_of
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from minitri.testing.small_programs import RandomProgram, SmallWriter
+from minitri.testing.small_random_programs import RandomProgram, SmallWriter
 
 T = TypeVar("T")
 

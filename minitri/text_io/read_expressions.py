@@ -1,6 +1,6 @@
 """Interprets names, numbers and attributes in the text of a compilation stage.
 
-In: syntax nodes (reader.py). Out: dimensions, dtypes or constants. Wrong text raises a `Mistake`, which has a position
+In: syntax nodes (stage_parser.py). Out: dimensions, dtypes or constants. Wrong text raises a `Mistake`, which has a position
 in the text. The class `Names` knows the meaning of each name, and computes the polynomial (`Dim`) of an expression. The
 size of a polynomial is limited, because the text of a stage is not trusted.
 """
@@ -17,9 +17,9 @@ from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim
 from minitri.base.symbolic_minmax import largest, smallest
 from minitri.base.types import DType, dtype
-from minitri.language.constant_arithmetic import BINARY
+from minitri.language.number_operators import BINARY
 from minitri.language.parser import is_name
-from minitri.text_io.reader import MAX_NESTING, MAX_NUMBER, Attributes, Mistake, Node, Text
+from minitri.text_io.stage_parser import MAX_NESTING, MAX_NUMBER, Attributes, Mistake, Node, Text
 
 MAX_TERMS = 500  # terms of a polynomial, and factors of a term
 

@@ -30,7 +30,7 @@ from minitri.base.spans import Source, Span
 from minitri.base.types import DType
 from minitri.graph.ir import PRECISIONS
 from minitri.text_io.read_expressions import Names, check_attributes, read_dtype, read_list, read_number, read_text
-from minitri.text_io.reader import Line, Mistake, Node
+from minitri.text_io.stage_parser import Line, Mistake, Node
 
 V = TypeVar("V")
 _HOLE = re.compile(r"(?:(\w+) = )?<(\w+)(?::(\[?)(\w+)\]?)?(\.\.\.|\?)?>")

@@ -21,7 +21,7 @@ from typing import Any
 
 from minitri.base.dims import Dim, axis_names
 from minitri.base.operators import COMBINE, neutral
-from minitri.base.time_and_memory_limits import check_time
+from minitri.base.resource_limits import check_time
 from minitri.base.types import bool_
 from minitri.kernels import ir
 from minitri.kernels.ir import Compute, Constant, Dot, Inside, Load, Mask, Op, Reduce, Scan, Store

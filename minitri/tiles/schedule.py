@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from minitri.base.diagnostics import CompileError, listed, suggest
-from minitri.base.time_and_memory_limits import MAX_LANES
+from minitri.base.resource_limits import MAX_LANES
 from minitri.base.toml_tables import table_beside
 from minitri.kernels.ir import Axis, Dot, Kernel, Plan, Store
 from minitri.tiles.ir import Program

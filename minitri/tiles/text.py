@@ -25,14 +25,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
+from minitri.base.resource_limits import MAX_LANES
 from minitri.base.spans import Source
-from minitri.base.time_and_memory_limits import MAX_LANES
 from minitri.base.toml_tables import table_beside
 from minitri.kernels.ir import Buffer, Carry, Decision, Kernel, Op, Plan
 from minitri.kernels.parse import Body, read_axis, read_buffers, read_head, read_hints, read_kernel_name
 from minitri.kernels.text import AXIS, OpWriter, format_op, head_lines, join
 from minitri.text_io.read_expressions import Names
-from minitri.text_io.reader import Line, Mistake, Node, read, reading
+from minitri.text_io.stage_parser import Line, Mistake, Node, read, reading
 from minitri.text_io.templates import fields_of, templates
 from minitri.tiles import ir
 from minitri.tiles.ir import PLAIN, Hints, Loop, Program, Programs, TileAxis, block_start, lane_number

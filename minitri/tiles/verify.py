@@ -8,8 +8,8 @@ Triton allows. The checks run after lowering, after masking, and on each program
 from math import prod
 
 from minitri.base.dims import Dim
+from minitri.base.resource_limits import MAX_LANES
 from minitri.base.symbolic_minmax import Extreme
-from minitri.base.time_and_memory_limits import MAX_LANES
 from minitri.base.types import DType
 from minitri.graph.typing_rules import require
 from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, Store, index_expressions

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 
 from minitri.base.dims import Atom, Dim, Division, Quotient, Symbol, value
 from minitri.base.intervals import is_natural
+from minitri.base.resource_limits import check_time
 from minitri.base.symbolic_minmax import Largest
-from minitri.base.time_and_memory_limits import check_time
 from minitri.base.types import DType, f32
 from minitri.kernels.ir import Op, Picks
 from minitri.tiles.ir import Program, index_ranges, isolated, on_host

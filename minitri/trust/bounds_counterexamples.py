@@ -7,7 +7,7 @@ The search tries small sizes first, then sizes close to multiples of the block s
 search tries the indices at the ends of blocks and axes, or all indices if there are few. If an index is loaded from an
 array, the search assumes that this index can be any number.
 
-Left out: proofs (minitri/trust/proofs.py). If the search finds no counterexample, the access can still be wrong.
+Left out: proofs (minitri/trust/memory_proofs.py). If the search finds no counterexample, the access can still be wrong.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """The result of `check`: a row for each pass and variant, and the smallest call that fails.
 
-In: the rows that check.py makes. Out: a `CheckReport`, which is printed as a table, and which a notebook shows as a
+In: the rows that check_passes.py makes. Out: a `CheckReport`, which is printed as a table, and which a notebook shows as a
 card.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minitri.base.text_tables import table
-from minitri.notebook.html import card, counted
+from minitri.notebook.card_html import card, counted
 
 PLACES = {  # the variants: what runs, and on which processor, as reports show it
     "interpreter": "interpreter",

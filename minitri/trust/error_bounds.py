@@ -265,7 +265,7 @@ class _Analysis:
         the sum is computed in parts.
 
         Online reductions compute sums in parts, and each part uses the mean of the elements so far, the running mean
-        (minitri/optimize/online_reductions/transport.py). The extra error occurs even if every term is exact.
+        (minitri/optimize/online_reductions/partial_sum_correction.py). The extra error occurs even if every term is exact.
 
         Let n be the number of elements, V = sum (x - mean)^2, and o the largest error of a running mean. If the running
         mean changes by d after m elements, the error grows by at most o m |d|; the values m |d| of all changes add up

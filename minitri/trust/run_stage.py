@@ -24,7 +24,7 @@ from minitri.kernels.ir import Plan, Store
 from minitri.language import ast
 from minitri.language.reference_evaluator import evaluate as evaluate_ast
 from minitri.pipeline import Compilation
-from minitri.runtime.binding import Call
+from minitri.runtime.call_binding import Call
 from minitri.runtime.interpreter import Guarded
 from minitri.runtime.launch import Executable, executable
 from minitri.tiles.evaluate import evaluate as evaluate_tile

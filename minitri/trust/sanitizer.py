@@ -13,7 +13,7 @@ one of these kinds:
 
 The error names the program, the position of the program in the grid, the buffer and the index. The error also shows the
 statement as the stage prints it, and the source text of that statement. Left out: whether the values of the elements
-are right (minitri/trust/check.py).
+are right (minitri/trust/check_passes.py).
 """
 
 from collections.abc import Mapping, Sequence

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from typing import Any
 
 from minitri.graph.functions import (
-    axes,
+    creation,
     dtype_queries,
     einsum,
     indexing,
+    join_and_split,
     linear_algebra,
-    making,
-    matrix_products,
+    matmul,
     reductions,
     scans,
     views,
@@ -28,7 +28,7 @@ from minitri.graph.functions import (
 from minitri.language.signatures import SIGNATURES
 
 _MODULES = (
-    axes, dtype_queries, einsum, indexing, linear_algebra, making, matrix_products, reductions, scans, views,
+    creation, dtype_queries, einsum, indexing, join_and_split, linear_algebra, matmul, reductions, scans, views,
 )  # fmt: skip
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function for m in _MODULES for name, function in vars(m).items() if name in SIGNATURES

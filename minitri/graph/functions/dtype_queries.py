@@ -3,7 +3,7 @@
 from minitri.base import types
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.types import KINDS, DType, Info, promote
-from minitri.graph.argument_binding import items_of
+from minitri.graph.parameter_binding import items_of
 from minitri.graph.typing_rules import Array, Typer, Value, describe
 
 

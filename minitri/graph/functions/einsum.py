@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from minitri.base import dims
 from minitri.base.dims import Dim
 from minitri.graph import ir
-from minitri.graph.functions.matrix_products import factor, multiplied, precision_of, product, total
+from minitri.graph.functions.matmul import factor, multiplied, precision_of, product, total
 from minitri.graph.functions.views import reshape, squeeze
 from minitri.graph.typing_rules import Array, Typer, Value, ensure, view
 

@@ -13,12 +13,12 @@ from typing import Any
 from minitri.base import dims
 from minitri.base.dims import Dim, sign
 from minitri.base.minmax_canonical_form import tidy
+from minitri.base.resource_limits import MAX_ELEMENTS
 from minitri.base.symbolic_minmax import at_most_one, largest, smallest
-from minitri.base.time_and_memory_limits import MAX_ELEMENTS
 from minitri.base.types import bool_, i64
 from minitri.graph import ir
-from minitri.graph.argument_binding import as_axis, as_int, as_offset, plain
 from minitri.graph.functions.views import one_axis
+from minitri.graph.parameter_binding import as_axis, as_int, as_offset, plain
 from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, view
 
 Item = Any  # Value | slice | Ellipsis

@@ -12,12 +12,12 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.symbolic_minmax import largest
 from minitri.graph import ir
-from minitri.graph.argument_binding import as_axes, as_axis, as_bool, as_int, items_of
-from minitri.graph.functions.axes import element, moveaxis, stack
-from minitri.graph.functions.making import eye
-from minitri.graph.functions.matrix_products import matmul
+from minitri.graph.functions.creation import eye
+from minitri.graph.functions.join_and_split import element, moveaxis, stack
+from minitri.graph.functions.matmul import matmul
 from minitri.graph.functions.reductions import accumulate, extreme
 from minitri.graph.functions.views import permute_dims, reshape
+from minitri.graph.parameter_binding import as_axes, as_axis, as_bool, as_int, items_of
 from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, view
 
 

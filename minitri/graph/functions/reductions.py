@@ -15,9 +15,9 @@ from minitri.base.dims import Dim
 from minitri.base.operators import REDUCTIONS, Kind
 from minitri.base.symbolic_minmax import largest
 from minitri.base.types import DType, bool_, f32, f64, i32, i64, u64
-from minitri.graph.argument_binding import as_axes, as_dtype, plain, static
 from minitri.graph.functions.views import expand_dims, one_axis
 from minitri.graph.ir import Shape
+from minitri.graph.parameter_binding import as_axes, as_dtype, plain, static
 from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, insert_axes, reduce_type
 
 

@@ -6,10 +6,10 @@ from functools import partial
 from minitri.base import dims
 from minitri.base.operators import REDUCTIONS, SCANS, Kind, neutral
 from minitri.base.types import bool_, i32, i64
-from minitri.graph.argument_binding import as_axis, as_bool, as_dtype, as_int
-from minitri.graph.functions.axes import concat, slice_axis
-from minitri.graph.functions.making import full
+from minitri.graph.functions.creation import full
+from minitri.graph.functions.join_and_split import concat, slice_axis
 from minitri.graph.functions.reductions import accumulator, require_accepted
+from minitri.graph.parameter_binding import as_axis, as_bool, as_dtype, as_int
 from minitri.graph.typing_rules import Array, Strong, Typer, Value, ensure
 
 MOST = 1000  # how often `diff` may repeat: each repetition is an operation of the program

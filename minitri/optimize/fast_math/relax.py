@@ -51,7 +51,7 @@ from minitri.base.pass_logs import fired
 from minitri.base.types import f32, f64
 from minitri.kernels import ir
 from minitri.kernels.ir import Buffer, Compute, Constant, Kernel, Load, Op, Plan, Reduce, Scan, Store
-from minitri.optimize.online_reductions.kernels import is_one
+from minitri.optimize.online_reductions.merge_loops import is_one
 
 LOG2_E = math.log2(math.e)
 BOUNDED = ("tanh", "sigmoid", "erf", "sin", "cos")  # the absolute value is at most 1

@@ -21,7 +21,7 @@ attention:
     n[i] = sum(r) p                 n lacks l, but it is computed and stored once
 
 In a loop that reductions and products share, a reduction is allowed to lack an axis if every program has all indices of
-this axis. minitri/optimize/online_reductions/kernels.py decides whether one loop is enough for all reductions and
+this axis. minitri/optimize/online_reductions/merge_loops.py decides whether one loop is enough for all reductions and
 products of a kernel.
 """
 
@@ -32,7 +32,7 @@ from minitri.base.minmax_canonical_form import Allows
 from minitri.base.types import f32
 from minitri.graph.ir import Contract, Node, Reduce, Scan
 from minitri.kernels.demand import Demand, NotOneKernel, about, plain_axis
-from minitri.optimize.fusion.fused_indexing import FusedIndexing
+from minitri.optimize.fusion.shared_axes import FusedIndexing
 from minitri.optimize.split_kv import MAX_HELD
 
 

@@ -12,16 +12,16 @@ from collections.abc import Iterable, Sequence
 
 import networkx as nx
 
-from minitri.base.time_and_memory_limits import check_time
+from minitri.base.resource_limits import check_time
 from minitri.graph.ir import Apply, Contract, Graph, Node, is_copy
 from minitri.hardware.chips import Chip
 from minitri.kernels.demand import NotOneKernel
-from minitri.optimize.fusion import transposed_stores
+from minitri.optimize.fusion import separate_transposes
 from minitri.optimize.fusion.first_parts import FirstParts
-from minitri.optimize.fusion.fused_indexing import MAX_BUFFERS, FusedIndexing
 from minitri.optimize.fusion.one_kernel import one_kernel
-from minitri.optimize.fusion.transposed_products import in_order, trial_kernel
-from minitri.optimize.online_reductions.kernels import one_loop
+from minitri.optimize.fusion.operand_order import in_order, trial_kernel
+from minitri.optimize.fusion.shared_axes import MAX_BUFFERS, FusedIndexing
+from minitri.optimize.online_reductions.merge_loops import one_loop
 
 MAX_REDUCTIONS = 12  # each one can keep an accumulator as large as a block in registers
 
@@ -169,7 +169,7 @@ class Partition(FirstParts):
             return again or refusal.reason
         if again and found.loop is None:
             return again  # a program that loops holds all columns of a product
-        return transposed_stores.reason_against(found, self.chip)
+        return separate_transposes.reason_against(found, self.chip)
 
     def _merge(self, joining: Sequence[int], b: int, graph: nx.DiGraph[int]) -> None:
         self._changes[b] += 1

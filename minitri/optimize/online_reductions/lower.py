@@ -1,4 +1,4 @@
-"""Lowers online reductions to loops that carry running values (minitri/optimize/online_reductions/kernels.py).
+"""Lowers online reductions to loops that carry running values (minitri/optimize/online_reductions/merge_loops.py).
 
     for r:  block = reduce.max x[i, r]             m' = maximum(m, block)
             s' = s * exp(m - m') + reduce.sum exp(x[i, r] - m')

@@ -27,8 +27,8 @@ from minitri.hardware.chips import Chip
 from minitri.kernels.ir import Dot, Kernel, Load, Op
 from minitri.optimize.schedules import products
 from minitri.optimize.schedules.products import UNKNOWN, batches, is_described
-from minitri.optimize.schedules.request import Request
-from minitri.optimize.skip_blocks.conditions import average_steps
+from minitri.optimize.schedules.rule_arguments import Request
+from minitri.optimize.skip_blocks.condition_ranges import average_steps
 from minitri.tiles.schedule import LEAST, Schedule, ceil_pow2, fitting, size
 
 

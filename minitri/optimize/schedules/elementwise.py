@@ -15,7 +15,7 @@ Triton's interpreter a program costs about a millisecond and an element costs al
 
 from minitri.kernels.ir import Kernel
 from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, rival, widest_bytes
-from minitri.optimize.schedules.request import Request
+from minitri.optimize.schedules.rule_arguments import Request
 from minitri.tiles.schedule import INTERPRETER, Schedule
 
 SQUARE = 64 * 64  # elements of a tile that is contiguous along two axes

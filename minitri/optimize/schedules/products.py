@@ -42,7 +42,7 @@ from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Buffer, Dot, Kernel, Load, Op, Store, needed, reads_bytes
 from minitri.optimize import dequantised_product_cost
-from minitri.optimize.schedules.request import Request
+from minitri.optimize.schedules.rule_arguments import Request
 from minitri.optimize.split_k import FEW_ROWS, NARROW
 from minitri.tiles.schedule import Schedule, deep, fitting, size
 

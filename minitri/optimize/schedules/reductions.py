@@ -26,7 +26,7 @@ from minitri.base.operators import POSITIONS
 from minitri.hardware.chips import SECTOR, Chip
 from minitri.kernels.ir import Axis, Kernel, Load, Old, Reduce, Scan, Store
 from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, rival, widest_bytes
-from minitri.optimize.schedules.request import Request
+from minitri.optimize.schedules.rule_arguments import Request
 from minitri.tiles.schedule import Schedule, ceil_pow2, size
 
 WHOLE_ROW = 32768  # longest row held in registers

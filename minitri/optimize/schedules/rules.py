@@ -16,7 +16,7 @@ from minitri.optimize.schedules.attention import attention
 from minitri.optimize.schedules.elementwise import elementwise
 from minitri.optimize.schedules.products import product, with_descriptor_stores
 from minitri.optimize.schedules.reductions import reduction
-from minitri.optimize.schedules.request import Request
+from minitri.optimize.schedules.rule_arguments import Request
 from minitri.tiles.schedule import INTERPRETER, Schedule, plain, with_options
 
 

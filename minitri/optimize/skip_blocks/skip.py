@@ -10,9 +10,9 @@ program's block of a grid axis starts. With loop bounds, causal and windowed att
 fewer. The pass works for all loops and contains no rule for attention in particular. A block is skipped if two things
 are proven:
 
-    failing          a condition fails for every element of the block (optimize/skip_blocks/conditions.py)
+    failing          a condition fails for every element of the block (optimize/skip_blocks/condition_ranges.py)
     no change        an iteration in which the condition fails changes no carried value
-                     (optimize/skip_blocks/identity_proofs.py)
+                     (optimize/skip_blocks/no_effect_proofs.py)
 
 For blocks in which the condition of a `where` certainly holds, a loop does not need to test this condition. So the pass
 replaces one loop by two or three loops over the same carried values: one loop without the test, and the other loops
@@ -32,8 +32,16 @@ from minitri.base.intervals import Range, bounds
 from minitri.base.symbolic_minmax import largest, smallest
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Position, Reduce, Scan, Spread, Store, live, with_children
 from minitri.optimize.skip_blocks.abstract_values import constant
-from minitri.optimize.skip_blocks.conditions import NOWHERE, Interval, all_of, as_text, can_hold, formula, surely_holds
-from minitri.optimize.skip_blocks.identity_proofs import unchanged
+from minitri.optimize.skip_blocks.condition_ranges import (
+    NOWHERE,
+    Interval,
+    all_of,
+    as_text,
+    can_hold,
+    formula,
+    surely_holds,
+)
+from minitri.optimize.skip_blocks.no_effect_proofs import unchanged
 from minitri.tiles.ir import Loop, Program, Stmt, block_start
 
 

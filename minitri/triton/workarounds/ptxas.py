@@ -13,7 +13,7 @@ errors. This file can be deleted when no supported version of `ptxas` has these 
 In: the PTX of a kernel. Out: the same PTX with other instructions, which `ptxas` assembles correctly. Left out: kernels
 that Triton's own function `triton.compile` compiles, because this function does not use the rewrites of ptxas.py. The
 compilation calls `triton.compile` only if a setting of Triton inspects or changes the stages of compilation
-(minitri/triton/compile.py).
+(minitri/triton/cached_compile.py).
 """
 
 import re

@@ -17,15 +17,15 @@ from typing import Any
 from minitri.base import dims
 from minitri.base.dims import Dim
 from minitri.base.minmax_canonical_form import tidy
+from minitri.base.resource_limits import current, exceeded
 from minitri.base.symbolic_minmax import largest, smallest
-from minitri.base.time_and_memory_limits import current, exceeded
 from minitri.base.types import bool_
 from minitri.graph import ir
-from minitri.graph.argument_binding import as_axes, as_axis, as_dim, as_int, as_offset, as_shape, items_of, plain
-from minitri.graph.functions.making import eye, full
+from minitri.graph.constant_nodes import names_in
+from minitri.graph.functions.creation import eye, full
 from minitri.graph.functions.views import expand_dims, one_axis, permute_dims, reshape
 from minitri.graph.ir import Node, Shape
-from minitri.graph.literals import names_in
+from minitri.graph.parameter_binding import as_axes, as_axis, as_dim, as_int, as_offset, as_shape, items_of, plain
 from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, insert_axes, require, view
 
 # ---- axes in another order -----------------------------------------------------------------

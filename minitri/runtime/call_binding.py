@@ -28,12 +28,12 @@ from minitri.base import dims
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim, Symbol
 from minitri.base.types import ArrayType, DType, dtype
-from minitri.graph.argument_binding import Instance, Sizes, array_type, items_of, sizes_of
 from minitri.graph.ir import Condition
 from minitri.graph.lower_ast import default
+from minitri.graph.parameter_binding import Instance, Sizes, array_type, items_of, sizes_of
 from minitri.graph.shape_unification import match_sizes, solve_sizes
 from minitri.language import ast
-from minitri.runtime.arguments import ArrayView, view
+from minitri.runtime.array_interop import ArrayView, view
 
 KINDS: dict[str, Any] = {"float": (float, int), "int": (int,), "bool": (bool,)}  # what a scalar parameter takes
 

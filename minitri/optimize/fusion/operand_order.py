@@ -10,7 +10,7 @@ Hopper GPUs take computed values from registers, but only as the first operand o
 from minitri.graph.ir import Contract, Input, Node, contiguous
 from minitri.kernels.ir import Buffer, Kernel, Load, reads_bytes
 from minitri.kernels.lower_graph import build
-from minitri.optimize.fusion.fused_indexing import FusedIndexing
+from minitri.optimize.fusion.shared_axes import FusedIndexing
 from minitri.optimize.split_k import FEW_ROWS
 
 

@@ -51,7 +51,7 @@ class Table:
 
 
 def tables() -> list[Table]:
-    """Returns all tables of the module call_overhead.py.
+    """Returns all tables of the module call_costs.py.
 
     No table shows memory, because measure_case.py measures memory together with the times of each case.
     """

@@ -6,7 +6,7 @@ Triton's GPU dialect. To find the rules that a pass of minitri applied, the pass
 minitri/base/pass_logs.py records each application of a rule.
 
 If the environment variable MLIR_ENABLE_DUMP is set, Triton prints its IR to standard error before every pass. A
-separate process, in which MLIR_ENABLE_DUMP is set, runs Triton's passes; passes.py is also the main program of this
+separate process, in which MLIR_ENABLE_DUMP is set, runs Triton's passes; pass_changes.py is also the main program of this
 process. The separate process reads the tile programs from standard input, as the text of the stage `tile.target`, and
 it has a time limit. Locations are removed from the printed IR, because the numbers of locations change with each print.
 Left out: LLVM's passes.
@@ -36,7 +36,7 @@ from typing import Any
 from minitri.base.dims import Dim
 from minitri.base.json_child_process import environment
 from minitri.base.pass_logs import Firing, recorded
-from minitri.base.time_and_memory_limits import using
+from minitri.base.resource_limits import using
 from minitri.explore.triton_stages import MachineCode
 from minitri.graph.ir import Const, Node, children
 from minitri.graph.text import format_number
@@ -45,7 +45,7 @@ from minitri.kernels.ir import Axis, Compute, Constant, Op
 from minitri.pipeline import Compilation
 from minitri.tiles.ir import Programs
 from minitri.tiles.text import format_programs, parse_programs
-from minitri.triton.artifacts import lowered_to_ttgir, require_triton
+from minitri.triton.compiled_stages import lowered_to_ttgir, require_triton
 from minitri.triton.emit import emit
 from minitri.triton.source import module_text
 
@@ -165,7 +165,7 @@ def triton_steps(machine: MachineCode, seconds: float | None = None) -> tuple[St
 def _printed(programs: str, target: str, seconds: float) -> str:
     """Returns the text that Triton prints while it compiles tile programs."""
     dumping = environment("TRITON_", "MLIR_", MLIR_ENABLE_DUMP="1")
-    command = [sys.executable, "-m", "minitri.explore.passes", target]
+    command = [sys.executable, "-m", "minitri.explore.pass_changes", target]
     try:
         given = programs.encode()
         done = subprocess.run(command, input=given, capture_output=True, env=dumping, timeout=seconds, check=True)

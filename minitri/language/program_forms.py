@@ -30,14 +30,14 @@ from typing import Any
 
 from minitri.base.diagnostics import CompileError, ParseError
 from minitri.base.spans import Span
-from minitri.language import ast, parser, parser_tables, python_function_source
+from minitri.language import ast, parser, parser_table_cache, python_function_source
 from minitri.language.ast_interpreter import NAMED_VALUES
 from minitri.language.foreign.names import PREFIXES
 from minitri.language.parser import is_name, parse_expression, parse_module_at, parse_type, whole_text
 from minitri.language.syntax_errors import mistake
 from minitri.language.syntax_repairs import parsed
 
-parser.make_parser = parser_tables.parser  # all programs are read by this module
+parser.make_parser = parser_table_cache.parser  # all programs are read by this module
 _PLAIN = "decorate a plain function, written with `def`"
 
 

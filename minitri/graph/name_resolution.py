@@ -17,10 +17,10 @@ from minitri.base.diagnostics import CompileError, Edit, listed, suggest
 from minitri.base.spans import Span
 from minitri.base.types import DTYPES
 from minitri.language import ast
-from minitri.language.constant_arithmetic import CONSTANTS
 from minitri.language.foreign import names as foreign
+from minitri.language.foreign.call_rewriting import is_operand, rewritten_call, substituted
 from minitri.language.foreign.names import LONGEST
-from minitri.language.foreign.rewriting import is_operand, rewritten_call, substituted
+from minitri.language.number_operators import CONSTANTS
 from minitri.language.python_corrections import update
 from minitri.language.signatures import function_names
 

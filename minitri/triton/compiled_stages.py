@@ -20,7 +20,7 @@ from typing import Any
 
 from minitri.base.types import f64
 from minitri.hardware.targets import StageUnavailable, Target
-from minitri.triton import compile as machine_code
+from minitri.triton import cached_compile as machine_code
 from minitri.triton.emit import EmittedKernel
 from minitri.triton.language_lock import LANGUAGE
 from minitri.triton.source import functions

@@ -1,7 +1,7 @@
 """The guided walk: a tour of the page that follows one span of the program through all stages, in about ten steps.
 
 In: a `Trace` (provenance.py), and the plain data of the page's stages, its passes, and its run on small arrays
-(player.py). Out: plain data, a list of steps:
+(execution_trace.py). Out: plain data, a list of steps:
 
     {title, text, panes, marks, sketch}     panes: the two panes that are open; marks: what they highlight
     sketch  {kind, caption, …}              kind: fusion, grid, tile or mask; the sketch is None if the step needs none
@@ -10,7 +10,7 @@ The walk follows the node of the graph whose operation has a line in the most st
 equally many stages, the walk prefers a matrix product, then a function such as exp, then a reduction, then the last
 operation. The text of a step says what is new in its stage, what is gone since the stage before (stages.toml), and what
 both mean for this program. For example, a text says how many kernels and grid programs there are. A step is left out if
-the two stages that it shows have the same text. The texts of the steps are in walk.toml.
+the two stages that it shows have the same text. The texts of the steps are in guided_walk.toml.
 
 Left out: how a drawing looks (page/sketch.js).
 """
@@ -25,14 +25,14 @@ from minitri.base.diagnostics import listed
 from minitri.base.dims import ONE, Dim
 from minitri.base.toml_tables import table_beside
 from minitri.explore.explanations import ABOUT, WORDS
-from minitri.explore.plans import operations, operator
+from minitri.explore.plan_drawings import operations, operator
 from minitri.explore.provenance import Trace
 from minitri.explore.triton_provenance import OWN
 from minitri.kernels.ir import Access, Compute, Constant, Inside, Kernel, Load, Op, Store
 from minitri.kernels.text import comparison
 from minitri.tiles.ir import TileAxis
 
-STEPS = table_beside(__file__, "walk.toml")["steps"]
+STEPS = table_beside(__file__, "guided_walk.toml")["steps"]
 TEMPLATES = Environment(undefined=StrictUndefined)  # of texts, which the page inserts as text
 TEMPLATES.filters["listed"] = listed
 FUNCTIONS = ("exp", "exp2", "log", "tanh", "sin", "cos", "sqrt", "rsqrt", "erf", "sigmoid")
@@ -133,7 +133,7 @@ class _Walk:
             yield {"title": step.get("title", panes[1]), "panes": panes, "text": text, "marks": marks, "sketch": sketch}
 
     def _facts(self) -> dict[str, Any]:
-        """Returns the values that the texts in walk.toml use: the fields of `_Walk`, and values computed from the
+        """Returns the values that the texts in guided_walk.toml use: the fields of `_Walk`, and values computed from the
         fields.
         """
         node, axes, load = self.trace.nodes[self.node], self.program.axes, self.load
@@ -220,7 +220,7 @@ class _Walk:
 
 
 def _filled(template: str, facts: Data) -> str:
-    """Fills in the placeholders of a text in walk.toml. Line breaks of the text become spaces."""
+    """Fills in the placeholders of a text in guided_walk.toml. Line breaks of the text become spaces."""
     return " ".join(TEMPLATES.from_string(template).render(facts).split())
 
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from minitri.base.spans import Span
 from minitri.base.text_tables import byte_size
+from minitri.explore.execution_trace import buffers
 from minitri.explore.graph_drawing import box, drawing
-from minitri.explore.player import buffers
 from minitri.explore.provenance import Trace
 from minitri.graph.ir import Graph
 from minitri.hardware.chips import chip_of

@@ -25,14 +25,14 @@ from typing import Any, Union
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dims import Dim
+from minitri.base.resource_limits import MAX_ELEMENTS, MAX_RANK, check_time
 from minitri.base.spans import Span
-from minitri.base.time_and_memory_limits import MAX_ELEMENTS, MAX_RANK, check_time
 from minitri.base.types import DTYPES, ArrayType, DType, dtype, from_numpy
 from minitri.graph import corrections
 from minitri.graph.ir import Shape, along
 from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure, view
 from minitri.language import ast
-from minitri.language.constant_arithmetic import BINARY
+from minitri.language.number_operators import BINARY
 
 FAR = 2 * MAX_ELEMENTS  # larger than every index; its sum with an index still fits i64
 

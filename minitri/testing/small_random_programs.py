@@ -8,7 +8,7 @@ In: a function that makes random choices. Out: a `RandomProgram`, which is valid
         v2 = where(v1 > y, v1, 0)
         return v2, v1
 
-statement_forms.toml has the forms of statements, and placeholders.py fills the placeholders of the forms. The reference
+statement_forms.toml has the forms of statements, and statement_placeholders.py fills the placeholders of the forms. The reference
 evaluator computes each statement for sample arrays, as soon as the statement is written. So the result of the statement
 is known: the dtype, the shape, and how large the elements are. A statement that the reference accepts stays in the
 program. If the compiler rejects a statement that the reference accepts, the compiler has a bug.
@@ -34,8 +34,8 @@ from minitri.language import ast
 from minitri.language.parser import parse_module
 from minitri.language.reference_evaluator import evaluate
 from minitri.program import Program
-from minitri.testing.placeholders import DTYPE_CHOICES, MAX_ELEMENTS, SIDES, FormFiller, Parameter, Value
 from minitri.testing.random_arrays import random_array
+from minitri.testing.statement_placeholders import DTYPE_CHOICES, MAX_ELEMENTS, SIDES, FormFiller, Parameter, Value
 from minitri.testing.statement_writer import DoesNotFit, words
 
 TABLE = table_beside(__file__, "statement_forms.toml")

@@ -19,15 +19,15 @@ from minitri.base import dims
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim, sign
 from minitri.base.operators import BY_SYMBOL, OPERATORS
-from minitri.base.time_and_memory_limits import MAX_BITS, current, exceeded
+from minitri.base.resource_limits import MAX_BITS, current, exceeded
 from minitri.base.types import DType, Info, ListValue, i64
-from minitri.graph.argument_binding import as_int, plain, static
+from minitri.graph.constant_nodes import Power, names_in, require_power_fits
 from minitri.graph.functions import indexing, views
-from minitri.graph.literals import Power, names_in, require_power_fits
-from minitri.graph.names import unknown_attribute
+from minitri.graph.name_resolution import unknown_attribute
+from minitri.graph.parameter_binding import as_int, plain, static
 from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure
 from minitri.language import ast
-from minitri.language.constant_arithmetic import BINARY, COMPARE
+from minitri.language.number_operators import BINARY, COMPARE
 
 NUMBERS = (int, float, Dim)
 

@@ -16,7 +16,7 @@ access without its mask.
             state   a letter for each element: a(ccessed), m(asked), x (out of bounds)
 
 The evaluator of tile programs (tiles/evaluate.py) computes all values, and the sanitizer (trust/sanitizer.py) reports
-each access. The module player.py only records the values and accesses.
+each access. The module execution_trace.py only records the values and accesses.
 
 The sizes are so small that a screen can show the arrays, and most sizes are no multiples of a block, so that masks
 matter. Several combinations of sizes are tried until the conditions that the program sets for its sizes hold. Programs
@@ -39,14 +39,14 @@ import numpy as np
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Symbol
 from minitri.explore.provenance import Trace
-from minitri.graph.argument_binding import sizes_of
 from minitri.graph.ir import Contract, Graph
+from minitri.graph.parameter_binding import sizes_of
 from minitri.graph.text import format_number
 from minitri.kernels.evaluate import Memory, allocate
 from minitri.kernels.ir import Buffer, Load, Mask, Op, Plan, Store, children
 from minitri.language import ast
 from minitri.pipeline import Compilation, Context
-from minitri.runtime.binding import check_conditions, float_default
+from minitri.runtime.call_binding import check_conditions, float_default
 from minitri.tiles.evaluate import places, run
 from minitri.tiles.ir import Program
 from minitri.tiles.rewrite import exchange

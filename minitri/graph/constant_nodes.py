@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim, Symbol
-from minitri.base.time_and_memory_limits import MAX_RANK
+from minitri.base.resource_limits import MAX_RANK
 from minitri.base.types import DType
 from minitri.graph import ir
 from minitri.graph.ir import Concat, Const, Node, Shape, View

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, ParseError
+from minitri.base.resource_limits import current, exceeded
 from minitri.base.spans import Source, Span
-from minitri.base.time_and_memory_limits import current, exceeded
 from minitri.base.toml_tables import table_beside
-from minitri.language import parser_tables
+from minitri.language import parser_table_cache
 
 MAX_NESTING = 50  # depth of nested brackets, quotients, remainders, minima and maxima
 MAX_NUMBER = 2**64
@@ -299,4 +299,4 @@ class Lines:
 @lru_cache(maxsize=1)
 def _lark() -> Any:
     grammar, starts = Path(__file__).with_name("ir.lark"), ("graph", "kernels", "tiles", "sum")
-    return parser_tables.parser(grammar, starts, "contextual", transformer=Callbacks(), postlex=Lines())
+    return parser_table_cache.parser(grammar, starts, "contextual", transformer=Callbacks(), postlex=Lines())

@@ -15,9 +15,9 @@ from minitri.base.dims import Dim
 from minitri.base.symbolic_minmax import largest
 from minitri.base.types import DType, f32, i64, u64
 from minitri.graph import ir
-from minitri.graph.argument_binding import FAR, as_dim, as_dtype, as_int, as_offset, as_shape
 from minitri.graph.functions.views import expand_dims
 from minitri.graph.ir import Shape
+from minitri.graph.parameter_binding import FAR, as_dim, as_dtype, as_int, as_offset, as_shape
 from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure
 
 

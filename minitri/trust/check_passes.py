@@ -33,11 +33,11 @@ from typing import Any
 import numpy as np
 
 from minitri.base.diagnostics import CompileError
+from minitri.base_program import BaseProgram
 from minitri.hardware.targets import INTERPRETER, StageUnavailable, Target
-from minitri.language.front_end import is_module
+from minitri.language.program_forms import is_module
 from minitri.pipeline import Compilation
-from minitri.program_compilation import BaseProgram
-from minitri.runtime.binding import Call, bind, check_conditions
+from minitri.runtime.call_binding import Call, bind, check_conditions
 from minitri.runtime.launch import on_cpu
 from minitri.tiles.ir import Program, Programs
 from minitri.trust import run_stage, shrink_arguments
