@@ -3,9 +3,9 @@
 In: a compilation. Out: the text of the page. For each kernel, the page shows the schedule and the bytes that the kernel
 reads and writes. For each access to memory, the page has the proof that the access stays in bounds, and says for each
 bounds check what would go wrong without the check. The page also has the proof that each element is written once
-(minitri/trust/memory_proofs.py). The page then shows how many bytes and operations the program needs, and the least time for
-them on the target's chip (minitri/hardware/roofline.py). The last part of the page is the ledger of fusion. It says
-which nodes were fused and which were not, by which rule, and how many bytes of memory traffic fusion saves.
+(minitri/trust/memory_proofs.py). The page then shows how many bytes and operations the program needs, and the least
+time for them on the target's chip (minitri/hardware/roofline.py). The last part of the page is the ledger of fusion. It
+says which nodes were fused and which were not, by which rule, and how many bytes of memory traffic fusion saves.
 
 The page also lists what kernels assume about sizes and arrays, and how many bytes a thread reads at once:
 

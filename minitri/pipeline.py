@@ -154,9 +154,7 @@ def lowered(plan: Plan, context: Context) -> Programs:
 
 def simple_schedule(kernel: Kernel, context: Context) -> Schedule:
     """Returns a schedule without optimisations for a kernel. For Triton's interpreter, this schedule has large tiles,
-    so that the grid has few programs.
-
-    Few programs are faster, because the interpreter takes about a millisecond for each program of a grid.
+    because the interpreter takes about a millisecond for each program of a grid.
     """
     chosen = plain(kernel, INTERPRETER) if context.target.kind == "interpreter" else plain(kernel)
     return with_options(kernel, chosen, replace(context.options, descriptors=False))
@@ -176,9 +174,7 @@ def lower_each(plan: Plan, lowered: Callable[[Kernel], tuple[Program, bool]]) ->
 
 
 def targeted(programs: Programs, context: Context) -> Programs:
-    """Returns the tile programs with workarounds for errors in Triton, and without options that the target does not
-    have.
-    """
+    """Returns the tile programs with workarounds for errors in Triton, without options that the target lacks."""
     if context.target.kind != "cuda":
         programs = programs.map(lambda p: replace(p, registers=0) if p.registers else p)
     return programs.map(lambda p: hide_starts(settle(p)))
@@ -203,9 +199,7 @@ plan_pass = partial(Pass, verify=verify_plan, text=format_plan)
 
 
 def tile_pass(*row: Any, masked: bool = False) -> Pass:
-    """Returns a pass that makes tile programs. If `masked` is true, the verifier checks after this pass that every
-    access to memory has its mask.
-    """
+    """Returns a pass that makes tile programs. If `masked` is true, the verifier then checks the mask of each access."""
     return Pass(*row, verify=partial(verify_tiles, masked=masked), text=format_programs)
 
 

@@ -1,8 +1,7 @@
 """Symbolic integers: the sizes of arrays, and index expressions over named axes.
 
-A `Dim` is a polynomial with integer coefficients. A `Dim` is stored in canonical form, as a sorted sum of products.
-Because of the canonical form, equal polynomials such as `(M + 1) * 2` and `2 * M + 2` compare equal. The factors of a
-product are called atoms:
+A `Dim` is a polynomial with integer coefficients, stored in canonical form, as a sorted sum of products. So equal
+polynomials such as `(M + 1) * 2` and `2 * M + 2` compare equal. The factors of a product are called atoms:
 
     Symbol(name, "size")     a dimension of the program, an integer >= 0
     Symbol(name, "axis")     an iteration axis, with 0 <= axis < extent
@@ -213,10 +212,9 @@ class Dim:
     def solved(self, varies: Callable[[Symbol], bool]) -> tuple[Symbol, int, Dim] | None:
         """Solves the condition `self >= 0` for one symbol s.
 
-        Returns (s, 1, bound) if the condition is the same as `s >= bound`, and (s, -1, bound) if the condition is the
-        same as `s < bound`. The bound contains no symbol for which `varies` returns True. If the condition can be
-        solved for several symbols, the function prefers a symbol for which `varies` returns True. Returns None if the
-        condition cannot be solved for any symbol.
+        Returns (s, 1, bound) if the condition means `s >= bound`, and (s, -1, bound) if it means `s < bound`. The bound
+        contains no symbol for which `varies` returns True, but s is such a symbol if possible. Returns None if the
+        condition cannot be solved.
         """
         symbols = [s for s in self.symbols() if s.kind != "size"]
         for symbol in sorted(symbols, key=lambda s: (not varies(s), s.name)):
@@ -253,9 +251,7 @@ def _signed(position: int, monomial: Monomial, c: int) -> str:
 
 
 def _wrap(d: Dim) -> str:
-    """Returns the text of a Dim. The text is in brackets unless the Dim is one name, one number >= 0 or one call such
-    as `max(a, b)`.
-    """
+    """Returns the text of a Dim, in brackets unless it is a name, a number >= 0 or a call such as `max(a, b)`."""
     alone = d.constant is not None and d.constant >= 0 or d.atom is not None
     return str(d) if alone and not isinstance(d.atom, Division) else f"({d})"
 
@@ -391,9 +387,8 @@ def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
     """Returns the sign of d, if d has the same sign for all sizes.
 
     The sign is 1 for d >= 0, -1 for d <= 0, and 0 for d == 0. The sign is proven if all coefficients have the same
-    sign, and all factors of the terms are >= 0. If the sign is not proven, the result is None. The sizes in `positive`
-    are assumed to be >= 1. For a size N in `positive`, the function writes N + 1 instead of N: the term N - 1 then
-    becomes N, which is >= 0.
+    sign, and all factors of the terms are >= 0. If the sign is not proven, the result is None. For a size N in
+    `positive`, which is >= 1, the function writes N + 1 instead of N: N - 1 then becomes N, which is >= 0.
     """
     if positive:
         d = d.substitute({s: Dim({(s,): 1}) + 1 for s in positive})

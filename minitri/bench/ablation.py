@@ -8,9 +8,9 @@ time to a first result. Each ratio is the value without the optimisation divided
 time ratio of 1.25 means that the optimisation saves a fifth of the time, because 1 / 1.25 is 0.8.
 
 A version of a case is the case with all optimisations, or with one optimisation left out. The versions of a case are
-timed in turns (alternating_timer.py), and all versions get the same inputs. The result of each version is compared with the
-reference, which torch computes in f64. A version without an optimisation is not run if its generated code equals the
-code of the version with all optimisations.
+timed in turns (alternating_timer.py), and all versions get the same inputs. The result of each version is compared with
+the reference, which torch computes in f64. A version without an optimisation is not run if its generated code equals
+the code of the version with all optimisations.
 """
 
 from collections.abc import Mapping, Sequence

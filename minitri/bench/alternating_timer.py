@@ -11,9 +11,9 @@ implementation raised.
 
 An implementation is called with one set of inputs after another, and then with the first set again. Each result is kept
 until its set of inputs is used again. There are enough sets of inputs to push the inputs and results of a call out of
-the L2 cache before their next use (measure_case.py). The module alternating_timer.py does not clear the L2 cache by filling it with
-zeros. Zeros that fill the cache would be written back to memory during the call, which would slow down a kernel that
-mostly reads.
+the L2 cache before their next use (measure_case.py). The module alternating_timer.py does not clear the L2 cache by
+filling it with zeros. Zeros that fill the cache would be written back to memory during the call, which would slow down
+a kernel that mostly reads.
 
 Before each call, the GPU spins: it is kept busy without touching memory. While the GPU spins, the host queues the call,
 so the measured time of the call does not include the host's time.

@@ -1,8 +1,9 @@
 """Measures one case on a GPU: every implementation gets the same inputs, and its result is compared with the reference.
 
-In: a case and a clock. Out: a `Row`, which holds the times of all implementations (alternating_timer.py), their errors, memory, and
-the predicted bytes and operations. An error is |result - reference| / |reference| in the 2-norm, where the reference is
-computed in f64. If a case has no matrix products (`flops` is 0), a copy of memory is timed too, for comparison.
+In: a case and a clock. Out: a `Row`, which holds the times of all implementations (alternating_timer.py), their errors,
+memory, and the predicted bytes and operations. An error is |result - reference| / |reference| in the 2-norm, where the
+reference is computed in f64. If a case has no matrix products (`flops` is 0), a copy of memory is timed too, for
+comparison.
 
 Left out: the tables that are printed (result_tables.py).
 

@@ -1,8 +1,8 @@
 """The functions that run the commands of `minitri`.
 
 In: the options of one command, and a `Request`, which names the program, the sizes and the target. Out: text or JSON,
-which error_reporting.py and terminal.py print. A command only calls methods of `Program`, so a Python script can do everything
-that a command does.
+which error_reporting.py and terminal.py print. A command only calls methods of `Program`, so a Python script can do
+everything that a command does.
 
 Left out: reading the command line (main.py), finding the program (request.py), making arrays (inputs.py), and exit
 codes (error_reporting.py).

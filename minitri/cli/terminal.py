@@ -5,8 +5,8 @@
 
 Whether text is coloured depends on the first of these settings that is given: the option `--color`, the variables
 NO_COLOR and FORCE_COLOR, and whether the stream is a terminal. The libraries rich and pygments take long to import, so
-they are imported only when they are used. Left out: messages and exit codes (error_reporting.py), and how a text is split into
-tokens (lexers.py).
+they are imported only when they are used. Left out: messages and exit codes (error_reporting.py), and how a text is
+split into tokens (lexers.py).
 """
 
 import os

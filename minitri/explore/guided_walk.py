@@ -133,8 +133,8 @@ class _Walk:
             yield {"title": step.get("title", panes[1]), "panes": panes, "text": text, "marks": marks, "sketch": sketch}
 
     def _facts(self) -> dict[str, Any]:
-        """Returns the values that the texts in guided_walk.toml use: the fields of `_Walk`, and values computed from the
-        fields.
+        """Returns the values that the texts in guided_walk.toml use: the fields of `_Walk`, and values computed from
+        the fields.
         """
         node, axes, load = self.trace.nodes[self.node], self.program.axes, self.load
         code = " ".join(node.spans[0].text.split())

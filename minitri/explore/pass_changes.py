@@ -6,10 +6,10 @@ Triton's GPU dialect. To find the rules that a pass of minitri applied, the pass
 minitri/base/pass_logs.py records each application of a rule.
 
 If the environment variable MLIR_ENABLE_DUMP is set, Triton prints its IR to standard error before every pass. A
-separate process, in which MLIR_ENABLE_DUMP is set, runs Triton's passes; pass_changes.py is also the main program of this
-process. The separate process reads the tile programs from standard input, as the text of the stage `tile.target`, and
-it has a time limit. Locations are removed from the printed IR, because the numbers of locations change with each print.
-Left out: LLVM's passes.
+separate process, in which MLIR_ENABLE_DUMP is set, runs Triton's passes; pass_changes.py is also the main program of
+this process. The separate process reads the tile programs from standard input, as the text of the stage `tile.target`,
+and it has a time limit. Locations are removed from the printed IR, because the numbers of locations change with each
+print. Left out: LLVM's passes.
 
 `our_passes` and `triton_passes` turn the steps into plain data, a list of these objects:
 

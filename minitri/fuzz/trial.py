@@ -88,9 +88,9 @@ def examined(
 ) -> Outcome:  # fmt: skip
     """Checks a case on the CPU or a GPU, and returns the outcome.
 
-    Every pass is checked first, in each of the given variants of compilation (minitri/trust/check_passes.py). If no pass is
-    wrong, programs that were changed but must compute the same result are checked too. `relations` are the names of the
-    changes; if `relations` is not given, the changes are those of `PAIRS`.
+    Every pass is checked first, in each of the given variants of compilation (minitri/trust/check_passes.py). If no
+    pass is wrong, programs that were changed but must compute the same result are checked too. `relations` are the
+    names of the changes; if `relations` is not given, the changes are those of `PAIRS`.
     """
     relations = PAIRS[on] if relations is None else relations
     try:

@@ -7,11 +7,11 @@ In: an `ast.Module`, the name of the entry function, and what is known about its
 `Graph`. The builder recurses only for calls of functions, at most `MAX_CALLS` deep.
 
 The one idea: the builder is an interpreter of the program (minitri/language/ast_interpreter.py), but every array is a
-graph node instead of data. The builder uses other files for details: name_resolution.py explains unknown names, partial_evaluation.py
-types operators, and shape_unification.py matches the arguments of a call with parameters. After an error, the builder
-goes on with the next expression. At the end, the builder raises the error that comes first in the text. A wrong
-expression has the value `BROKEN`. An expression that uses a `BROKEN` value is `BROKEN` too. Thanks to `BROKEN`, the
-builder finds mistakes in other expressions too, and reports each mistake only once.
+graph node instead of data. The builder uses other files for details: name_resolution.py explains unknown names,
+partial_evaluation.py types operators, and shape_unification.py matches the arguments of a call with parameters. After
+an error, the builder goes on with the next expression. At the end, the builder raises the error that comes first in the
+text. A wrong expression has the value `BROKEN`. An expression that uses a `BROKEN` value is `BROKEN` too. Thanks to
+`BROKEN`, the builder finds mistakes in other expressions too, and reports each mistake only once.
 """
 
 import math

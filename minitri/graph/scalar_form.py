@@ -5,9 +5,9 @@
 
 In: a reduction. Out: the expression of the reduction's operand, and the other reductions in this expression that run
 over the same axes. Reductions over the same axes can often be computed together in one loop (online reductions). From
-the expression, minitri/optimize/online_reductions/partial_sum_correction.py decides whether one loop is possible. Each subexpression
-is an `Element`: a node and an index. `build` turns an expression into graph nodes again. While `build` does so, it can
-replace axes of the expression by other indices, and elements by other nodes.
+the expression, minitri/optimize/online_reductions/partial_sum_correction.py decides whether one loop is possible. Each
+subexpression is an `Element`: a node and an index. `build` turns an expression into graph nodes again. While `build`
+does so, it can replace axes of the expression by other indices, and elements by other nodes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -80,10 +80,7 @@ def _scan(row: Reduction) -> Callable[..., Array]:
 
 
 def _average(x: Array, axis: Value, keepdims: bool, correction: float = 0) -> Array:
-    """Returns the sum of elements, divided by their number minus `correction`.
-
-    If the number of elements minus `correction` is not positive, returns NaN.
-    """
+    """Returns the sum of elements, divided by their number minus `correction`, or NaN if the divisor is <= 0."""
     total = _accumulate(np.add.reduce, x, None, axis=axis, keepdims=bool(keepdims))
     axes = range(x.data.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     rest = math.prod(x.data.shape[k] for k in axes) - correction
@@ -124,11 +121,7 @@ def einsum(subscripts: str, operands: Value, precision: str) -> Array:
 
 
 def matrix_power(x: Value, n: int) -> Array:
-    """Computes the n-th power of a matrix by repeated squaring.
-
-    This function does not call numpy's `matrix_power`, which for n = 3 multiplies in another order than a compiled
-    program.
-    """
+    """Computes the n-th power of a matrix by repeated squaring, in the order of compiled programs, not numpy's."""
     a, out = strong(x), None
     identity = Array(np.broadcast_to(np.eye(a.data.shape[-1], dtype=a.data.dtype), a.data.shape), a.dtype)
     while n:
@@ -355,8 +348,7 @@ def diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
 def searchsorted(x1: Value, x2: Value, side: str, sorter: Value) -> Array:
     """Searches by the same comparisons, in the same order, as a compiled program does.
 
-    Even for an unsorted array, for which a binary search has no meaningful result, the evaluator and the compiled
-    program thus give the same result.
+    For an unsorted array, a binary search has no meaningful result, but evaluator and compiled program still agree.
     """
     a, wanted = convert(x1, settled(x1, x2)), convert(x2, settled(x1, x2))
     a = a if sorter is None else a[array(sorter).data]

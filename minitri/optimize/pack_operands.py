@@ -186,8 +186,8 @@ def _copied(i: Interner, factor: Node, depth: int, missing: Dim, wanted: str) ->
 
 
 def _aligned(i: Interner, factor: Node, depth: int, wanted: str) -> Node:
-    """Copies a factor, so that each row of the copy begins at a multiple of 16 bytes. If necessary, the depth (summed axis)
-    becomes the last axis of the copy.
+    """Copies a factor, so that each row of the copy begins at a multiple of 16 bytes. If necessary, the depth (summed
+    axis) becomes the last axis of the copy.
     """
     last = factor.rank - 1
     aligned = wanted == "any" and int(factor.shape[last]) * factor.dtype.bytes % ALIGNMENT == 0

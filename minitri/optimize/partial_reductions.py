@@ -7,7 +7,8 @@
 In: a reduction or a product, and the length of a part. Out: nodes that compute each part, and nodes that combine the
 parts. A sum can depend on the maximum or the mean of the same elements. In each part, a sum that depends on a maximum
 or mean uses the maximum or mean of this part alone, called the *own* maximum or mean. When the parts are combined, a
-transport corrects the sum to the maximum or mean of all parts (minitri/optimize/online_reductions/partial_sum_correction.py).
+transport corrects the sum to the maximum or mean of all parts
+(minitri/optimize/online_reductions/partial_sum_correction.py).
 
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. So if the maximum of a part is -inf, 0 replaces this
 maximum, and 1 replaces the correction factor of the part. If the maximum of all parts is -inf, 0 replaces this maximum

@@ -8,7 +8,8 @@
 
 Attention with few rows has few programs, so without this optimisation most of the chip would be idle. This optimisation
 works for every product whose first factor depends on a maximum along the summed axis, not only for attention.
-minitri/optimize/online_reductions/partial_sum_correction.py decides whether the product can be corrected to a new maximum.
+minitri/optimize/online_reductions/partial_sum_correction.py decides whether the product can be corrected to a new
+maximum.
 
 All products that share a loop have the same number of parts. The maximum, the sums that depend on the maximum, and the
 product of the exponentials and the values are all split into the same parts. If the first factor is divided by a split

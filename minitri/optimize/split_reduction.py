@@ -9,8 +9,8 @@
 A reduction of columns is split even if the reduction has many results. If a reduction depends on another reduction of
 the same elements, both reductions are split into the same parts. If a sum over all rows depends on reductions of single
 rows, each row is a part, so that one kernel computes the partial sum and the reduction of a row.
-minitri/optimize/partial_reductions.py describes how parts are computed and combined. Reductions that share a loop with a
-product are not split: only minitri/optimize/split_kv.py can split such a loop.
+minitri/optimize/partial_reductions.py describes how parts are computed and combined. Reductions that share a loop with
+a product are not split: only minitri/optimize/split_kv.py can split such a loop.
 
 The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. If the
 last part is shorter than the other parts, the last part is padded. Left out: reductions of unknown sizes.

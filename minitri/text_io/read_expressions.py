@@ -1,8 +1,8 @@
 """Interprets names, numbers and attributes in the text of a compilation stage.
 
-In: syntax nodes (stage_parser.py). Out: dimensions, dtypes or constants. Wrong text raises a `Mistake`, which has a position
-in the text. The class `Names` knows the meaning of each name, and computes the polynomial (`Dim`) of an expression. The
-size of a polynomial is limited, because the text of a stage is not trusted.
+In: syntax nodes (stage_parser.py). Out: dimensions, dtypes or constants. Wrong text raises a `Mistake`, which has a
+position in the text. The class `Names` knows the meaning of each name, and computes the polynomial (`Dim`) of an
+expression. The size of a polynomial is limited, because the text of a stage is not trusted.
 """
 
 from __future__ import annotations

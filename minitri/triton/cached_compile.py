@@ -1,8 +1,8 @@
 """Runs the stages of Triton's compiler, and caches the machine code on disk under minitri's own keys.
 
-In: the input of Triton's compiler (`compiled_stages.ast_source`), the kernel, and a target. Out: the kernel, compiled by
-Triton now or read from Triton's cache folder. The one idea: a cheaper cache key. Triton's own cache key contains a hash
-of all files of Triton, and each process needs 0.3 s to compute this hash before its first compilation. The key of
+In: the input of Triton's compiler (`compiled_stages.ast_source`), the kernel, and a target. Out: the kernel, compiled
+by Triton now or read from Triton's cache folder. The one idea: a cheaper cache key. Triton's own cache key contains a
+hash of all files of Triton, and each process needs 0.3 s to compute this hash before its first compilation. The key of
 minitri instead contains the version, size and date of Triton's library, which also distinguish installations of Triton.
 """
 

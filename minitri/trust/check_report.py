@@ -1,7 +1,7 @@
 """The result of `check`: a row for each pass and variant, and the smallest call that fails.
 
-In: the rows that check_passes.py makes. Out: a `CheckReport`, which is printed as a table, and which a notebook shows as a
-card.
+In: the rows that check_passes.py makes. Out: a `CheckReport`, which is printed as a table, and which a notebook shows
+as a card.
 """
 
 from collections.abc import Sequence

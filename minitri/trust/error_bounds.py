@@ -73,9 +73,7 @@ def enclosures(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]
 
 
 def widened(x: Any, dtype: DType) -> Any:
-    """Returns floats as f64, or as numpy's longdouble if the dtype is f64. Arrays of other dtypes are returned
-    unchanged.
-    """
+    """Converts floats to f64, and f64 to numpy's longdouble. Returns arrays of other dtypes unchanged."""
     if not dtype.is_float:
         return np.asarray(x, dtype.numpy)
     return np.asarray(x).astype(np.longdouble if dtype.name == "f64" else np.float64)
@@ -265,7 +263,8 @@ class _Analysis:
         the sum is computed in parts.
 
         Online reductions compute sums in parts, and each part uses the mean of the elements so far, the running mean
-        (minitri/optimize/online_reductions/partial_sum_correction.py). The extra error occurs even if every term is exact.
+        (minitri/optimize/online_reductions/partial_sum_correction.py). The extra error occurs even if every term is
+        exact.
 
         Let n be the number of elements, V = sum (x - mean)^2, and o the largest error of a running mean. If the running
         mean changes by d after m elements, the error grows by at most o m |d|; the values m |d| of all changes add up

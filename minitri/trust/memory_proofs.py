@@ -6,8 +6,8 @@ In: a masked tile program, and the conditions that the call has checked. Out: a 
     needed         for each condition of a mask: an example of what happens without it
     written once   for each buffer that is stored: its blocks cover every element, and no element twice
 
-The one idea: memory_proofs.py is an independent checker, which reads the masked program alone and does not rely on the masking
-pass. The grid and the block sizes determine which indices an axis has:
+The one idea: memory_proofs.py is an independent checker, which reads the masked program alone and does not rely on the
+masking pass. The grid and the block sizes determine which indices an axis has:
 
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 

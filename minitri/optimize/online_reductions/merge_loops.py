@@ -7,11 +7,11 @@
 
 With one loop for the maximum and another loop for the sum, x would be read twice. In a single loop, the partial sum was
 computed with an old maximum m, but the result needs the newer maximum m'. A factor or summand called *transport*
-corrects the partial sum (minitri/optimize/online_reductions/partial_sum_correction.py). For each sum and product over a looped axis,
-this pass looks for a transport (correction), and adds ops that compute the transport to the kernel. In the text of a
-kernel, `old %1` is the old maximum m and `%1` is the new maximum m'. If all elements are reduced at once, as in the
-numpy evaluator of kernels, there is no old value, and nothing is corrected. In this evaluator, every correction factor
-(`rescale`) is 1, and every correction summand (`shift`) is 0.
+corrects the partial sum (minitri/optimize/online_reductions/partial_sum_correction.py). For each sum and product over a
+looped axis, this pass looks for a transport (correction), and adds ops that compute the transport to the kernel. In the
+text of a kernel, `old %1` is the old maximum m and `%1` is the new maximum m'. If all elements are reduced at once, as
+in the numpy evaluator of kernels, there is no old value, and nothing is corrected. In this evaluator, every correction
+factor (`rescale`) is 1, and every correction summand (`shift`) is 0.
 
 If a factor inside a sum depends on another reduction but not on the summed axes, the factor is first moved out of the
 sum. For example, the sum of (e / l) * v becomes (sum of e * v) / l.
@@ -92,7 +92,8 @@ def _is(op: Op, name: str) -> bool:
 
 
 class KernelTerms:
-    """Access to the expressions of a kernel, in the form that minitri/optimize/online_reductions/partial_sum_correction.py needs.
+    """Access to the expressions of a kernel, in the form that
+    minitri/optimize/online_reductions/partial_sum_correction.py needs.
 
     `over` contains the axes that are reduced.
     """
