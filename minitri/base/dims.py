@@ -9,9 +9,8 @@ polynomials such as `(M + 1) * 2` and `2 * M + 2` compare equal. The factors of 
     Quotient(a, b), Remainder(a, b)     floor division, as Python's // and %
     Largest(a, b), Smallest(a, b)       maxima and minima (minitri/base/symbolic_minmax.py)
 
-Left out: a test that always finds out whether two Dims have the same values. If `a == b` is false, the polynomials a
-and b differ, but their values can still be equal: 4*(i//4) + i%4 always has the value of i. The function `sign` looks
-at the signs of single terms only; intervals.py and inequalities.py prove more.
+Left out: a test that always finds out whether two Dims have the same values. Different polynomials can have equal
+values: 4*(i//4) + i%4 is always i. `sign` looks at single terms only; intervals.py and inequalities.py prove more.
 """
 
 from __future__ import annotations
