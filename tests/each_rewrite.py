@@ -83,6 +83,7 @@ PARTS = {  # products of TF32 parts, also for small arrays
 REWRITES: dict[str, Rewrite] = {
     "simplify": Rewrite("graph.folded", ANY, exact=False),
     "strength-reduction": Rewrite("graph.strength", ("unary", "unary", "binary", "reduce", "cast"), exact=False),
+    "round-products": Rewrite("graph.rounded", ("layer", "matmul", "normalise", "reduce"), exact=False),
     "batch-into-rows": Rewrite("graph.rows", ("matmul", "matmul", "binary", "broadcast"), exact=False),
     "pack-operands": Rewrite("graph.packed", ("layer", "dequantised", "matmul"), {
         "optimize.pack_operands.DEPTH": 1, "optimize.pack_operands.REUSE": 2, "optimize.pack_operands.REUSE_OF_ASYNC": 3, "optimize.pack_operands.REUSE_OF_COMPUTED": 2,

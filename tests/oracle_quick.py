@@ -241,6 +241,8 @@ CASES: dict[str, Case] = {
     "rows and columns": Case(
         "sum(x, axis=0) + sum(x, axis=1)", {"x": "f32[N, N]"}, lambda x: x.sum(0) + x.sum(1), ({"N": 19}, {"N": 2})
     ),
+    "mean of a product": Case("mean(x @ w, axis=1)", {"x": "bf16[M, K]", "w": "bf16[K, N]"}, lambda x, w: (x.astype(f8) @ w.astype(f8)).mean(1).astype(bf16), ({"M": 9, "K": 17, "N": 40},), {"x": "positive", "w": "positive"}, off=2e-2, schedules=("cuda",)),
+    "mean of a compared product": Case("mean(where(x @ w > 400, b, 0), axis=1)", {"x": "bf16[M, K]", "w": "bf16[K, N]", "b": "bf16[N]"}, lambda x, w, b: np.where(x.astype(f8) @ w.astype(f8) > 400, b.astype(f8), 0).mean(1).astype(bf16), ({"M": 90, "K": 17, "N": 40},), {"x": "positive", "w": "positive", "b": "positive"}, off=1e-2, schedules=("cuda",)),
     "batch of products with one matrix": Case("x @ w", {"x": "f32[B, M, K]", "w": "f32[K, N]"}, lambda x, w: (x.astype(f8) @ w.astype(f8)).astype(f4), ({"B": 3, "M": 5, "K": 17, "N": 6},), schedules=("cuda",)),
     "sum of a matrix in parts": Case("sum(x)", {"x": "f32[M, N]"}, lambda x: x.sum(dtype=f8).astype(f4), ({"M": 130, "N": 77},), schedules=("cuda",)),
     "long sum": Case("sum(x)", {"x": "f32[L]"}, lambda x: x.sum(dtype=f8).astype(f4), ({"L": 10007},), schedules=("cuda",)),

@@ -1091,6 +1091,11 @@ GOLDEN: dict[str, tuple[str, Case, dict[str, int]]] = {
     "simplify_constants": ("simplify", Case("x * 1 + where(1 < 2, exp(x * 0 + pi), x) ** 2", MN), {}),
     "strength_reduction_powers": ("strength-reduction", Case("x ** 3 + x ** -0.5 + x / 8", {"x": "f32[N]"}), {}),
     "simplify_matvec": ("simplify", Case("(w @ x[:, None])[:, 0]", {"w": "f16[M, N]", "x": "f16[N]"}), {}),
+    "round_products_mean": (
+        "round-products",
+        Case("mean(x @ w, axis=1)", {"x": "bf16[M, K]", "w": "bf16[K, N]"}),
+        {"M": 20, "K": 64, "N": 48},
+    ),
     "batch_into_rows_product": (
         "batch-into-rows",
         Case("x @ w", {"x": "f32[B, M, K]", "w": "f32[K, N]"}),

@@ -95,6 +95,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "optimize.weight_scales",
         "optimize.dequantised_product_cost",
         "optimize.pack_operands",
+        "optimize.round_products",
         "optimize.simplify",
         "optimize.split_k",
         "optimize.split_kv",

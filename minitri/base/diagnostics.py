@@ -64,7 +64,7 @@ class CompileError(Exception):
         self.edits: tuple[Edit, ...] = ()
         self.notes: tuple[str, ...] = ()
         self.others: tuple[CompileError, ...] = ()
-        super().__init__(self.message)
+        super().__init__(code, self.message)  # with these arguments, pickle makes the error again
 
     def __str__(self) -> str:
         """Returns the text of the error, cut to at most `MOST_LINES` lines (see `summary`)."""

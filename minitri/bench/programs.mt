@@ -198,3 +198,8 @@ def pattern(x: f32[M, N]) -> f32[M, N]:
 
 def batch_in_another_order(x: bf16[A, B, M, K], w: bf16[K, N]) -> bf16[B, A, M, N]:
     return permute_dims(x @ w, (1, 0, 2, 3))
+
+
+def normalised_product(x: bf16[M, K], w: bf16[K, N]) -> bf16[M, N]:
+    y = x @ w
+    return (y - mean(y, axis=-1, keepdims=True)) * rsqrt(var(y, axis=-1, keepdims=True) + 1e-5)

@@ -30,7 +30,8 @@ from minitri.optimize.partial_reductions import LANES, WAVES, Cut, Halves, split
 from minitri.optimize.split_kv import loops
 
 MOST_LOOKED_AT = 64  # the most nodes that the search for the largest array visits
-SHORTEST, SHORTEST_COLUMN = 4096, 512  # reducing fewer elements is not worth a second kernel
+SHORTEST, SHORTEST_COLUMN = 16385, 512  # reducing fewer elements is not worth a second kernel
+LONG = 8  # rows and columns so many times as long as the shortest are split even if there are many
 ALIGNED, BLOCK = 16, 2048  # elements: the most that 16 bytes hold, and what a program reduces at a time
 MOST_PARTS = 1024  # the second kernel reduces this many at once
 SHORTEST_PART, LEAST = 128, 1024  # the fewest elements of a part, for columns and for rows
@@ -136,13 +137,17 @@ def _parts(count: int, results: int, width: int, wanted: int) -> int:
 
     `width` is the size of an element in bytes if columns are reduced, and 0 if rows are reduced. A program that reduces
     columns loads a few rows at a time. The smaller an element is, the fewer bytes a row has, and the more programs are
-    needed to keep the memory busy.
+    needed to keep the memory busy. A row that a program can keep in registers is not split, because a second kernel
+    takes longer than the rest of the row. Longer rows are split if there are half as many as multiprocessors, and very
+    long rows if there are twice as many.
     """
     programs = -(-results // LANES) if width else results
-    if programs == 0 or count < (SHORTEST_COLUMN if width else SHORTEST):
+    shortest = SHORTEST_COLUMN if width else SHORTEST
+    if programs == 0 or count < shortest:
         return 1
     parts = min(wanted // (max(2, width) * programs), count // SHORTEST_PART) if width else 1
-    if count >= SHORTEST and programs * 4 <= wanted:
+    long = count >= LONG * shortest
+    if programs * (4 if long else 16) <= wanted and (long or not width):
         parts = max(parts, min(wanted // programs, count // LEAST))
     return max(1, min(parts, MOST_PARTS))
 

@@ -32,13 +32,14 @@ import ml_dtypes
 import numpy as np
 
 from minitri.base import numpy_array_operations
-from minitri.base.operators import JUMPS, OPERATORS, Operator, reduction
+from minitri.base.operators import OPERATORS, Operator, reduction
 from minitri.base.operators_unlike_numpy import round_to_tf32
 from minitri.base.tf32_splitting import BLOCK, FACTOR_ERROR, LEAST_DEPTH
-from minitri.base.types import DType, f32
+from minitri.base.types import DType, bf16, f32
 from minitri.graph import evaluate
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
 from minitri.graph.scalar_form import deviations
+from minitri.optimize.round_products import is_discontinuous, stored_products
 from minitri.optimize.weight_scales import find
 from minitri.trust import error_propagation
 from minitri.trust.error_propagation import BITS, GRID, Fold, corners, farthest, moved, on_grid, rounded, shifted, unit
@@ -106,12 +107,13 @@ class _Analysis:
         self.radii: dict[Node, Any] = {}
         self.terms: dict[Node, Terms] = {}
         scales = [find(n) for n in graph.nodes() if isinstance(n, Contract)]
+        self.stored = stored_products(graph) if strict is not None else set()
         self.unrounded = {s.rounded for s in scales if s is not None}
 
     @np.errstate(all="ignore")
     def run(self) -> _Analysis:
         for node in self.graph.nodes():
-            if self.strict is not None and _jumps(node):
+            if self.strict is not None and is_discontinuous(node):
                 self.values[node], self.radii[node] = self.strict.values[node], self.strict.radii[node]
             else:
                 self.add(node)
@@ -296,7 +298,7 @@ class _Analysis:
         at most m times. For 16-bit operands a tensor core truncates instead of rounding, which doubles the error. If
         the factors are rounded before the multiplication, as in TF32, the radius includes the errors of the factors. If
         the sums have many terms, a product with the precision "f32" counts as "tf32x3", because a kernel can use
-        either.
+        either. A bf16 product that another kernel reads can be rounded to bf16.
         """
         wide = widened(0, node.dtype).dtype
         a, b = (self.values[n].astype(wide) for n in (node.a, node.b))
@@ -321,6 +323,7 @@ class _Analysis:
         exact = (kind != "tf32") & whole & short & (size * GRID <= 2 ** BITS[node.dtype.name])
         self.terms[node] = Terms(rounds, size)
         radius = rounded(e, size, specials > 0, rounds, exact, node.dtype)
+        radius = radius + unit(bf16) * (size + e) if node in self.stored else radius
         return value, np.where((specials > 0) & (seen == 0), np.inf, radius)
 
     def never_skipped(self, factor: Node) -> Any:
@@ -337,12 +340,6 @@ def _origin(x: Node) -> Node:
     while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
         x = x.x if isinstance(x, View) else x.args[0]
     return x
-
-
-def _jumps(node: Node) -> bool:
-    if isinstance(node, Apply):
-        return node.op in JUMPS or not node.dtype.is_float
-    return isinstance(node, Reduce) and reduction(node.op).kind in ("position", "logical")
 
 
 def _rounding(row: Operator, dtype: DType, size: Any) -> Any:

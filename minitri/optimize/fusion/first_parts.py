@@ -86,7 +86,7 @@ class FirstParts:
     def _first_homes(self, node: Node) -> list[int]:
         """Returns the initial parts of a node: a new part for the node alone, or the parts of the nodes that use it."""
         own = [self.position[node]]
-        if not isinstance(node, Apply) or node in self.stored:
+        if not isinstance(node, Apply) or node in self.stored or self._narrows_product(node):
             return own
         users = self.users[node]
         homes = list(dict.fromkeys(h for u in users for h in self.homes[u]))
@@ -94,6 +94,14 @@ class FirstParts:
             return own
         again = node not in self.outputs and self._cheap_to_repeat(node, len(homes))
         return homes if len(homes) == 1 or again else own
+
+    def _narrows_product(self, node: Apply) -> bool:
+        """Checks whether a node converts a product to fewer bytes, and nothing else uses the product. The kernel of the
+        product then stores the fewer bytes.
+        """
+        source = self.sources[node][0] if self.sources[node] else node
+        narrow = node.op == "cast" and node.dtype.bits < source.dtype.bits
+        return narrow and isinstance(source, Contract) and self.users[source] == [node]
 
     def _may_feed(self, node: Node, user: Node) -> bool:
         """Checks whether the part that computes `user` should also compute the elementwise node that `user` reads.

@@ -1,0 +1,59 @@
+"""graph → graph: rounds the result of a product of bf16 arrays to bf16, if other kernels will read the result.
+
+    %0: f32[M, N] = contract x, w                  %0: f32[M, N] = contract x, w
+    %1: f32[M] = reduce.sum %0         becomes     %1: bf16[M, N] = cast %0
+                                                   %2: f32[M, N] = cast %1
+                                                   %3: f32[M] = reduce.sum %2
+
+The sum over a row needs results of several tiles, so the kernel of the product stores its result, and another kernel
+reads it. In the program, `x @ w` is a bf16 array: numpy and torch round each element to bf16. After this pass, the
+array in memory has 2 bytes for each element instead of 4.
+
+In: a graph. A product is rounded under four conditions. Its factors are bf16. All results of the graph are bf16. A
+reduction or a scan uses the product. And no other product or discontinuous operation, such as a comparison, uses it,
+not even through other operations.
+
+Accuracy: each element of such a product has one more rounding error, of at most `2**-9` of its value, as in numpy.
+error_bounds.py adds this error. Left out: f16, whose largest number is 65504. An f32 sum can be larger, and rounding
+would make it infinite.
+"""
+
+from minitri.base.nodes import children
+from minitri.base.operators import JUMPS, reduction
+from minitri.base.types import bf16, f32
+from minitri.graph.ir import Apply, Contract, Graph, Interner, Node, Reduce, Scan
+from minitri.graph.rewrite import rewritten
+
+
+def round_products(graph: Graph) -> Graph:
+    """Returns the graph in which products that other kernels will read are rounded to bf16."""
+    found = stored_products(graph)
+    if not found:
+        return graph
+
+    def rounded(i: Interner, node: Node, made: Node) -> Node | None:
+        return i.cast(i.cast(made, bf16), f32) if node in found else None
+
+    return rewritten(graph, round_products, rounded)
+
+
+def stored_products(graph: Graph) -> set[Node]:
+    """Returns the products whose results this pass rounds."""
+    if any(o.dtype != bf16 for o in graph.outputs):
+        return set()
+    reduced: set[Node] = set()  # nodes that a reduction or scan uses, perhaps through other operations
+    exact: set[Node] = set()  # nodes that a product or a discontinuous operation uses
+    for node in reversed(graph.nodes()):
+        operands = set(children(node))
+        if node in reduced or isinstance(node, (Reduce, Scan)):
+            reduced |= operands
+        if node in exact or isinstance(node, Contract) or is_discontinuous(node):
+            exact |= operands
+    return {n for n in reduced - exact if isinstance(n, Contract) and n.dtype == f32 and n.a.dtype == n.b.dtype == bf16}
+
+
+def is_discontinuous(node: Node) -> bool:
+    """Checks whether the result of an operation can jump if an operand changes a little, as in `floor`."""
+    if isinstance(node, Apply):
+        return node.op in JUMPS or not node.dtype.is_float
+    return isinstance(node, Reduce) and reduction(node.op).kind in ("position", "logical")
