@@ -8,6 +8,7 @@ program gives exactly its code, and the right one compiles.
 from __future__ import annotations
 
 import ast
+import pickle
 import re
 import tomllib
 from collections.abc import Callable, Iterator
@@ -340,3 +341,12 @@ def test_a_notebook_shows_no_markup_of_a_program() -> None:
     program = mt.compile("x + 1  # <script>alert(1)</script> \u202e", x="f32[N]")
     html = program._repr_html_()
     assert "<script" not in html and "\u202e" not in html and "&lt;script" in html
+
+
+@pytest.mark.parametrize("text", ["x +", "softmx(x)", "sum(x, axis=7)"])
+def test_an_error_can_be_pickled(text: str) -> None:
+    """A process pool sends errors of its workers with pickle."""
+    with pytest.raises(CompileError) as caught:
+        mt.compile(text, x="f32[N]")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is type(caught.value) and str(again) == str(caught.value) and again.edits == caught.value.edits

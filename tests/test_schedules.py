@@ -174,13 +174,18 @@ def test_columns_of_two_arrays_get_more_warps() -> None:
         assert first.warps == warps and any(isinstance(s, Loop) for s in first.body)
 
 
-def test_short_columns_have_16_bytes_of_a_row_for_each_thread() -> None:
-    for text, x, warps in (
-        ("sum(x, axis=0)", "f32[4, 524288]", 2), ("sum(x, axis=0)", "f32[2, 1048576]", 4), ("sum(x, axis=0)", "bf16[4, 524288]", 1),
-        ("sum(x, axis=0)", "f32[16, 65536]", 1), ("sum(x, axis=0)", "f32[17, 65536]", 8), ("softmax(x, axis=0)", "f32[4, 524288]", 4),
-    ):  # fmt: skip
-        (kernel,) = mt.compile(text, x=x).lower(target="cuda:90").compilation.value("kernels").kernels
-        assert scheduled(kernel).warps == warps, (text, x)
+@pytest.mark.parametrize(("text", "x", "block", "warps"), [
+    ("sum(x, axis=0)", "f32[4, 524288]", 64, 1), ("sum(x, axis=0)", "bf16[4, 524288]", 128, 1),
+    ("softmax(x, axis=0)", "f32[8, 4194304]", 64, 1), ("softmax(x, axis=1)", "bf16[256, 8, 16384]", 128, 1),
+    ("softmax(x, axis=1)", "bf16[64, 32, 16384]", 64, 1), ("softmax(x, axis=1)", "f32[64, 33, 16384]", 64, 2),
+    ("sum(x, axis=0)", "f32[17, 65536]", 64, 8), ("softmax(x, axis=0)", "f32[4, 65536]", 64, 2),
+    ("softmax(x, axis=1)", "bf16[64, 4, 99999]", 256, 4), ("sum(x, axis=1)", "f32[1000000, 8, 4]", 4, 4),
+])  # fmt: skip
+def test_one_warp_reduces_many_short_columns(text: str, x: str, block: int, warps: int) -> None:
+    """Columns of up to 32 elements, if the axis of the columns is long, and each row begins at a multiple of 16 bytes."""
+    (kernel,) = mt.compile(text, x=x).lower(target="cuda:90").compilation.value("kernels").kernels
+    chosen = scheduled(kernel)
+    assert (chosen.axes[kernel.parallel[-1].name][1], chosen.warps) == (block, warps)
 
 
 def test_a_long_row_with_a_short_last_axis_has_blocks_of_both_axes() -> None:

@@ -64,7 +64,10 @@ class CompileError(Exception):
         self.edits: tuple[Edit, ...] = ()
         self.notes: tuple[str, ...] = ()
         self.others: tuple[CompileError, ...] = ()
-        super().__init__(code, self.message)  # with these arguments, pickle makes the error again
+        super().__init__(self.message)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # so that pickle can make the error again
+        return type(self), (self.code, self.message), self.__dict__
 
     def __str__(self) -> str:
         """Returns the text of the error, cut to at most `MOST_LINES` lines (see `summary`)."""

@@ -241,12 +241,13 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
         deep, most = (max(1, n // blocks[a.name]) for n in (deep, most))
     many, looped = programs > 8 * few, {a for a, role in roles.items() if role == "loop"}
     column, bytes = math.prod(blocks[a.name] for a in kernel.reduced), widest_bytes(kernel)
-    short = column <= SHORT_COLUMN and not looped and second is None
+    together = min(256 // bytes, 2048 // column)
+    short = column <= SHORT_COLUMN and not looped and second is None and size(lanes[0], 1024) >= together
     alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1 and _only_reduces(kernel)
     if short and (many or alone) and (bytes >= 4 or _is_aligned(kernel, lanes[0])):
-        together = min(256 // bytes, 2048 // column)
-        blocks = filled(lanes, together * column, {a.name: blocks[a.name] for a in kernel.reduced})
-        axes = {name: (role, blocks.get(name, 1)) for name, role in roles.items()}
+        axes = {
+            name: (role, together if name == lanes[0].name else blocks.get(name, 1)) for name, role in roles.items()
+        }
         return Schedule(axes, 1, rule=f"short columns, contiguous along {lanes[0].name}")
     blocks = filled(lanes if many else lanes[1:], ENOUGH, blocks)  # wider blocks mean fewer programs
     several = corrects and programs > 2 * few
