@@ -158,6 +158,11 @@ def test_statements_that_would_make_a_long_expression_stay(lines: str) -> None:
     assert error is not None and not error.edits
 
 
+def test_an_index_in_two_brackets_is_no_crash() -> None:
+    error = error_of("def f(x: f32[M, N], m: bool[M, N]):\n    x[m] = 2 * x[[m]]\n    return x\n", {})
+    assert error is not None and error.code == "MT0002"
+
+
 @pytest.mark.parametrize("declared", ["m: i64[N]", "m: bool[M]", "m"])
 def test_an_index_that_is_no_mask_of_the_same_shape_stays(declared: str) -> None:
     error = error_of(f"def f(x: f32[M, N], {declared}):\n    x[m] = 0\n    return x\n", {})

@@ -304,5 +304,5 @@ def as_dtype(value: Value, default: DType) -> DType:
         return default
     if isinstance(value, DType):
         return value
-    help = "dtypes have no quotes" if isinstance(value, str) else "write f32, i64, bool, …"
+    help = f"{'dtypes have no quotes; ' if isinstance(value, str) else ''}write f32, i64, bool, …"
     raise CompileError("MT0202", f"a dtype is needed here, not {describe(value)}", help=help)

@@ -272,7 +272,7 @@ def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) ->
     """
     x, index = python.unparse(found["X"]), found["I"]
     if _is_mask(index, module) and _rank(python.unparse(index), module) in (0, _rank(x, module)):
-        new = python.unparse(value).replace(f"[{python.unparse(index)}]", "")  # `x[m] = y[m]`
+        new = re.sub(rf"(?<=[\w)\]])\[{re.escape(python.unparse(index))}\]", "", python.unparse(value))  # `x[m] = y[m]`
         return _written(_filled("where(I, A, X)", {**found, "A": _filled(new, {})}))
     rank = _rank(x, module) or rank
     items = index.elts if isinstance(index, python.Tuple) else [index]
