@@ -51,7 +51,9 @@ def corrected(error: CompileError) -> str:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A program with a mistake. The caret points at `under`; `becomes` is the corrected program."""
+    """A program with a mistake. The caret points at `under`; `becomes` is the corrected program, or "" if the error has
+    a help but no correction.
+    """
 
     program: str
     code: str
@@ -113,6 +115,7 @@ def mistakes_page() -> str:
 
 {len(mistakes())} mistakes that students make, by error code. The help says what to write. An editor can apply it: the error
 has it as `error.edits`, places in the source with their new text. The last column shows the program after that.
+It is empty if the help only explains.
 [errors.md](errors.md) has a page for each code; `minitri explain MT0101` prints it.
 
 {chr(10).join(parts)}"""
@@ -121,9 +124,10 @@ has it as `error.edits`, places in the source with their new text. The last colu
 def _row(mistake: Mistake, error: CompileError) -> list[str]:
     old, new = mistake.program.strip("\n").split("\n"), mistake.becomes.strip("\n").split("\n")
     changes = difflib.SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes()
-    before = [line for tag, a, b, _, _ in changes if tag != "equal" for line in old[a:b]] or old[:1]
+    before = [line for tag, a, b, _, _ in changes if tag != "equal" for line in old[a:b]] or old
     after = [line for tag, _, _, a, b in changes if tag != "equal" for line in new[a:b]]
-    return [_lines(before), code(mistake.under.strip() or "⏎"), error.message, error.help, _lines(after)]
+    becomes = _lines(after) if mistake.becomes else ""
+    return [_lines(before), code(mistake.under.strip() or "⏎"), error.message, error.help, becomes]
 
 
 def _lines(lines: list[str]) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from data import composed
 from data.composed import scaled as tripled
 
@@ -231,6 +232,19 @@ def test_constants() -> None:
     assert f.check(X).ok
 
 
+@pytest.mark.parametrize("half", [np.float16, np.dtype("float16"), torch.float16, mt.f16])
+def test_dtypes_and_numbers_of_other_libraries_are_constants(half: Any) -> None:
+    low, three, yes = np.float32(-0.5), np.int64(3), np.bool_(True)
+
+    @mt.jit
+    def f(x):
+        return astype(x, half) * low + (three if yes else 0), x.astype(np.float16)
+
+    results = f(X)
+    assert [r.dtype for r in results] == [np.float16, np.float16]
+    np.testing.assert_array_equal(results[0], X * -0.5 + 3)
+
+
 def test_a_changed_constant_compiles_again(monkeypatch: pytest.MonkeyPatch) -> None:
     @mt.jit
     def f(x: f32[N]):
@@ -267,7 +281,7 @@ def test_a_default_value_is_fixed_at_the_definition(monkeypatch: pytest.MonkeyPa
 
 
 def test_values_that_a_function_cannot_use_are_errors() -> None:
-    thing, numbers, mask = composed.plain, [1, 2], np.ones(3)
+    thing, numbers, mask, kind, nested = composed.plain, [1, 2], np.ones(3), float, [[1], [2]]
 
     def calls(x):
         return thing(x)
@@ -281,8 +295,14 @@ def test_values_that_a_function_cannot_use_are_errors() -> None:
     def program(x):
         return x * squares
 
-    errors = [failure(lambda f=f: mt.jit(f)(X)) for f in (calls, listed, array, program)]
-    assert [e.code for e in errors] == ["MT0101"] * 4 and all(e.span.source.name == __file__ for e in errors)
+    def converted(x):
+        return astype(x, kind)
+
+    def deep(x):
+        return x + nested
+
+    errors = [failure(lambda f=f: mt.jit(f)(X)) for f in (calls, listed, array, program, converted, deep)]
+    assert [e.code for e in errors] == ["MT0101"] * 6 and all(e.span.source.name == __file__ for e in errors)
     assert errors[0].help == "decorate `thing` with `@mt.jit`"
     assert (
         "a list" in errors[1].message
@@ -290,6 +310,8 @@ def test_values_that_a_function_cannot_use_are_errors() -> None:
         and "make `mask` a parameter" in errors[2].help
     )
     assert errors[3].help == "`squares(…)`"
+    assert errors[1].help == "write `numbers = (1, 2)`" and errors[4].help == "write `kind = mt.f32`"
+    assert "make `nested` a parameter" in errors[5].help
 
 
 def test_a_constant_may_change_while_threads_call() -> None:

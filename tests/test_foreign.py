@@ -113,7 +113,7 @@ DEFAULTS: dict[str, Any] = {
     "s": 2.5, "decimals": 1, "i": np.array([0, 2, 1]), "start": 1, "stop": 3, "end": 5, "num": 5, "length": 2,
     "unbiased": False, "initial": 0.5, "where": real(3, 4) > 0, "keepdim": True, "keepdims": True, "alpha": 0.5, "min": -1.0, "max": 1.0, "shape": (2, 3), "source": 0,
     "destination": 1, "diagonal": 1, "size": 2, "dim0": 0, "dim1": 1, "base": 3.0, "bias": real(3), "indexing": "xy",
-    "kth": 1, "step": 1, "reps": (2, 1), "threshold": 0.5, "boundaries": UP, "bins": UP, "xp": UP, "fp": real(4),
+    "K": 2, "M": 2, "N": 3, "real": 0.5, "kth": 1, "step": 1, "reps": (2, 1), "threshold": 0.5, "boundaries": UP, "bins": UP, "xp": UP, "fp": real(4),
 }  # fmt: skip
 CHANCES = np.array([[0.1, 0.6], [0.3, 0.9]])
 SIGNS = np.where(real(3, 4) > 0, 1.0, -1.0)
@@ -142,7 +142,7 @@ SAMPLES: dict[str, dict[str, Any]] = {  # arguments by the name of the row, if D
 }  # fmt: skip
 KNOWN_SIZES = {"split", "unbind"}
 UNSET = {"empty", "new_empty"}  # their elements may have any value
-OTHER_RESULTS = {"promote_types"}  # the result is a dtype
+OTHER_RESULTS = {"promote_types", "dtype"}  # the result is a dtype
 NEEDS_A_GPU = {"cuda"}
 ROWS = [row for row in table() if row.instead and row.arguments and row.name not in OTHER_RESULTS | NEEDS_A_GPU]
 

@@ -80,10 +80,12 @@ def test_a_gpu_is_a_target() -> None:
         assert f"{target.kind}:{target.arch}" in TARGETS
 
 
-def test_the_error_for_an_unknown_gpu_lists_the_known_ones() -> None:
-    with pytest.raises(CompileError) as caught:
-        Target.parse("rtx4091")
-    assert caught.value.code == "MT0402" and "rtx4090" in str(caught.value.help) and "cuda:90" in str(caught.value.help)
+def test_the_error_for_an_unknown_gpu_guesses_or_lists_the_known_ones() -> None:
+    for name, words in {"rtx4091": ["did you mean `rtx4090`?"], "banana": ["rtx4090", "cuda:90", "gfx942"]}.items():
+        with pytest.raises(CompileError) as caught:
+            Target.parse(name)
+        assert caught.value.code == "MT0402" and all(word in str(caught.value.help) for word in words)
+        assert ("cuda:90" in str(caught.value.help)) == (name == "banana")
 
 
 @pytest.mark.parametrize("text", TARGETS)

@@ -120,6 +120,8 @@ def message(text: str, **types: str) -> str:
         ("astype(x, f23)", "f32"),
         ("rleu(x)", "relu"),
         ("layernorm(x)", "layer_norm"),
+        ("softm(x)", "softmax"),
+        ("x + softm", "softmax"),
         ("softmax(x, axos=0)", "axis"),
         ("x.Sum()", "sum"),
         ("x + y_axiss", ""),

@@ -432,7 +432,7 @@ def test_the_names_of_gpus() -> None:
 def test_an_unknown_target_is_answered_with_near_ones(name: str, meant: str) -> None:
     result = minitri("compile", *ADD, "--target", name)
     assert result.exit_code == 2 and f"did you mean {meant}" in result.stderr
-    assert all(gpu in result.stderr for gpu in GPUS) and "cuda:90" in result.stderr
+    assert "hip:gfx908" not in result.stderr  # a good guess needs no list of all targets
 
 
 @pytest.mark.parametrize("name", ["toaster", "cuda", "", "cud", "x" * 5000])

@@ -19,11 +19,13 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     """Returns at most three known names that are spelt most like `name`, the best first.
 
     A known name is similar to `name` if the two differ by one typing error, or by at most two errors if `name` has six
-    letters or more. For a name of one letter, only a change of case is accepted.
+    letters or more. For a name of one letter, only a change of case is accepted. A known name that begins with `name`
+    is similar too, as `softmax` is to `softm`, if `name` has at least four letters.
     """
     name = name[:LONGEST]
     limit = 0.1 if len(name) < 2 else 1.0 if len(name) < 6 else 2.0
-    costs = {other: distance(name, other, limit) for other in sorted(set(known) - {name})}
+    others = sorted(set(known) - {name})
+    costs = {o: limit if len(name) > 3 and o.startswith(name) else distance(name, o, limit) for o in others}
     near = sorted(costs, key=lambda other: (costs[other], other[:1] != name[:1], len(other)))
     return [other for other in near if costs[other] <= min(costs[near[0]] + 0.5, limit)][:3]
 

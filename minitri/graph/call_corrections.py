@@ -13,7 +13,6 @@ signatures.toml has for the parameter.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import accumulate
 from math import prod
 from typing import Any
 
@@ -79,7 +78,7 @@ def axes(node: ast.Call) -> list[ast.Expr]:
 def as_elsewhere(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
     """Rewrites a call that is right in numpy, torch or Python's math, but not here.
 
-    For example, Python's `log(x, 2)` becomes `log2(x)`.
+    For example, Python's `max(x, y)` becomes `maximum(x, y)`.
     """
     args, keywords = [a.span.text for a in node.args], {k: v.span.text for k, v in node.keywords}
     answer = foreign.called(node.function, args, list(keywords))
@@ -136,15 +135,6 @@ def missing(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Ed
 def _end(node: ast.Call) -> Span:
     """Returns an empty source range (span) before the closing parenthesis of a call."""
     return Span(node.span.source, node.span.end - 1, node.span.end - 1)
-
-
-def extreme(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
-    """Replaces a reduction of two arrays by an elementwise operator: `max(x, y)` becomes `maximum(x, y)`."""
-    if len(node.args) == 2 and not node.keywords:
-        yield Edit(called_name(node), found[1])
-    elif len(node.args) > 2 and not node.keywords:
-        *_, text = accumulate((a.span.text for a in node.args), lambda a, b: f"{found[1]}({a}, {b})")
-        yield here(node, text)
 
 
 def called_value(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:

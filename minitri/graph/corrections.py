@@ -99,10 +99,10 @@ def rewritten_part(
 def _kinds(part: ast.Node, value: Any) -> set[str]:
     """Returns the conditions of corrections.toml that this part of a node fulfils.
 
-    These conditions are the name of the part's class (`Tuple`), the type of the part's value (`Array`), the value
-    itself if it is an integer (`-1`), and the kind of an array (`f array` for floats).
+    A condition is the name of the part's class (`Tuple`), or the type of its value (`Array`). Another condition is the
+    value of a number or a size (`-1`, `N`), or the kind of an array (`f array` for floats).
     """
-    kinds = {"", type(part).__name__, type(value).__name__, str(value) if isinstance(value, int) else ""}
+    kinds = {"", type(part).__name__, type(value).__name__, "" if isinstance(value, Array | str) else str(value)}
     return kinds | {f"{value.dtype.kind} array"} if isinstance(value, Array) else kinds
 
 
@@ -202,9 +202,3 @@ def fewer(found: re.Match[str], node: ast.Subscript, values: Values) -> Iterator
     x = values.get(id(node.value))
     if isinstance(x, Array) and len(node.indices) > len(x.shape) > 0:
         yield removed(node.indices[len(x.shape) - 1], node.indices[-1])
-
-
-def ellipses(found: re.Match[str], node: ast.Subscript, values: Values) -> Iterator[Edit]:
-    """Removes the second `...` of a subscript: `x[..., ...]` becomes `x[...]`."""
-    several = [k for k, index in enumerate(node.indices) if isinstance(index, ast.EllipsisLiteral)]
-    yield from (removed(node.indices[k - 1], node.indices[k]) for k in several[1:])

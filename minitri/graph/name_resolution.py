@@ -65,28 +65,22 @@ def unknown_name(node: ast.Name, root: ast.Expr, scope: Iterable[str], functions
 def _uncalled(node: ast.Name, root: ast.Expr) -> CompileError:
     """Returns the error for the name of a function that is used as a value, as in `exp[x]` or `map(exp, x)`."""
     name = node.id
-    error = CompileError("MT0101", f"`{name}` is a function: call it", help=f"`{name}(…)`")
+    error = CompileError("MT0101", f"`{name}` is a function: call it", help=f"write `{name}(…)`")
     for above in ast.postorder(root):
         match above:
             case ast.Subscript(value=ast.Name() as value, indices=indices) if value is node:
-                error.write(above.span, f"{name}({', '.join(i.span.text for i in indices)})")
+                error.correct(Edit(above.span, f"{name}({', '.join(i.span.text for i in indices)})"))
             case ast.Call(function="map" | "apply", args=[a, b]) if node in (a, b):
-                error.write(above.span, f"{name}({(b if a is node else a).span.text})")
+                error.correct(Edit(above.span, f"{name}({(b if a is node else a).span.text})"))
     return error
 
 
 def unknown_function(call: ast.Call, own: Iterable[str], known: Iterable[str], root: ast.Expr) -> CompileError:
     """Returns the error for a call `name(x)` or `x.name()` of an unknown function. `root` is the whole expression."""
     name, own = call.function, list(own)
-    method = is_method(call)
     error = CompileError("MT0101", f"there is no function `{name[:40]}`", called_name(call))
     args, keywords = [a.span.text for a in call.args], _keywords(call)
-    if name in DTYPES:
-        written = f"astype({args[0]}, {name})" if len(args) == 1 else ""
-        return _advised(error, call.span, written, f"write `{written or f'astype(x, {name})'}`")
-    if method and name in ATTRIBUTES and len(args) == 1:
-        return error.write(call.span, f"{args[0]}.{name}", f"it is no function: write `{args[0]}.{name}`")
-    if answer := foreign.called(name, args, list(keywords), method=method):
+    if answer := foreign.called(name, args, list(keywords), method=is_method(call)):
         written = fitted(rewritten_call(answer.row, args, keywords), call, root)
         return _advised(error, call.span, written, f"{suggest(name, own)} {answer.sentence(True, written)}".lstrip())
     if guess := suggest(name, [*own, *known]):
@@ -130,10 +124,7 @@ def unknown_attribute(node: ast.Attribute, rank: int) -> CompileError:
         return _advised(error, node.span, written, answer.sentence(False, written))
     if name in function_names():
         return error.write(node.span, f"{node.span.text}()", f"call it: `.{name}()`")
-    pair = node.value if isinstance(node.value, ast.Call) else None
-    if pair and name == "values":  # torch's `max(x, 1)` has two results
-        return error.write(node.span, value)
-    if pair and name == "indices" and (arg := PLACES.get(pair.function)):
+    if name == "indices" and isinstance(pair := node.value, ast.Call) and (arg := PLACES.get(pair.function)):
         start = called_name(pair).start - node.span.start
         return error.write(node.span, f"{value[:start]}{arg}{value[start + len(pair.function) :]}")
     if guess := suggest(name, ATTRIBUTES):

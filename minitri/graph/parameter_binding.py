@@ -27,7 +27,7 @@ from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dims import Dim
 from minitri.base.resource_limits import MAX_ELEMENTS, MAX_RANK, check_time
 from minitri.base.spans import Span
-from minitri.base.types import DTYPES, ArrayType, DType, dtype, from_numpy
+from minitri.base.types import ArrayType, DType, dtype
 from minitri.graph import corrections
 from minitri.graph.ir import Shape, along
 from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure, view
@@ -304,6 +304,5 @@ def as_dtype(value: Value, default: DType) -> DType:
         return default
     if isinstance(value, DType):
         return value
-    named = DTYPES.get(value) or from_numpy(value) if isinstance(value, str) else None
-    help = f"dtypes have no quotes; write `{named}`" if named else "write f32, i64, bool, …"
+    help = f"{'dtypes have no quotes; ' if isinstance(value, str) else ''}write f32, i64, bool, …"
     raise CompileError("MT0202", f"a dtype is needed here, not {describe(value)}", help=help)

@@ -21,10 +21,12 @@ from minitri.base.dims import Dim
 from minitri.base.operators import OPERATORS, POSITIONS, Operator, reduction
 from minitri.base.spans import Span
 from minitri.base.symbolic_minmax import at_most_one
+from minitri.base.toml_tables import table_beside
 from minitri.base.types import ArrayType, DType, Info, ListValue, bool_, f32, f64, i64, promote
 from minitri.graph import constant_nodes, ir
 from minitri.graph.ir import MAX_SPANS, Condition, Interner, Node, Shape
 
+NO_ARRAYS = table_beside(__file__, "corrections.toml")["no_arrays"]
 KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "float"}
 
 
@@ -118,7 +120,8 @@ class Typer:
                 dtype, weak = self.promoted(constant_nodes.leaves(value))
                 return Array(constant_nodes.stacked(self, value, dtype), dtype, weak)
             case _:
-                raise CompileError("MT0202", f"an array or number is needed here, not {describe(value)}")
+                help = NO_ARRAYS.get(type(value).__name__, "")
+                raise CompileError("MT0202", f"an array or number is needed here, not {describe(value)}", help=help)
 
     def cast(self, value: Value, dtype: DType) -> Array:
         """Returns the value converted to `dtype`. For f16 and bf16, the value is rounded and converted back to f32."""
@@ -285,17 +288,15 @@ class Typer:
         take.
         """
         row = OPERATORS[name]
-        arity = f"{row.arity} argument{'s' * (row.arity != 1)}"
-        ensure(len(values) == row.arity, "MT0102", f"{name} takes {arity}, not {len(values)}")
+        wrong = f"{name} takes {row.arity} argument{'s' * (row.arity != 1)}, not {len(values)}"
+        ensure(len(values) == row.arity, "MT0102", wrong, f"write `{name}({'x, y, z'[: 3 * row.arity - 2]})`")
         typed = values[1:] if row.operands == "where" else values  # the first operand of `where` is a condition
         promoted, weak = self.promoted(typed)
         dtype = row.operand_dtype(promoted)
         dtype = f64 if weak and dtype == f32 else dtype
         if dtype.kind not in row.accepts:
             taken = ", ".join(KIND_NAMES[k] for k in row.accepts)
-            instead = {("subtract", "b"): "`x ^ y`", ("negative", "b"): "`~x`"}.get((name, dtype.kind))
-            help = f"write {instead}" if instead else f"it takes {taken}"
-            raise CompileError("MT0202", f"{name} does not take {dtype}", help=help)
+            raise CompileError("MT0202", f"{name} does not take {dtype}", help=f"it takes {taken}")
         node = self._applied(row, values, dtype)
         if node.dtype == bool_:
             return Array(node, bool_)

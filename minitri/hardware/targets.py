@@ -45,8 +45,8 @@ class Target:
         """Returns the target that a text names. Raises CompileError MT0402 if no target has that name."""
         name = str(text).lower()
         if name not in (*GPUS, *TARGETS):
-            help = f"{_suggested(name)} GPUs are {', '.join(GPUS)}; other targets are {', '.join(TARGETS)}"
-            raise CompileError("MT0402", f"there is no target `{str(text)[:40]}`", help=help.strip())
+            every = f"GPUs are {', '.join(GPUS)}; other targets are {', '.join(TARGETS)}"
+            raise CompileError("MT0402", f"there is no target `{str(text)[:40]}`", help=_suggested(name) or every)
         kind, _, arch = GPUS.get(name, name).partition(":")
         return Target(kind, arch, name if name in GPUS else "")
 

@@ -30,10 +30,12 @@ from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from minitri.base.diagnostics import CompileError
 from minitri.base.nodes import with_children
 from minitri.base.spans import Source, Span
-from minitri.base.types import DType
+from minitri.base.types import DTYPES, DType, from_numpy
 from minitri.language import ast
 from minitri.language.ast_interpreter import NAMED_VALUES
 from minitri.language.foreign.names import PREFIXES
@@ -222,7 +224,7 @@ class _Names:
         if self.linker.definition(value) is not None:
             raise CompileError("MT0101", f"`{shown}` is a function: call it", node.span, help=f"`{shown}(…)`")
         message = f"`{shown}` is outside the program, and {_kind(value)} cannot be a part of it"
-        raise CompileError("MT0101", message, node.span, help=_WAY_OUT.format(path[-1]))
+        raise CompileError("MT0101", message, node.span, help=_way_out(path[-1], value))
 
     # ---- calls -----------------------------------------------------------------------
 
@@ -274,9 +276,15 @@ class _Names:
         return param if literal is None else replace(param, default=literal)
 
 
-_WAY_OUT = (
-    "make `{}` a parameter; numbers, tuples of numbers, dtypes and functions with `@mt.jit` can be used as they are"
-)
+_USABLE = "numbers, tuples of numbers, dtypes and functions with `@mt.jit` can be used as they are"
+
+
+def _way_out(name: str, value: Any) -> str:
+    """Returns what to write instead of a value that cannot be part of a program, as in `name = (1, 2)` for a list."""
+    instead: Any = {float: "mt.f32", int: "mt.i64", bool: "mt.bool_"}.get(value) if isinstance(value, type) else None
+    if isinstance(value, list) and len(value) < 10 and all(isinstance(v, (int, float)) for v in value):
+        instead = tuple(value)
+    return f"write `{name} = {instead}`" if instead else f"make `{name}` a parameter; {_USABLE}"
 
 
 def _kind(value: Any) -> str:
@@ -311,19 +319,29 @@ def _is_language_name(name: str) -> bool:
 def _literal(value: Any, place: Span) -> ast.Expr | None:
     """Returns the syntax tree of a number, of a dtype, or of a tuple of numbers and dtypes.
 
+    A number or dtype of numpy, such as `np.float32(0.5)` or `np.float32`, is like one of Python or of the language.
     Returns None for any other value.
     """
     match value:
-        case bool():
-            return ast.Number(place, value)
-        case int() | float():
-            number = ast.Number(place, abs(int(value) if isinstance(value, int) else float(value)))
+        case bool() | np.bool_():
+            return ast.Number(place, bool(value))
+        case int() | float() | np.integer() | np.floating():
+            number = ast.Number(place, abs(int(value) if isinstance(value, (int, np.integer)) else float(value)))
             return ast.Unary(place, "-", number) if value < 0 else number
-        case DType():
-            return ast.Name(place, value.name)
+        case _ if (dtype := _dtype(value)) is not None:
+            return ast.Name(place, dtype.name)
         case tuple():
             parts = [_literal(v, place) for v in value]
             return ast.Tuple(place, tuple(p for p in parts if p is not None)) if None not in parts else None
+    return None
+
+
+def _dtype(value: Any) -> DType | None:
+    """Returns the dtype for a dtype of the language, of numpy or of torch. Returns None for any other value."""
+    is_scalar_class = isinstance(value, type) and issubclass(value, np.generic)
+    if is_scalar_class or isinstance(value, (DType, np.dtype)) or str(type(value)) == "<class 'torch.dtype'>":
+        name = str(value).rpartition(".")[2].strip("'>")  # `<class 'numpy.float32'>`, `float32`, `torch.float32`
+        return DTYPES.get(name) or from_numpy(name)
     return None
 
 

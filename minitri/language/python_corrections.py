@@ -110,7 +110,7 @@ class _Plain(python.NodeTransformer):
     def visit_AugAssign(self, node: python.AugAssign) -> Any:
         self.generic_visit(node)
         old = node.target.value if isinstance(node.target, python.Subscript) else node.target
-        return python.Assign([node.target], python.BinOp(deepcopy(old), node.op, node.value), lineno=0)
+        return python.Assign([node.target], python.BinOp(deepcopy(old), node.op, node.value), lineno=node.lineno)
 
 
 class _Translation(python.NodeTransformer):
@@ -226,7 +226,26 @@ def _statements(body: list[python.stmt], module: str) -> str | None:
             return "\n".join(f"{python.unparse(target)} = {python.unparse(of)}" for target, of in pairs)
         case [python.With(body=inside) | python.Try(body=inside)]:
             return "\n".join(map(python.unparse, inside))
+        case [_, _, *_] if len({line.lineno for line in body}) == 1:
+            return "\n".join(map(_written, body)) if module else _inlined(body)
     return "" if len(body) == 1 and _WITHOUT_EFFECT.match(python.unparse(body[0])) else None
+
+
+def _inlined(body: Sequence[python.stmt]) -> str | None:
+    """Returns one expression for several statements in a line: `y = x + 1; return 2 * y` becomes `2 * (x + 1)`.
+
+    Without a `return`, the results are the values of all names.
+    """
+    values: Found = {}
+    for line in body:
+        match line:
+            case python.Assign([python.Name(name)], value) if made := _parsed(_written(_Filling(values).visit(value))):
+                values[name] = made[0].value  # type: ignore[attr-defined]
+            case python.Return(python.expr() as value) | python.Expr(value) if line is body[-1]:
+                return _written(_Filling(values).visit(value))
+            case _:
+                return None
+    return ", ".join(map(_written, values.values()))
 
 
 # ---- changed elements ----------------------------------------------------------------------------
@@ -252,10 +271,10 @@ def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) ->
     the array, as in `x: f32[M, N]`, this type gives the rank.
     """
     x, index = python.unparse(found["X"]), found["I"]
-    if isinstance(index, (python.Compare, python.BoolOp)) or re.match(r"~|not |.* [&|] ", python.unparse(index)):
-        return _written(_filled("where(I, A, X)", {**found, "A": value}))
-    declared = re.search(rf"\b{re.escape(x)}\s*:\s*[\"']?\w+\[([^\]*]*)\]", module)
-    rank = declared[1].count(",") + 1 if declared else rank
+    if _is_mask(index, module) and _rank(python.unparse(index), module) in (0, _rank(x, module)):
+        new = re.sub(rf"(?<=[\w)\]])\[{re.escape(python.unparse(index))}\]", "", python.unparse(value))  # `x[m] = y[m]`
+        return _written(_filled("where(I, A, X)", {**found, "A": _filled(new, {})}))
+    rank = _rank(x, module) or rank
     items = index.elts if isinstance(index, python.Tuple) else [index]
     if not rank and len(items) == 1:
         return None  # `x[0]` may be an element or a row
@@ -276,6 +295,24 @@ def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) ->
         return f"full_like({x}, {python.unparse(value)})" if is_number else python.unparse(value)
     mask = reduce(lambda a, b: python.BinOp(a, python.BitAnd(), b), conditions)
     return _written(_filled("where(I, A, X)", {**found, "I": mask, "A": value}))
+
+
+def _is_mask(index: python.AST, module: str) -> bool:
+    """Checks whether an index is an array of booleans: a comparison, or a name whose type or value in the module says
+    so.
+    """
+    text = python.unparse(index)
+    if isinstance(index, (python.Compare, python.BoolOp)) or re.match(r"~|not |.* [&|] ", text):
+        return True
+    made = re.search(rf"\b{re.escape(text)}(?: = (.*)|\s*:\s*[\"']?bool\b)", module)
+    lines = _parsed(made[1] or "True == True") if made else []
+    return any(isinstance(line, python.Expr) and _is_mask(line.value, "") for line in lines)
+
+
+def _rank(name: str, module: str) -> int:
+    """Returns the rank that the module declares for a parameter, as in `x: f32[M, N]`, or 0 if the rank is unknown."""
+    declared = re.search(rf"\b{re.escape(name)}\s*:\s*[\"']?\w+\[([^\]*]*)\]", module)
+    return declared[1].count(",") + 1 if declared else 0
 
 
 def _inside(item: python.AST, size: str) -> Any:

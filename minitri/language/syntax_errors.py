@@ -44,7 +44,7 @@ def bad_character(span: Span) -> ParseError:
     character, rows = span.text, tables()["characters"]
     if character in rows:
         code, message, help = rows[character]
-        return ParseError(code, message, span, help=help)
+        return ParseError(code, message, span, help=help).correct(python_corrections.statement(span))
     shown = f"`{character}` (U+{ord(character):04X})" if character.isprintable() else f"U+{ord(character):04X}"
     return mistake("character", span, shown=shown)
 

@@ -50,8 +50,9 @@ def _repaired(error: ParseError, span: Span, place: Span, parse: Callable[[Span]
     for candidate in chain(_by_table(error, span, place), [error], _general(error, span, place)):
         text = edited(place.source.text, candidate.edits)
         if candidate.edits and _is_accepted(text, candidate.edits, place, parse):
-            line = Source("", text).line(place.source.line_column(candidate.edits[0].span.start)[0]).strip()
-            candidate.help = candidate.help or printable(f"write `{line}`")
+            start = place.source.line_column(candidate.edits[0].span.start)[0] - 1
+            lines = text.split("\n")[start : start + 1 + candidate.edits[0].text.count("\n")]
+            candidate.help = candidate.help or printable(f"write `{'`, then `'.join(line.strip() for line in lines)}`")
             candidate.others = error.others
             return candidate
     return error

@@ -120,7 +120,7 @@ def squeeze(t: Typer, x: Array, axis: Value) -> Array:
 
 def permute_dims(t: Typer, x: Array, axes: Value) -> Array:
     rank = x.rank
-    order = tuple(reversed(range(rank))) if axes is None else as_axes(axes, rank, "axes")
+    order = tuple(reversed(range(rank))) if axes is None else as_axes(axes, rank)
     ensure(len(order) == rank, "MT0204", f"permute_dims of rank {rank} needs {rank} axes, not {len(order)}")
     return view(t, x, [x.shape[k] for k in order], [ir.axis(order.index(k)) for k in range(rank)])
 

@@ -6,7 +6,8 @@ for each name of another library, reasons.csv has the reasons why names are miss
 libraries. The columns of names.csv:
 
     name        such as `average`; `.real` is an attribute, and `*` stands for any other name of the library
-    arguments   the calls that the row is for: `x, axis`, `x, *, alpha`, `x: 1` (rank 1), `*rest` (any others)
+    arguments   the calls that the row is for: `x, axis`, `x, *, alpha`, `x: 1` (rank 1), `*rest` (any others). The table
+                `looks` of libraries.toml says how an argument looks, for example that one for `M` is a size
     libraries   the libraries that have the name, as keys of `LIBRARIES` (libraries.toml)
     instead     what to write: an expression of the arguments, or the name itself if the language has it
     reason      for a name that the language does not have: a key of reasons.csv
@@ -37,6 +38,7 @@ LIBRARIES: dict[str, str] = _TABLES["libraries"]
 PREFIXES: dict[str, str] = _TABLES["prefixes"]
 METHODS = ("array", "tensor")
 _PARAMETER = re.compile(r"(\*?\w+)(?::[^=,]*)?(?:=(.*?))?(?:, |$)")
+_LOOKS: dict[str, str] = _TABLES["looks"]
 LONGEST = 120  # characters of a rewritten call that a sentence shows
 
 
@@ -76,11 +78,12 @@ class Foreign:
     def takes(self, args: Sequence[str], keywords: Iterable[str]) -> bool:
         """Checks whether this row of names.csv is for a call with the arguments `args` and `keywords`.
 
-        An argument for a parameter `dim` must contain a digit. An argument without a digit is not the number of an
-        axis, but an array, as y is in torch's `max(x, y)`.
+        The text of an argument must look like an argument for the parameter. For example, an argument for a parameter
+        `dim` contains a digit. An argument without a digit is not the number of an axis, but an array, as y is in
+        torch's `max(x, y)`.
         """
         names, given = [name for name, _, _ in self.parameters], dict.fromkeys(keywords, "")
-        if any(name == "dim" and not re.search(r"\d", text) for name, text in zip(names, args)):
+        if not all(re.match(_LOOKS.get(name, ""), text) for name, text in zip(names, args)):
             return False
         if any(name.startswith("*") for name in names):
             return all(by_position or name in given for name, _, by_position in self.parameters)
@@ -197,7 +200,10 @@ def prefixed(
     None if the program does not call the name.
     """
     of = library(path)
-    return _first([Answer(name, of, row) for row in rows(name, of)], args, keywords)
+    places = ("F", "nn", of) if of == "modules" else (of,)  # `nn.relu` is a function, no layer
+    wrong = [a for a in _any(name, name, ["other"]) if args and a.row.arguments and a.row.takes(args, keywords)]
+    own = [Answer(name, place, row) for place in places for row in rows(name, place)]
+    return _first(sorted([*own, *wrong], key=lambda a: not a.row.arguments), args, keywords)
 
 
 def called(name: str, args: Sequence[str], keywords: Sequence[str] = (), *, method: bool = False) -> Answer | None:
@@ -206,7 +212,7 @@ def called(name: str, args: Sequence[str], keywords: Sequence[str] = (), *, meth
     `args` are the texts of the positional arguments, of which `x` is the first, also for a method.
     """
     functions = [k for k in LIBRARIES if k not in METHODS]
-    order = [*METHODS, *functions] if method else [*functions, *METHODS]
+    order = ["other", *METHODS, *functions] if method else [*functions, *METHODS]
     return _first(_any(name, name, order), args, keywords)
 
 
