@@ -8,7 +8,7 @@ class Figures {
     this.data = data;
     this.tables = [this.work(), this.taken()];
     this.root = el('div', {class: 'figures', tabindex: 0, role: 'region', 'aria-label': 'figures'},
-      data.chip && data.kernels.length ? roof(data) : '', ...this.tables.filter(Boolean), ...data.missing.map(text => el('p', {class: 'hint'}, text)),
+      data.chip && data.kernels.length ? roof(data) : '', ...this.tables.filter(Boolean), ...data.missing.map(text => el('p', {class: 'hint'}, ...withCode(text))),
       ...data.resources.map(r => mix(r)));
     this.node = this.root;
   }
@@ -38,7 +38,7 @@ class Figures {
 
 function grid(head, rows, title) {
   return el('figure', {}, el('figcaption', {}, title), el('table', {class: 'numbers'},
-    el('thead', {}, el('tr', {}, ...head.map(t => el('th', {}, t)))), el('tbody', {}, ...rows.map(r => el('tr', {}, ...r.map(t => el('td', {}, String(t)))))))); 
+    el('thead', {}, el('tr', {}, ...head.map(t => el('th', {}, t)))), el('tbody', {}, ...rows.map(r => el('tr', {}, ...r.map((t, k) => el('td', {'data-head': head[k], class: String(t).length > 12 ? 'long' : ''}, String(t)))))))); 
 }
 
 /** How many instructions of each kind, as bars. */
