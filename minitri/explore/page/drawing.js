@@ -40,7 +40,7 @@ class DrawingView {
     const taken = [], arrow = svg('marker', {id: 'arrow', viewBox: '0 0 8 8', refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: 'auto'},
       svg('path', {d: 'M0,0.5 L8,4 L0,7.5 z', class: 'tip'}));
     return svg('svg', {width: width + 32, height: height + 32, viewBox: `-16 -16 ${width + 32} ${height + 32}`},
-      svg('defs', {}, arrow), ...this.lines, ...this.groups, ...edges.filter(e => e[3]).map(e => words(e, boxes, taken)));
+      svg('defs', {}, arrow), ...this.lines, ...this.groups, ...edges.filter(e => e[3]).map(e => words(e, boxes, taken, width)));
   }
 
   box({label, type, at: [x, y, width, height], kind, output}, k) {
@@ -109,10 +109,10 @@ class DrawingView {
 
 /** What is written on an edge: on its curve, near the box that is no group, where nothing else is written. An edge in a crowd
  * has no place for it: there the pointer tells it. */
-function words([a, , points, text], boxes, taken) {
-  const width = text.length * 6 + 6, order = boxes[a].kind !== 'group' ? p => p : p => [...p].reverse();
+function words([a, , points, text], boxes, taken, room) {
+  const width = text.length * 6 + 6, within = x => Math.max(width / 2 - 14, Math.min(room + 14 - width / 2, x)), order = boxes[a].kind !== 'group' ? p => p : p => [...p].reverse();
   const places = order(points.slice(1).flatMap(([x1, y1], k) => [0.3, 0.5, 0.7].map(t =>
-    [points[k][0] + t * t * (3 - 2 * t) * (x1 - points[k][0]), points[k][1] + (1.5 * t * (1 - t) + t ** 3) * (y1 - points[k][1])])));
+    [within(points[k][0] + t * t * (3 - 2 * t) * (x1 - points[k][0])), points[k][1] + (1.5 * t * (1 - t) + t ** 3) * (y1 - points[k][1])])));
   const free = ([x, y]) => taken.every(t => Math.abs(x - t.x) > (width + t.width) / 2 || Math.abs(y - t.y) > 13);
   const place = places.find(free);
   if (!place) return '';

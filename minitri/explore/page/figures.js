@@ -54,7 +54,7 @@ function mix({kernel, instructions}) {
 
 /** The roofline: the rate that the memory allows at an intensity, the peaks, and where the kernels stand. */
 function roof({chip, kernels}) {
-  const wide = NARROW.matches ? 350 : 440, high = 260, left = 86, bottom = 38;
+  const wide = 350, high = 260, left = 86, bottom = 38;
   const units = Object.entries(chip.rates).filter(([unit]) => kernels.some(k => k.needed.operations[unit]));
   const at = kernels.filter(k => k.needed.total && k.needed.bytes).map(k => ({...k, x: k.needed.total / k.needed.bytes, rate: k.needed.total / (k.measured || k.floor)}));
   const low = Math.min(0.05, ...at.map(k => k.x / 2)), far = Math.max(1000, ...at.map(k => k.x * 3));
