@@ -18,6 +18,7 @@
     if (hasText(n) && /hidden|clip/.test(getComputedStyle(n).overflowX) && n.scrollWidth > n.clientWidth + 1) faults.add(`cut: ${named(n)}`);
     if (!around && leaves(box, {left: 0, top: 0, right: innerWidth, bottom: innerHeight})) faults.add(`outside: ${named(n)}`);
     if (pane && hasText(n) && !(around && pane.contains(around)) && box.right > pane.getBoundingClientRect().right + 1) faults.add(`outside its pane: ${named(n)}`);
+    if (n.matches('.figures figure, .decisions') && n.scrollWidth > n.clientWidth + 1) faults.add(`cut: ${named(n)}`);
     if (n.matches('.status') && n.scrollHeight > n.clientHeight + 1) faults.add(`cut: ${named(n)}`);
     if (n.tagName === 'text' && parseFloat(getComputedStyle(n).fontSize) * n.getScreenCTM().a < 9) faults.add(`small: ${named(n)}`);
     if (n.tagName === 'text' && leaves(box, n.ownerSVGElement.getBoundingClientRect())) faults.add(`outside its picture: ${named(n)}`);

@@ -5,17 +5,23 @@
 
 In: the programs of examples/. Out: PNG files. The one idea: headless Chromium (tests/browser.py) takes every picture.
 It shows the explorer's pages, a terminal's output as HTML, and the cells of a notebook. `PICTURES` has a function for
-each file. `SHOWN` lists the sections of the documents that have a picture (tests/test_docs.py).
+each file. `SHOWN` lists the sections of the documents that have a picture (tests/test_docs.py). The file
+docs/learn/pictures.json has a hash of the text of each page that a picture shows, so a test notices an old picture.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack, chdir, redirect_stderr
+from functools import cache
 from html import escape
+from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -27,6 +33,7 @@ import minitri as mt
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "learn"
+HASHES = FOLDER / "pictures.json"
 SHOWN = {
     "README.md": ["A tour", "The stages", "Command line"],
     "docs/learn/notebooks.md": ["What shows itself", "Figures"],
@@ -91,13 +98,18 @@ def _served(tab: Browser) -> str:
     server.quick.seconds = server.full.seconds = 120
     tab.visit(f"{server.address}#panes=triton,sass", 1280, 520)
     tab.wait("!explorer.document.programs[0].quick", seconds=120)
+    tab.ask(
+        "document.querySelectorAll('.editor > header .hint').forEach(n => { n.textContent = ''; })"
+    )  # the time it took
     return softmax
 
 
+@cache
 def _softmax() -> Any:
     return mt.compile("examples/softmax.mt").explore(M=1000, N=300)
 
 
+@cache
 def _attention() -> Any:
     return mt.compile("examples/attention.mt").explore(B=(2, 4), T=512, S=512, D=64)
 
@@ -179,6 +191,25 @@ PICTURES: dict[str, Callable[[Browser], None]] = {
 }
 
 
+STABLE = [name for name in PICTURES if name not in ("terminal", "figures")]
+"""The pictures of pages whose text is the same on every machine. The text of `terminal` depends on the GPU and on rounding
+of the CPU, and `figures` shows no text."""
+
+
+def text_hash(tab: Browser) -> str:
+    """A hash of the text of the page that a picture shows, without the line numbers of places in files."""
+    tab.ask(
+        "window.explorer?.panes.forEach(p => (p.view.view ?? p.view).all?.())"
+    )  # rows are made as they come into sight
+    text = tab.ask("(document.getElementById('app') ?? document.body).textContent")
+    return hashlib.sha256(re.sub(r"\.py:\d+", ".py", text).encode()).hexdigest()[:16]
+
+
+def known() -> dict[str, str]:
+    """The hash of each picture, and the version of the compiler that made the texts."""
+    return json.loads(HASHES.read_text(encoding="utf-8")) if HASHES.exists() else {}
+
+
 def main() -> None:
     os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp())
     with tempfile.TemporaryDirectory() as directory, browser(Path(directory)) as tab, chdir(ROOT), SERVERS:
@@ -186,6 +217,9 @@ def main() -> None:
             with redirect_stderr(StringIO()):
                 PICTURES[name](tab)
             tab.driver.save_screenshot(str(FOLDER / f"{name}.png"))
+            if name in STABLE:
+                hashes = known() | {"triton": version("triton"), name: text_hash(tab)}
+                HASHES.write_text(json.dumps(hashes, indent=2, sort_keys=True) + "\n", encoding="utf-8")
             print(f"docs/learn/{name}.png")
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pictures
 import pytest
 import reference
+from browser import Browser
 
 pytest.importorskip("triton")
 from documents import BLOCK, ROOT, Session, documents, renewed, same_compiler
@@ -106,6 +108,16 @@ def test_sections_about_the_screen_have_a_picture(document: str, sections: list[
 
 def test_a_script_makes_every_picture() -> None:
     assert {p.stem for p in (ROOT / "docs" / "learn").glob("*.png")} == set(pictures.PICTURES)
+
+
+@pytest.mark.parametrize("name", pictures.STABLE)
+def test_a_picture_shows_the_text_that_its_page_has_now(tab: Browser, name: str) -> None:
+    hashes = pictures.known()
+    if hashes["triton"] != version("triton"):
+        pytest.skip("another version of Triton makes other machine code")
+    with pictures.SERVERS:
+        pictures.PICTURES[name](tab)
+        assert pictures.text_hash(tab) == hashes[name], f"python tests/pictures.py {name}"
 
 
 def test_the_readme_shows_every_part_of_the_package() -> None:

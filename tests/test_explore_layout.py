@@ -31,6 +31,11 @@ def softmax() -> str:
     return mt.compile("examples/softmax.mt").explore(M=1000, N=300).html
 
 
+@cache
+def layers() -> str:
+    return mt.compile(LAYERS).explore(D=256, target="interpreter").html
+
+
 def faults(tab: Browser) -> list[str]:
     return tab.ask(FAULTS[FAULTS.index("(() =>") :])
 
@@ -48,6 +53,56 @@ def test_nothing_is_cut_off_or_overlaps(tab: Browser, width: int, height: int, d
         assert faults(tab) == [], panes
         tab.picture(f"attention-{width}-{panes}{'-dark' * dark}")
         assert tab.errors() == []
+
+
+LAYER = "    x = x + softmax(x @ (layer_norm(x, g, b) @ w).mT) @ w\n"
+LAYERS = f"def f(x: f16[D, D], w: f16[D, D], g: f16[D], b: f16[D]) -> f16[D, D]:\n{LAYER * 6}    return x\n"
+PAGES = {
+    "softmax": lambda: mt.compile("examples/softmax.mt").explore().html,
+    "attention": lambda: mt.compile("examples/attention.mt").explore().html,
+    "attention of known sizes": attention,
+    "layers": layers,
+}
+DRAWN = ("drawn", "passes", "ledger", "resources", "player")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_is_cut_off_in_a_pane_alone_and_beside_the_source(tab: Browser, name: str) -> None:
+    html = PAGES[name]()
+    for width, height in SIZES if name == "softmax" else SIZES[:2]:
+        tab.open(html, "#panes=source", width, height)
+        panes = tab.ask("explorer.kinds[0].map(kind => kind.id)")  # the stages of all programs look alike
+        for pane in panes if name == "softmax" else DRAWN:
+            for shown in ([pane], ["source", pane]):
+                tab.ask("explorer.arrange(arguments[0])", shown)
+                assert faults(tab) == [], (width, shown)
+    assert tab.errors() == []
+
+
+@pytest.mark.parametrize("panes", ["ledger", "source,ledger", "drawn"])
+@pytest.mark.parametrize(("width", "height"), SIZES[:3])
+def test_a_wide_drawing_begins_at_its_highest_box(tab: Browser, width: int, height: int, panes: str) -> None:
+    tab.open(layers(), f"#panes={panes}", width, height)
+    tab.wait(
+        """[...document.querySelectorAll('.drawing')].every(drawing => {
+            const around = drawing.getBoundingClientRect(), boxes = [...drawing.querySelectorAll('.box')].map(b => b.getBoundingClientRect());
+            const [first] = boxes.sort((a, b) => a.top - b.top);
+            return first.left >= around.left && first.right <= around.right && first.top >= around.top && first.bottom <= around.bottom;
+        })""",
+        seconds=5,
+    )
+
+
+def test_labels_of_a_crowd_of_edges_do_not_overlap(tab: Browser) -> None:
+    tab.open(softmax(), "#panes=ledger")
+    tab.ask(
+        """(drawing => {
+            const {edges} = drawing.drawings[0];
+            edges.push(...Array(9).fill(edges[0]));
+            drawing.show(0);
+        })(explorer.panes[0].view.drawing)"""
+    )
+    assert 3 <= len(tab.texts(".drawing .words")) < 11 == len(tab.texts(".drawing .edge title")) and faults(tab) == []
 
 
 OTHERS = {

@@ -5,18 +5,23 @@ passes.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stages import SPLITS
 
 import minitri as mt
 from minitri.base.pass_logs import fired, recorded
-from minitri.explore.pass_changes import Step, our_steps, plain, triton_steps
+from minitri.explore.pass_changes import Step, first_sentence, our_steps, plain, triton_steps
 from minitri.explore.triton_stages import MachineCode
+from minitri.graph import rewrite
 from minitri.hardware.targets import StageUnavailable
-from minitri.optimize import simplify, strength_reduction
+from minitri.optimize import collapse_axes, simplify, strength_reduction
+from minitri.optimize.fast_math import relax
+from minitri.optimize.mask_elision import Masking
 from minitri.optimize.pass_table import PASSES
 from minitri.pipeline import Compilation
 
@@ -65,6 +70,18 @@ def test_a_rule_that_fired_knows_its_place_in_the_source() -> None:
         row.made(compiled.value("graph.specialised"), compiled.context)
     (square,) = [f for f in firings if f.rule is strength_reduction.power_of_constant]
     assert [s.text for s in square.spans] == ["x.mT ** 2"]
+
+
+RULES = (*simplify.RULES, *strength_reduction.RULES, *rewrite.RULES, *relax.RULES, collapse_axes.flatten, Masking.where)
+MODULES = [inspect.getmodule(p.function) for p in PASSES]
+
+
+@pytest.mark.parametrize("documented", [*RULES, *MODULES], ids=lambda d: d.__name__)
+def test_the_text_of_a_rule_or_a_pass_ends_as_a_sentence(documented: Any) -> None:
+    text, whole = first_sentence(documented), " ".join(inspect.getdoc(documented).split())
+    assert len(text.split()) > 3 and text.endswith(".") and text.count("`") % 2 == 0
+    assert text.count("(") == text.count(")") and whole.startswith(text[:-1])
+    assert re.fullmatch(r"|\.|:|[.:] .*", whole[len(text) - 1 :])  # the sentence ends here
 
 
 def test_rules_of_kernels_and_tiles() -> None:

@@ -43,6 +43,14 @@ def softmax() -> Any:
     return mt.compile("examples/softmax.mt").explore(M=1000, N=300)
 
 
+EXAMPLES = sorted(path.stem for path in Path("examples").glob("*.mt"))
+
+
+@cache
+def page(name: str) -> Any:
+    return mt.compile(f"examples/{name}.mt").explore()
+
+
 def walk_of(name: str, **sizes: Any) -> list[dict[str, Any]]:
     return document(mt.compile(f"examples/{name}.mt").lower(**sizes).compilation)["programs"][0]["walk"]
 
@@ -70,7 +78,10 @@ def test_the_walk_of_softmax_explains_each_stage() -> None:
     assert f"A tile is {WORDS['terms']['tile']}. A grid program holds it in registers" in tile
     assert "`load x[i, j]` loads the tile of `x`: 2 of 1000 along i and all 300 along j." in tile
     assert "A mask says for each element of a tile whether it is inside the array." in masks
-    assert "a tile has 512 elements along j. The array has 300. The mask `j < 300` leaves out the rest." in masks
+    assert (
+        "a tile has 512 elements along j. The array has 300. The mask `j < 300` of `load x[i, j]` leaves out the rest."
+        in masks
+    )
     assert "counts as `-inf`, which changes no maximum; or as `0.0`, which changes no sum." in masks
     assert (
         "here M = 7 and N = 5. `in 4 lanes` means that the tile of a block of 3 along i has 4 elements"
@@ -126,6 +137,42 @@ def test_the_highlighted_line_is_the_load_in_the_text() -> None:
     stage = next(s for s in shown["stages"] if s["name"] == "tile")
     lit = [text for text, marks in zip(stage["text"].split("\n"), stage["links"]) if set(marks) & set(step["marks"])]
     assert any("load x[i, j]" in line for line in lit) and "`load x[i, j]`" in step["text"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_step_names_the_lines_of_what_its_text_explains(name: str) -> None:
+    (shown,) = page(name).document["programs"]
+    lines = {s["name"]: s["text"].split("\n") for s in shown["stages"] if "text" in s}
+    steps = {step["title"]: step for step in shown["walk"]}
+    for title in ("A tile of the input", "Masks"):
+        step = steps[title]
+        for pane, rows in zip(step["panes"], step["rows"]):
+            assert all(re.search(rf"load {step['sketch']['name']}\[", lines[pane][k]) for k in rows) and len(rows) == 1
+        (code,) = re.findall(r"`((?:load|store) [^`]+)`", step["text"])
+        assert code in lines[step["panes"][1]][step["rows"][1][0]]
+    assert f"mask = [{steps['Masks']['text'].partition('The mask `')[2].partition('`')[0]}" in "".join(
+        lines["tile.masked"][steps["Masks"]["rows"][1][0]].replace("r < S, ", "").replace("r < K, ", "")
+    )
+    spelled = lines["triton"][steps["Triton"]["rows"][1][0]]
+    assert "tl.load(" in spelled and "`tl.load`" in steps["Triton"]["text"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_texts_of_the_walk_are_sentences(name: str) -> None:
+    for step in page(name).document["programs"][0]["walk"]:
+        assert re.search(r"(?<![\s.])\.$", step["text"]), step["text"]
+        assert step["text"].count("`") % 2 == 0 and not re.search(r"changed it: [A-Z]|\bthe \(", step["text"])
+
+
+def test_an_online_reduction_is_explained() -> None:
+    texts = {step["title"]: step["text"] for step in page("softmax").document["programs"][0]["walk"]}
+    assert "one loop keeps a running maximum, and rescales the sum when the maximum grows" in texts["Kernels: fusion"]
+    assert "`-inf` minus `-inf` is not a number" in texts["Tile programs: the grid"]
+    sized = {step["title"]: step["text"] for step in softmax().document["programs"][0]["walk"]}
+    assert "running" not in sized["Kernels: fusion"] and "-inf" not in sized["Tile programs: the grid"]
+    mean = {step["title"]: step["text"] for step in page("layer_norm").document["programs"][0]["walk"]}
+    assert "running mean" in mean["Kernels: fusion"]
+    assert {"old", "rescale"} <= page("softmax").document["words"]["ours"].keys()
 
 
 @pytest.mark.parametrize(
@@ -271,16 +318,43 @@ def test_the_panes_do_not_jump_between_steps(tab: Browser) -> None:
     assert len(heights) == 1
 
 
-def test_important_lines_are_visible_at_each_step(tab: Browser) -> None:
-    tab.open(softmax().html)
-    for _ in range(tab.ask("explorer.walk.steps.length")):
-        for pane in tab.ask("explorer.panes.filter(p => p.view.reveal).map(p => p.node.className)"):
-            seen = """[...document.querySelectorAll(`.${arguments[0].trim().split(/\\s+/).join('.')} :is(.row.pin, .row:has(.piece.held))`)].some(r => {
-                const row = r.getBoundingClientRect(), text = r.closest('.text').getBoundingClientRect();
-                return row.top >= text.top && row.bottom <= text.bottom;
-            })"""
-            assert tab.ask(seen, pane), pane
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_important_lines_are_visible_at_each_step(tab: Browser, name: str) -> None:
+    tab.open(page(name).html)
+    tab.ask(
+        """window.seen = (pane, lines) => [...document.querySelectorAll(`.is-${pane.replace('.', '-')} :is(${lines})`)].some(r => {
+            const row = r.getBoundingClientRect(), text = r.closest('.text').getBoundingClientRect();
+            return row.top >= text.top && row.bottom <= text.bottom;
+        })"""
+    )
+    for step in page(name).document["programs"][0]["walk"]:
+        for pane, rows in zip(step["panes"], step["rows"]):
+            if tab.ask("Boolean(explorer.panes.find(p => p.id === arguments[0]).view.reveal)", pane):
+                lines = f'.row.named[data-line="{rows[0]}"]' if rows else ".row.pin, .row:has(.piece.held)"
+                assert tab.ask("seen(...arguments)", pane, lines), (step["title"], pane)
         tab.keys(RIGHT)
+    assert not tab.all(".row.named")  # in the free view
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_drawings_show_what_the_text_says(tab: Browser, name: str) -> None:
+    tab.open(page(name).html)
+    for number, step in enumerate(page(name).document["programs"][0]["walk"], 1):
+        if not (drawn := step["sketch"]):
+            continue
+        tab.ask("explorer.walk.show(arguments[0])", number)
+        assert not any("…" in text for text in tab.texts(".sketch text"))
+        assert not any(text.startswith("tile:") for text in tab.texts(".sketch text")) or drawn["kind"] == "mask"
+        if drawn["kind"] == "grid":
+            roles = [d["role"] for d in drawn["dims"][-2:]]
+            places = [
+                set(tab.ask(f"[...document.querySelectorAll('.sketch .block')].map(b => b.getAttribute('{at}'))"))
+                for at in "yx"
+            ]
+            cut = [len(found) > 1 for found in places[-len(roles) :]]
+            assert all(more == (role == "grid") for more, role in zip(cut, roles)), roles  # a loop is one strip
+            assert len(tab.all(".sketch .block.here")) == 1
+            assert ("this row, block by block" in tab.find(".sketch figcaption").text) == ("loop" in roles)
 
 
 def test_an_address_with_panes_opens_no_walk(tab: Browser) -> None:

@@ -3,8 +3,9 @@
 In: a `Trace` (provenance.py), and the plain data of the page's stages, its passes, and its run on small arrays
 (execution_trace.py). Out: plain data, a list of steps:
 
-    {title, text, panes, marks, sketch}     panes: the two panes that are open; marks: what they highlight
-    sketch  {kind, caption, …}              kind: fusion, grid, tile or mask; the sketch is None if the step needs none
+    {title, text, panes, marks, rows, sketch}   panes: the two panes that are open; marks: what they highlight
+    rows    [[line, …], [line, …]]              the lines of each pane that the text names, and that the page reveals
+    sketch  {kind, caption, …}                  kind: fusion, grid, tile or mask; the sketch is None if the step needs none
 
 The walk follows the node of the graph whose operation has a line in the most stages. If several nodes have lines in
 equally many stages, the walk prefers a matrix product, then a function such as exp, then a reduction, then the last
@@ -28,9 +29,11 @@ from minitri.explore.explanations import ABOUT, WORDS
 from minitri.explore.plan_drawings import operations, operator
 from minitri.explore.provenance import Trace
 from minitri.explore.triton_provenance import OWN
-from minitri.kernels.ir import Access, Compute, Constant, Inside, Kernel, Load, Op, Store
-from minitri.kernels.text import comparison
+from minitri.kernels.ir import Access, Compute, Constant, Inside, Kernel, Load, Op, Plan, Store
+from minitri.kernels.text import comparison, plan_lines
 from minitri.tiles.ir import TileAxis
+from minitri.tiles.text import programs_lines
+from minitri.triton.source import line_ops
 
 STEPS = table_beside(__file__, "guided_walk.toml")["steps"]
 TEMPLATES = Environment(undefined=StrictUndefined)  # of texts, which the page inserts as text
@@ -76,8 +79,7 @@ class _Walk:
     """The walk along a node: the tile program that computes the node, and the accesses (loads or stores) that drawings
     of the walk show.
 
-    load     the load to draw: along a loop if possible, otherwise along an axis that one block covers if possible;
-             `loaded` has the nodes of this load
+    load     the load to draw: along a loop if possible, otherwise along an axis that one block covers if possible
     tested   the last axis that a mask tests
     masked   an access whose mask tests the axis `tested`
     """
@@ -95,7 +97,6 @@ class _Walk:
         roles = {a.name: a.role for a in self.program.axes}
         along = {op: {roles.get(name) for name in op.indexed_by} for op in loads}
         self.load = max(loads, key=lambda op: ("loop" in along[op], "whole" in along[op], len(op.index)), default=None)
-        self.loaded = trace.of(self.load.spans) if self.load else frozenset[int]()
         tests = [(op, _conditions(op)) for op in accesses]
         self.tested = next((a for a in reversed(self.program.axes) if any(a.name in of for _, of in tests)), None)
         masked = [op for op, of in tests if self.tested and self.tested.name in of]
@@ -121,16 +122,21 @@ class _Walk:
             "tile": self.load and self._array(self.load),
             "mask": self.masked and self.tested and {**self._array(self.masked), "tested": self.tested.name},
         }
-        lit = {"tile": self.loaded, "mask": self.loaded | {self.node}}
         for step in STEPS:
             kind, panes = step.get("sketch", ""), step["panes"]
             drawing = drawings.get(kind)
             if not self._shown(panes) or (kind == "tile" and drawing is None):
                 continue
-            text = f"{ABOUT.get(step.get('about', panes[1]), '')} {_filled(step['text'], facts)}".strip()
+            access = {"load": self.load, "masked": self.masked}.get(step.get("names"))
+            rows = [self._rows(pane, access) for pane in panes]
+            named = [self.texts[panes[1]].split("\n")[k].partition(" {")[0] for k in rows[1]]
+            text = f"{ABOUT.get(step.get('about', panes[1]), '')} {_filled(step['text'], facts | {'named': named})}".strip()
             sketch = drawing and {"kind": kind, "caption": _filled(step["caption"], facts), **drawing}
-            marks = sorted(lit.get(kind, {self.node}) if drawing else {self.node})
-            yield {"title": step.get("title", panes[1]), "panes": panes, "text": text, "marks": marks, "sketch": sketch}
+            marks = sorted({self.node}.union(self.trace.of(access.spans) if access else ()))
+            yield {
+                "title": step.get("title", panes[1]), "panes": panes, "text": text, "marks": marks, "rows": rows,
+                "sketch": sketch,
+            }  # fmt: skip
 
     def _facts(self) -> dict[str, Any]:
         """Returns the values that the texts in guided_walk.toml use: the fields of `_Walk`, and values computed from
@@ -139,6 +145,7 @@ class _Walk:
         node, axes, load = self.trace.nodes[self.node], self.program.axes, self.load
         code = " ".join(node.spans[0].text.split())
         gone_through = {pane for step in STEPS for pane in step["panes"]}
+        triton = self.texts["triton"].split("\n")
         graphs = [self.texts[stage] for stage in ("graph", "graph.simplified")]
         played: Data = self.player or {"sizes": {}, "kernels": []}
         played_axes = [a for kernel in played["kernels"] for a in kernel["axes"]]
@@ -166,7 +173,7 @@ class _Walk:
             "neutral": self._neutral(),
             "played": _assignments(played["sizes"]),
             "wide": next((a for a in played_axes if a["role"] != "whole" and a["lanes"] > a["block"]), None),
-            "spelled": self._spelled_load(),
+            "spelled": next(filter(None, (LOADED.search(triton[k]) for k in self._rows("triton", self.load))), None),
         }
 
     def _changes(self, before: str, after: str) -> list[tuple[str, str]]:
@@ -188,13 +195,24 @@ class _Walk:
         values += [c.value for test, _, c in chosen if isinstance(test, Inside) and isinstance(c, Constant)]
         return [f"`{value}`, which changes no {NEUTRAL[value]}" for value in dict.fromkeys(values) if value in NEUTRAL]
 
-    def _spelled_load(self) -> re.Match[str] | None:
-        """Finds the load to draw in the Triton source, and returns its parts as a match of `LOADED`, or None if no line
-        matches.
+    def _rows(self, stage: str, access: Access | None) -> list[int]:
+        """Returns the indices of the lines of a stage that show an access of the tile program.
+
+        The kernel or tile program of each stage has the same name. In another stage, the access is the one to the same
+        array, at the same index if possible.
         """
-        rows = zip(self.texts["triton"].split("\n"), self.trace["triton"].lines)
-        own = (LOADED.search(row) for row, nodes in rows if self.loaded and self.loaded <= nodes)
-        return next(filter(None, own), None)
+        if access is None or stage not in ("kernels", "tile", "tile.masked", "tile.target", "triton"):
+            return []
+        value = self.trace.compilation.value("tile.target" if stage == "triton" else stage)
+        kernel = next(k for k in (value.kernels if isinstance(value, Plan) else value) if k.name == self.program.name)
+        ops = kernel.body if isinstance(kernel, Kernel) else kernel.ops()
+        same = [op for op in ops if isinstance(op, type(access)) and op.buffer.name == access.buffer.name]
+        shown = max(same, key=lambda op: (op is access, op.index == access.index, op.mask == access.mask))
+        if stage == "triton":
+            ops_of_lines = line_ops(self.trace.compilation.value("triton")).items()
+            return [number - 1 for number, op in ops_of_lines if op is shown]
+        lines = plan_lines(value) if isinstance(value, Plan) else programs_lines(value)
+        return [k for k, (_, item) in enumerate(lines) if item is shown]
 
     # ---- drawings ------------------------------------------------------------------------------
 
@@ -236,11 +254,12 @@ def _assignments(sizes: Data) -> list[str]:
 def _reason(p: Data) -> str:
     """Returns what a pass did, as text.
 
-    The text says what the rules of the pass did, such as `two casts become one …`. If no rules were recorded, the text
-    is the description of the pass.
+    The text says what the rules of the pass did, such as `merges two successive casts …; removes …`. If no rules were
+    recorded, the text is the description of the pass.
     """
-    rules = [f"{r['about'].rstrip('.')} (`{r['name']}`, {r['count']}×)." for r in p["rules"] if r["about"]]
-    return " ".join(rules[:2]) or p["about"].partition(": ")[2]
+    rules = [r for r in p["rules"] if r["about"]][:2]
+    done = [f"{r['about'][0].lower()}{r['about'][1:-1]} (`{r['name']}`, {r['count']}×)" for r in rules]
+    return f"{'; '.join(done)}." if done else p["about"].partition(": ")[2]
 
 
 def _conditions(access: Access | None) -> dict[str, Dim]:

@@ -88,7 +88,7 @@ def figures(trace: Trace, measured: Mapping[str, float] | None = None, quick: bo
     taken: list[dict[str, Any]] = []
     missing: list[str] = []
     if not found:
-        missing.append("Bytes and operations are counted when all sizes are known: -D M=4096.")
+        missing.append("Bytes and operations are counted when all sizes are known: `-D NAME=SIZE`.")
     elif found.mismatch:
         missing.append(f"Measured times are left out: {found.mismatch}.")
     if not quick:

@@ -55,9 +55,9 @@ class Step:
     """A pass that ran, with the rules that it applied.
 
     group    "minitri", or for a pass of Triton "triton" and the name of the kernel that it worked on
-    about    what the pass does, in one line; for a pass of Triton, the options of the pass
+    about    what the pass does, in one sentence; for a pass of Triton, the options of the pass
     where    the file and line where a pass of minitri is defined: `minitri/optimize/simplify.py:43`
-    rules    the rules that were applied, each {name, about, where, count, cases}. `about` says in one line what the
+    rules    the rules that were applied, each {name, about, where, count, cases}. `about` says in one sentence what the
              rule does. `where` is the file and line of the rule. `count` is how often the rule was applied. `cases` has
              pairs of texts before and after the rule
     """
@@ -80,7 +80,7 @@ def our_steps(compiled: Compilation) -> Iterator[Step]:
             if before is not None:
                 p.made(before, compiled.context)
         before = compiled.value(p.stage)
-        about, rules = _first_line(inspect.getmodule(p.function)), tuple(_rules(firings))
+        about, rules = first_sentence(inspect.getmodule(p.function)), tuple(_rules(firings))
         yield Step("minitri", p.name, p.stage, about, defined(p.function), record.before, record.after, rules)
 
 
@@ -90,9 +90,14 @@ def defined(function: Callable[..., Any]) -> str:
     return f"{plain.__module__.replace('.', '/')}.py:{plain.__code__.co_firstlineno}"
 
 
-def _first_line(documented: Any) -> str:
-    """Returns the first line of a docstring; the argument is the module of a pass or the function of a rule."""
-    return (inspect.getdoc(documented) or "").split("\n")[0]
+def first_sentence(documented: Any) -> str:
+    """Returns the first sentence of a docstring; the argument is the module of a pass or the function of a rule.
+
+    A sentence that leads to an example ends with a colon, which becomes a full stop.
+    """
+    paragraph = " ".join((inspect.getdoc(documented) or "").partition("\n\n")[0].split())
+    text = re.split(r"(?<=\.) (?=[A-Z`])", paragraph)[0].rstrip(":.")
+    return f"{text}." if text else ""
 
 
 def _rules(firings: Sequence[Firing]) -> Iterator[dict[str, Any]]:
@@ -102,7 +107,7 @@ def _rules(firings: Sequence[Firing]) -> Iterator[dict[str, Any]]:
         groups[defined(f.rule)].append(f)
     for where, found in groups.items():
         function, cases = found[0].rule, dict.fromkeys((_shown(f.before), _shown(f.after)) for f in found)
-        yield {"name": function.__name__.lstrip("_"), "about": _first_line(function), "where": where,
+        yield {"name": function.__name__.lstrip("_"), "about": first_sentence(function), "where": where,
                "count": len(found), "cases": list(cases)[:MAX_CASES]}  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from minitri.kernels.ir import Axis, Dot, Inside, Kernel, Load, Op, Plan, Positi
 
 
 def flatten(plan: Plan) -> Plan:
+    """Merges neighbouring axes that are contiguous in memory into one axis, in each kernel."""
     return replace(plan, kernels=tuple(_flatten(k) for k in plan.kernels))
 
 

@@ -90,7 +90,7 @@ class Passes {
     this.number = number;
     const p = this.all[number];
     this.drawList();
-    this.head.replaceChildren(el('b', {}, p.name), ` → ${p.stage}`, p.where ? el('code', {}, p.where) : '', el('p', {}, p.about),
+    this.head.replaceChildren(el('b', {}, p.name), ` → ${p.stage}`, p.where ? el('code', {}, p.where) : '', el('p', {}, ...withCode(p.about)),
       ...p.rules.map(fired));
     this.view?.close();
     const before = this.before[number], other = before.length > 0 && !shares(before, p.patch);
@@ -116,7 +116,7 @@ class Passes {
 
 /** A rule that fired: how often, what it does, where it is defined; unfolded, what it made of what. */
 function fired({name, count, about, where, cases}) {
-  return el('details', {class: 'rule'}, el('summary', {}, el('b', {}, name), ` × ${count} `, el('span', {}, about), el('code', {}, where)),
+  return el('details', {class: 'rule'}, el('summary', {}, el('b', {}, name), ` × ${count} `, el('span', {}, ...withCode(about)), el('code', {}, where)),
     ...cases.map(([before, after]) => el('div', {class: 'case'}, el('code', {}, before), ' → ', el('code', {}, after))));
 }
 

@@ -24,16 +24,23 @@ class DrawingView {
     this.root.replaceChildren(this.picture(this.drawings[number]));
     this.cursor = -1;
     this.light(false);
+    requestAnimationFrame(() => this.home()); // the panes beside this one are open then
+  }
+
+  /** A wide drawing begins at its highest box, unless one is lit. */
+  home() {
+    const top = Math.min(...this.boxes.map(b => b.at[1])), first = this.groups[this.boxes.findIndex(b => b.at[1] === top)];
+    if (!this.root.querySelector('.pin')) first?.scrollIntoView({block: 'nearest', inline: 'center'});
   }
 
   picture({width, height, boxes, edges}) {
     this.groups = boxes.map((box, k) => this.box(box, k));
-    this.lines = edges.map(([a, b, points]) =>
-      svg('path', {d: curve(points), class: 'edge', 'data-a': a, 'data-b': b, 'marker-end': 'url(#arrow)'}));
+    this.lines = edges.map(([a, b, points, text]) =>
+      svg('path', {d: curve(points), class: 'edge', 'data-a': a, 'data-b': b, 'marker-end': 'url(#arrow)'}, text ? svg('title', {}, text) : ''));
     const taken = [], arrow = svg('marker', {id: 'arrow', viewBox: '0 0 8 8', refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: 'auto'},
       svg('path', {d: 'M0,0.5 L8,4 L0,7.5 z', class: 'tip'}));
     return svg('svg', {width: width + 32, height: height + 32, viewBox: `-16 -16 ${width + 32} ${height + 32}`},
-      svg('defs', {}, arrow), ...this.lines, ...this.groups, ...edges.filter(e => e[3]).map(e => words(e, boxes, taken)));
+      svg('defs', {}, arrow), ...this.lines, ...this.groups, ...edges.filter(e => e[3]).map(e => words(e, boxes, taken, width)));
   }
 
   box({label, type, at: [x, y, width, height], kind, output}, k) {
@@ -100,13 +107,16 @@ class DrawingView {
   close() {}
 }
 
-/** What is written on an edge: on its curve, near the box that is no group, or where nothing else is written. */
-function words([a, , points, text], boxes, taken) {
-  const width = text.length * 6 + 6, order = boxes[a].kind !== 'group' ? p => p : p => [...p].reverse();
-  const places = order(points.slice(1).flatMap(([x1, y1], k) => [[0.216, 0.342], [0.5, 0.5], [0.784, 0.658]].map(([across, down]) =>
-    [points[k][0] + across * (x1 - points[k][0]), points[k][1] + down * (y1 - points[k][1])])));
+/** What is written on an edge: on its curve, near the box that is no group, where nothing else is written. An edge in a crowd
+ * has no place for it: there the pointer tells it. */
+function words([a, , points, text], boxes, taken, room) {
+  const width = text.length * 6 + 6, within = x => Math.max(width / 2 - 14, Math.min(room + 14 - width / 2, x)), order = boxes[a].kind !== 'group' ? p => p : p => [...p].reverse();
+  const places = order(points.slice(1).flatMap(([x1, y1], k) => [0.3, 0.5, 0.7].map(t =>
+    [within(points[k][0] + t * t * (3 - 2 * t) * (x1 - points[k][0])), points[k][1] + (1.5 * t * (1 - t) + t ** 3) * (y1 - points[k][1])])));
   const free = ([x, y]) => taken.every(t => Math.abs(x - t.x) > (width + t.width) / 2 || Math.abs(y - t.y) > 13);
-  const [x, y] = places.find(free) ?? places[0];
+  const place = places.find(free);
+  if (!place) return '';
+  const [x, y] = place;
   taken.push({x, y, width});
   return svg('g', {class: 'words'}, svg('rect', {x: x - width / 2, y: y - 8, width, height: 15}), svg('text', {x, y: y + 4}, text));
 }

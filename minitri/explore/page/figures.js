@@ -7,10 +7,20 @@ class Figures {
   constructor(data) {
     this.data = data;
     this.tables = [this.work(), this.taken()];
-    this.root = el('div', {class: 'figures', tabindex: 0, role: 'region', 'aria-label': 'figures'},
-      data.chip && data.kernels.length ? roof(data) : '', ...this.tables.filter(Boolean), ...data.missing.map(text => el('p', {class: 'hint'}, text)),
+    this.roof = el('div');
+    this.root = el('div', {class: 'figures', tabindex: 0, role: 'region', 'aria-label': 'figures'}, this.roof, ...this.tables.filter(Boolean), ...data.missing.map(text => el('p', {class: 'hint'}, ...withCode(text))),
       ...data.resources.map(r => mix(r)));
     this.node = this.root;
+    this.draw(350);
+    this.resized = new ResizeObserver(() => this.draw(this.root.clientWidth < 460 ? 350 : 440));
+    this.resized.observe(this.root);
+  }
+
+  /** The roofline, as wide as there is room for. */
+  draw(wide) {
+    if (wide === this.wide || !this.data.chip || !this.data.kernels.length) return;
+    this.wide = wide;
+    this.roof.replaceChildren(roof(this.data, wide));
   }
 
   work() {
@@ -31,14 +41,14 @@ class Figures {
     return grid(['', 'warps', 'registers', 'shared', 'local', 'spills', 'blocks at once', 'occupancy', 'bound by'], rows, 'What each compiled kernel takes');
   }
 
-  light() {} step(by) { this.root.scrollBy(0, 40 * by); } hold() {} following() {} close() {}
+  light() {} step(by) { this.root.scrollBy(0, 40 * by); } hold() {} following() {} close() { this.resized.disconnect(); }
   search() { return 0; }
   get whole() { return this.tables.filter(Boolean).map(t => [...t.querySelectorAll('tr')].map(r => [...r.children].map(c => c.textContent).join('\t')).join('\n')).join('\n\n'); }
 }
 
 function grid(head, rows, title) {
   return el('figure', {}, el('figcaption', {}, title), el('table', {class: 'numbers'},
-    el('thead', {}, el('tr', {}, ...head.map(t => el('th', {}, t)))), el('tbody', {}, ...rows.map(r => el('tr', {}, ...r.map(t => el('td', {}, String(t)))))))); 
+    el('thead', {}, el('tr', {}, ...head.map(t => el('th', {}, t)))), el('tbody', {}, ...rows.map(r => el('tr', {}, ...r.map((t, k) => el('td', {'data-head': head[k], class: String(t).length > 12 ? 'long' : ''}, String(t)))))))); 
 }
 
 /** How many instructions of each kind, as bars. */
@@ -53,8 +63,8 @@ function mix({kernel, instructions}) {
 }
 
 /** The roofline: the rate that the memory allows at an intensity, the peaks, and where the kernels stand. */
-function roof({chip, kernels}) {
-  const wide = NARROW.matches ? 350 : 440, high = 260, left = 86, bottom = 38;
+function roof({chip, kernels}, wide) {
+  const high = 260, left = 86, bottom = 38;
   const units = Object.entries(chip.rates).filter(([unit]) => kernels.some(k => k.needed.operations[unit]));
   const at = kernels.filter(k => k.needed.total && k.needed.bytes).map(k => ({...k, x: k.needed.total / k.needed.bytes, rate: k.needed.total / (k.measured || k.floor)}));
   const low = Math.min(0.05, ...at.map(k => k.x / 2)), far = Math.max(1000, ...at.map(k => k.x * 3));

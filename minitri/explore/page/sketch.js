@@ -1,6 +1,6 @@
 // ---- sketch.js: the drawings of the walk: fused kernels, the grid, a tile, a mask ------------------
 
-const WIDE = 320, HIGH = 146, MOST_BLOCKS = 8;
+const WIDE = 340, HIGH = 146, MOST_BLOCKS = 8;
 
 function sketch(data) {
   const parts = data.kind === 'fusion' ? fusion(data) : blocks(data);
@@ -8,9 +8,10 @@ function sketch(data) {
     el('figcaption', {}, data.caption));
 }
 
-/** An array as its last two axes, cut into the blocks of the grid and of the loop. */
+/** An array as its last two axes, cut into the blocks of the grid and of the loop. A grid program writes all blocks of its
+ * loop: in the drawing of the grid they are one strip. Only the drawing of a mask shows how far a tile is past the end. */
 function blocks({kind, name, dims, tested}) {
-  const across = divided(dims.at(-1), 206), down = dims.length > 1 ? divided(dims.at(-2), 84) : {count: 1, size: 40, length: 40, real: 40, label: ''};
+  const across = divided(dims.at(-1), 206, kind), down = dims.length > 1 ? divided(dims.at(-2), 84, kind) : {count: 1, size: 40, length: 40, real: 40, label: ''};
   const left = 104, top = 22, parts = [], fewer = [down, across].filter(d => d.all > d.count);
   const cut = fewer.length ? `: ${fewer.map(d => d.count).join(' × ')} of ${fewer.map(d => d.all).join(' × ')} blocks` : '';
   const last = kind === 'mask', at = d => d.role === 'whole' ? 0 : last && d.axis === tested ? d.count - 1 : Math.min(1, d.count - 1);
@@ -22,24 +23,23 @@ function blocks({kind, name, dims, tested}) {
       parts.push(svg('rect', {class: kinds, x: left + c * across.size, y: top + r * down.size, width: across.size, height: down.size}));
     }
   }
-  if (kind === 'tile' && walks(dims.at(-1))) parts.push(arrow(left + 8, top + (row + 0.5) * down.size, left + across.length - 6, top + (row + 0.5) * down.size));
-  if (kind === 'tile' && walks(dims.at(-2))) parts.push(arrow(left + (column + 0.5) * across.size, top + 8, left + (column + 0.5) * across.size, top + down.length - 6));
-  if (kind !== 'mask' && across.tile) parts.push(svg('path', {class: 'edge-of array', d: `M${left + across.real},${top - 4} v${down.length + 8}`}));
+  if (kind !== 'mask' && walks(dims.at(-1))) parts.push(arrow(left + 8, top + (row + 0.5) * down.size, left + across.length - 6, top + (row + 0.5) * down.size));
+  if (kind !== 'mask' && walks(dims.at(-2))) parts.push(arrow(left + (column + 0.5) * across.size, top + 8, left + (column + 0.5) * across.size, top + down.length - 6));
   if (kind === 'mask') parts.push(...beyond(left, top, across, down, dims, tested));
   parts.push(svg('text', {x: left + across.real / 2, y: top - 6, class: 'middle'}, across.label), ...bracket(left, top + down.length + 4, across),
     svg('text', {x: left - 6, y: top + down.length / 2 + 4, class: 'end'}, down.label),
-    svg('text', {x: left, y: HIGH - 4}, short(`${name}${cut}${dims.length > 2 ? `, for each of ${dims.slice(0, -2).map(d => d.extent).join(' × ')}` : ''}`, 214)));
+    svg('text', {x: 4, y: HIGH - 4}, short(`${name}${cut}${dims.length > 2 ? `, for each of ${dims.slice(0, -2).map(d => d.extent).join(' × ')}` : ''}`, WIDE - 8)));
   return parts;
 }
 
 const walks = dim => dim?.role === 'loop';
 
 /** An axis in blocks that fit into a length: how many are drawn, how large, and how far the array reaches in them. */
-function divided({axis, extent, size, block, lanes, role}, most) {
-  const width = role === 'whole' ? lanes || block : block, all = size && width ? Math.ceil(size / width) : 5;
-  const count = Math.min(all, MOST_BLOCKS), step = most / count;
-  const part = size && width && all <= MOST_BLOCKS ? size / (count * width) : size ? 1 - 0.4 / count * (size % width > 0) : 1 - 0.4 / count;
-  const longer = role === 'whole' && width > size, parts = role === 'whole' ? '' : ` by ${block}`;
+function divided({axis, extent, size, block, lanes, role}, most, kind) {
+  const width = role === 'whole' && kind === 'mask' ? lanes || block : block, strip = role === 'whole' && !(kind === 'mask' && lanes) || kind === 'grid' && role === 'loop';
+  const all = strip ? 1 : size && width ? Math.ceil(size / width) : 5, count = Math.min(all, MOST_BLOCKS), step = most / count;
+  const even = strip || width === 1 || size && size % width === 0, part = even ? 1 : size && all <= MOST_BLOCKS ? size / (count * width) : 1 - 0.4 / count;
+  const longer = size && kind === 'mask' && role === 'whole' && width > size, parts = role === 'whole' ? '' : ` by ${block}`;
   return {all, count, size: step, length: most, real: most * Math.min(1, part), role, tile: longer ? width : 0, label: short(`${longer ? 'array ' : ''}${axis ? `${axis}: ` : ''}${extent}${parts}`, 100)};
 }
 
@@ -72,7 +72,7 @@ function fusion({kernels, here}) {
 
 /** A kernel: its name, what it reads and writes, and those of its operations that there is room for. */
 function box({name, ops, reads, writes}, x, width) {
-  const room = Math.max(1, Math.floor((width - 4) / 60)), most = 4 * room, drawn = Math.min(ops.length, most);
+  const room = Math.max(1, Math.floor((width - 4) / 72)), most = 4 * room, drawn = Math.min(ops.length, most);
   const columns = Math.ceil(drawn / Math.ceil(drawn / room)), step = (width - 6) / columns; // rows of the same length
   const followed = Math.max(0, ops.findIndex(o => o.here)), first = Math.max(0, Math.min(followed - most + 2, ops.length - most));
   const chips = ops.slice(first, first + most).flatMap(({op, here}, n) => {
@@ -80,10 +80,20 @@ function box({name, ops, reads, writes}, x, width) {
     return [svg('rect', {class: here ? 'chip-box here' : 'chip-box', x: left, y: top, width: size, height: 15, rx: 3}),
       svg('text', {x: left + size / 2, y: top + 11, class: 'middle'}, short(op, size))];
   });
-  const middle = {x: x + width / 2, class: 'middle'}, title = ops.length > most ? `${name}: ${ops.length} steps` : name;
+  const middle = {x: x + width / 2, class: 'middle'}, title = ops.length > most ? `${name}: ${ops.length} ops` : name;
   return [svg('rect', {class: 'kernel', x, y: 22, width, height: 92, rx: 5}), svg('text', {x: x + 6, y: 35, class: 'strong'}, short(title, width - 8)), ...chips,
-    svg('text', {...middle, y: 14}, short(`${reads.join(', ')} ↓`, width)), svg('text', {...middle, y: HIGH - 4}, short(`↓ ${writes.join(', ')}`, width))];
+    svg('text', {...middle, y: 14}, `${some(reads, width - 14)} ↓`), svg('text', {...middle, y: HIGH - 4}, `↓ ${some(writes, width - 14)}`)];
+}
+
+/** As many of some names as fit, and how many more there are. */
+function some(names, width) {
+  for (let k = names.length; k > 1; k--) {
+    const text = names.slice(0, k).join(', ') + (k < names.length ? ` +${names.length - k}` : '');
+    if (fits(text, width)) return text;
+  }
+  return names.length > 1 ? `${short(names[0], width - 27)} +${names.length - 1}` : short(names.join(), width);
 }
 
 /** As much of a text as fits, at 6.7 pixels a letter. */
-const short = (text, width) => text.length * 6.7 <= width ? text : `${text.slice(0, Math.max(1, Math.floor(width / 6.7) - 1))}…`;
+const fits = (text, width) => text.length * 6.7 <= width;
+const short = (text, width) => fits(text, width) ? text : `${text.slice(0, Math.max(1, Math.floor(width / 6.7) - 1))}…`;

@@ -17,7 +17,7 @@ const WORDS = {
   string: String.raw`"(?:[^"\\]|\\.)*"`,
   name: String.raw`[%@$!#][\w.$-]+|\bR\d+\b|\bU?P\d\b|\bUR\d+\b`,
   number: String.raw`(?<![\w.])-?(?:0x[\da-fA-F]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?![\w.])`,
-  word: String.raw`\b(?:def|return|for|import|from|plan|kernel|program|graph|over|grid|loop|whole|carry|next|require|else|ledger|fused|apart|again|define|declare|temporary)\b`,
+  word: String.raw`\b(?:def|return|for|import|from|plan|kernel|program|graph|over|grid|loop|whole|carry|next|require|else|ledger|fused|apart|again|define|declare|temporary|(?:rescale|shift)(?= = %))\b`,
   op: String.raw`\b[a-z]\w*(?:\.\w+)+|\b[A-Z][A-Z\d]{2,}(?:\.[A-Z\d_]+)*\b`,
 };
 const FIRST = { // the operation of a line, where it is one plain word
@@ -53,7 +53,7 @@ function explanation(words, token) {
 class TextView {
   /** `lines`: [{text, marks, number, kind, pieces}]; `at` says which program they are of. */
   constructor(at, lines, links, options = {}) {
-    Object.assign(this, {at, lines, links, options, cursor: -1, hits: [], lit: new Map()});
+    Object.assign(this, {at, lines, links, options, cursor: -1, hits: [], named: [], lit: new Map()});
     this.table = options.table ?? inverted(lines.map(l => l.marks ?? []));
     this.digits = String(lines.reduce((most, l) => Math.max(most, l.number ?? 0), 0)).length;
     this.chunks = [];
@@ -152,6 +152,7 @@ class TextView {
     const lit = this.lit.get(k);
     row.classList.toggle('lit', lit === 'lit');
     row.classList.toggle('pin', lit === 'pin');
+    row.classList.toggle('named', this.named.includes(k));
     row.classList.toggle('cursor', k === this.cursor);
     row.classList.toggle('hit', this.found?.has(k) ?? false);
     const [hover, pin] = this.sets ?? [new Set(), new Set()];
@@ -178,6 +179,14 @@ class TextView {
     }
     this.mark();
     if (reveal && pin.size) this.reveal(this.nearest(pin));
+  }
+
+  /** The lines that a step of the walk names: the first one comes into sight. */
+  names(rows) {
+    const before = this.named;
+    this.named = rows;
+    for (const k of [...before, ...rows]) this.rowAt(k) && this.dress(this.rowAt(k), k);
+    if (rows.length) this.reveal(rows[0]);
   }
 
   /** Of some lines the first that belongs to the fewest nodes: the instruction itself, not an index that it needs. */

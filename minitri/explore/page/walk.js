@@ -1,5 +1,6 @@
 // ---- walk.js: the guided walk: one span of the program through all stages -------------------------
-// programs[0].walk = [{title, text, panes, marks, sketch}]: two panes, what is lit in them, a drawing.
+// programs[0].walk = [{title, text, panes, marks, rows, sketch}]: two panes, what is lit in them, the lines that the text
+// names, a drawing.
 
 class Walk {
   constructor(page) {
@@ -48,7 +49,7 @@ class Walk {
     page.app.classList.add('walking');
     this.heading.textContent = `${number} of ${steps.length}: ${step.title}`;
     this.text.replaceChildren(...explained(step.text, page.document.words.terms));
-    this.others.replaceChildren(...steps.map(s => el('p', {}, ...s.text.split('`').map((part, k) => k % 2 ? el('code', {}, part) : part))));
+    this.others.replaceChildren(...steps.map(s => el('p', {}, ...withCode(s.text))));
     this.picture.replaceChildren(step.sketch ? sketch(step.sketch) : '');
     this.back.disabled = number === 1;
     this.next.disabled = false;
@@ -56,6 +57,7 @@ class Walk {
     page.links.pin = {program: 0, marks: new Set(step.marks)};
     page.arrange(page.editor ? step.panes.filter(id => id !== 'source') : step.panes); // the editor is the source
     page.links.tell(true);
+    page.panes.forEach(pane => pane.view.names?.(step.rows[step.panes.indexOf(pane.id)] ?? []));
     if (focus) this.next.focus({focusVisible: false});
   }
 
@@ -66,6 +68,7 @@ class Walk {
     this.node.hidden = true;
     page.app.classList.remove('walking');
     page.arrange(page.ordinary().map(([id]) => id));
+    page.panes.forEach(pane => pane.view.names?.([]));
     page.links.tell(true);
   }
 
@@ -77,6 +80,9 @@ class Walk {
     e.stopPropagation();
   }
 }
+
+/** Text in which words between backquotes are code. */
+const withCode = text => text.split('`').map((part, k) => k % 2 ? el('code', {}, part) : part);
 
 /** Text in which words between backquotes are code, and the terms of the glossary say what they mean. */
 function explained(text, terms) {
