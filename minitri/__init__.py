@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from minitri.program import Lowered as Lowered
     from minitri.program import Program as Program
     from minitri.program_from_stage import load as load
-    from minitri.runtime.measured_schedules import tune as tune
+    from minitri.runtime.tuning_policy import tune as tune
     from minitri.tiles.schedule import Options as Options
 
 _HOMES = {
@@ -35,7 +35,7 @@ _HOMES = {
     "minitri.base.resource_limits": ("limits",),
     "minitri.hardware.targets": ("StageUnavailable",),
     "minitri.tiles.schedule": ("Options",),
-    "minitri.runtime.measured_schedules": ("tune",),
+    "minitri.runtime.tuning_policy": ("tune",),
     "minitri.base.types": ("bf16", "bool_", "f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

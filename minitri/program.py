@@ -298,7 +298,7 @@ class Program(BaseProgram):
         target = given.get("target") or str(own or "cuda:90")
         told = {**given, "target": target}
         if self.effort != "none" and target != "interpreter" and not (given.get("without") or given.get("options")):
-            from minitri.runtime.measured_schedules import known_options
+            from minitri.runtime.tuning_policy import known_options
 
             told["options"], schedules = known_options(self, call, own if target == str(own) else None)
         return told, schedules, unaligned(call.arrays)

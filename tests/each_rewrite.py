@@ -120,11 +120,11 @@ REWRITES: dict[str, Rewrite] = {
     "tensor-descriptors": Rewrite("tile.target", ("layer", "dequantised", "heads"), {}, SIXTEEN, sides=(16, 32, 48, 17)),
     "early-start": Rewrite("tile.target", ANY),
     "fast-operators": Rewrite("tile.target", ("normalise", "normalise", "unary", "unary", "layer", "cast"), exact=False),
-    "maxima-in-parts": Rewrite("tile.target", ("heads",), {
-        "optimize.maxima_in_parts.COLUMNS": 16, "optimize.maxima_in_parts.CARRIED_COLUMNS": 16,
+    "row-maximum-tree": Rewrite("tile.target", ("heads",), {
+        "optimize.row_maximum_tree.COLUMNS": 16, "optimize.row_maximum_tree.CARRIED_COLUMNS": 16,
     }, Options(blocks=Blocks(64, 64), warps=1), sides=(64, 128)),
     "flatten-loops": Rewrite("tile.target", ("layer", "matmul"), {}, Options(blocks=Blocks(16, 16), persistent=2), sides=(16, 32, 48)),
-    "deferred-checks": Rewrite("tile.target", ("matmul", "matmul", "layer"), PARTS, SIXTEEN, exact=False, sides=(16, 32, 48)),
+    "deferred-tf32-checks": Rewrite("tile.target", ("matmul", "matmul", "layer"), PARTS, SIXTEEN, exact=False, sides=(16, 32, 48)),
     "elementwise-schedules": Rewrite("tile", ("unary", "unary", "binary", "transpose", "cast"), {}, Options()),
     "interpreter-schedules": Rewrite("tile", (*ROWS, "matmul"), {}, Options(), exact=False, target=INTERPRETER),
     "attention-schedules": Rewrite("tile", ("heads",), {}, Options(), exact=False),

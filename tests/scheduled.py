@@ -5,7 +5,7 @@ from __future__ import annotations
 from minitri.hardware.chips import H200, Chip
 from minitri.kernels.ir import Kernel
 from minitri.optimize.schedules.rule_arguments import Request
-from minitri.optimize.schedules.rules import schedule
+from minitri.optimize.schedules.rule_table import schedule
 from minitri.tiles.schedule import Options, Schedule
 
 

@@ -18,11 +18,11 @@ import minitri as mt
 from minitri.base import json_disk_cache
 from minitri.base.diagnostics import CompileError
 from minitri.hardware.targets import Target
-from minitri.runtime import measured_schedules as tuning
+from minitri.runtime import tuning_policy as tuning
 from minitri.runtime.call_binding import bind
-from minitri.runtime.measured_schedules import measured
 from minitri.runtime.schedule_search import Trial, Tuning, close, propose, trials
 from minitri.runtime.timing import Timing
+from minitri.runtime.tuning_policy import measured
 
 NAN, INF = float("nan"), float("inf")
 CASES = {

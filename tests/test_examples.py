@@ -22,9 +22,9 @@ from minitri.bench import run as bench
 from minitri.bench.cases import cases
 from minitri.kernels.memory_traffic import Traffic, traffic
 from minitri.profile import profile, time_call
-from minitri.runtime.measured_schedules import measured
 from minitri.runtime.schedule_search import trials
 from minitri.runtime.timing import measure
+from minitri.runtime.tuning_policy import measured
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = sorted((ROOT / "examples").glob("0*.py"))

@@ -15,8 +15,8 @@ from stages import SPLITS
 
 import minitri as mt
 from minitri.base.pass_logs import fired, recorded
+from minitri.explore.machine_code import MachineCode
 from minitri.explore.pass_changes import Step, first_sentence, our_steps, plain, triton_steps
-from minitri.explore.triton_stages import MachineCode
 from minitri.graph import rewrite
 from minitri.hardware.targets import StageUnavailable
 from minitri.optimize import collapse_axes, simplify, strength_reduction

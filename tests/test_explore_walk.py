@@ -18,8 +18,8 @@ from test_explore_layout import faults
 import minitri as mt
 from minitri.explore.document import document
 from minitri.explore.explanations import ABOUT, LANGUAGE, WORDS, _prefixes, words_of
+from minitri.explore.machine_code import MachineCode
 from minitri.explore.provenance import Trace
-from minitri.explore.triton_stages import MachineCode
 from minitri.testing import random_program
 from minitri.triton import compiled_stages
 

@@ -175,7 +175,7 @@ def test_one_check_follows_the_loop() -> None:
     first, second = loops_of("x @ w.mT", NT, **LARGE)
     assert first.carries[0][1].precision == "tf32x3_unchecked"  # type: ignore[union-attr]
     assert second.redo is first.carries[0][0] and second.axes == ("s",)
-    (only,) = loops_of("x @ w.mT", NT, without=("deferred-checks",), **LARGE)
+    (only,) = loops_of("x @ w.mT", NT, without=("deferred-tf32-checks",), **LARGE)
     assert only.carries[0][1].precision == "tf32x3" and only.redo is None  # type: ignore[union-attr]
 
 
@@ -192,7 +192,7 @@ def test_the_text_of_a_loop_that_redoes_a_value() -> None:
             mt.load(text.replace("redo = %1", f"redo = {wrong}"), "tile.target")
 
 
-@pytest.mark.parametrize("without", [(), ("deferred-checks",)])
+@pytest.mark.parametrize("without", [(), ("deferred-tf32-checks",)])
 def test_tensor_cores_multiply(without: tuple[str, ...]) -> None:
     text = 'matmul(x, w.mT, precision="tf32x3")'
     ptx = mt.compile(text, **NT).lower(target="cuda:90", without=without, M=64, K=64, N=64)["ptx"]

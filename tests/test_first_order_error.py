@@ -13,8 +13,8 @@ import minitri as mt
 from minitri.graph.evaluate import evaluate
 from minitri.graph.verify import verify
 from minitri.runtime.call_binding import bind
-from minitri.runtime.measured_schedules import measured
 from minitri.runtime.schedule_search import close
+from minitri.runtime.tuning_policy import measured
 from minitri.testing import random_program
 from minitri.trust.first_order_error import magnitude
 

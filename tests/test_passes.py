@@ -1180,12 +1180,16 @@ GOLDEN: dict[str, tuple[str, Case, dict[str, int]]] = {
     "tensor_descriptors_product": ("tensor-descriptors", PRODUCT, SIDES),
     "fast_operators_softmax": ("fast-operators", Case("softmax(x)", {"x": "bf16[M, N]"}), {"M": 100, "N": 1000}),
     "maxima_in_parts_attention": (
-        "maxima-in-parts",
+        "row-maximum-tree",
         Case("softmax(q @ k.mT, axis=-1) @ v", dict.fromkeys("qkv", "f16[B, T, D]")),
         {"B": 64, "T": 4096, "D": 64},
     ),
     "flatten_loops_product": ("flatten-loops", PRODUCT, SIDES),
-    "deferred_checks": ("deferred-checks", Case("x @ w.mT", {"x": "f32[M, K]", "w": "f32[N, K]"}), SIDES | {"K": 100}),
+    "deferred_tf32_checks": (
+        "deferred-tf32-checks",
+        Case("x @ w.mT", {"x": "f32[M, K]", "w": "f32[N, K]"}),
+        SIDES | {"K": 100},
+    ),
     "early_start_two": ("early-start", Case("sum(x)", MN), {"M": 1001, "N": 999}),
     "target_wait": (
         "target",

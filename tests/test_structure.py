@@ -56,7 +56,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "hardware.predicted_work",
         "hardware.roofline",
         "base_program",
-        "runtime.measured_schedules",
+        "runtime.tuning_policy",
         "runtime.variants",
         "trust",
     ),

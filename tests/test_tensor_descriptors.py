@@ -25,7 +25,7 @@ from minitri.hardware.targets import Target
 from minitri.kernels.ir import Buffer, Dot, Load, Store
 from minitri.optimize.schedules.products import RESERVED, has_steps, programs
 from minitri.optimize.tensor_descriptors import describe
-from minitri.runtime import measured_schedules, variants
+from minitri.runtime import variants
 from minitri.runtime.call_binding import bind
 from minitri.tiles.ir import Access, Program
 from minitri.tiles.text import parse_programs
@@ -386,7 +386,7 @@ def test_64_bit_offsets_have_no_descriptors() -> None:
 def test_tuned_options_do_not_bring_descriptors_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(variants, "target_of", lambda device: Target.parse("cuda:90"))
     monkeypatch.setattr(
-        measured_schedules, "chosen", lambda program, call, context, build: build(mt.Options(descriptors=True))
+        tuning_policy, "chosen", lambda program, call, context, build: build(mt.Options(descriptors=True))
     )
     seen: list[Any] = []
     monkeypatch.setattr(run_stage, "launchable", lambda compilation, target: seen.append(compilation.context))

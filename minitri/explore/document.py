@@ -39,10 +39,10 @@ from minitri.explore.explanations import ABOUT, words_of
 from minitri.explore.graph_drawing import views
 from minitri.explore.guided_walk import walk
 from minitri.explore.kernel_statistics import figures
+from minitri.explore.machine_code import Tell
 from minitri.explore.pass_changes import our_passes, patch, triton_passes
 from minitri.explore.plan_drawings import plans
 from minitri.explore.provenance import Trace
-from minitri.explore.triton_stages import Tell
 from minitri.hardware.targets import StageUnavailable
 from minitri.pipeline import OUR_STAGES, Compilation, Context
 from minitri.tiles.schedule import Options

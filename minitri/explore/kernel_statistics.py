@@ -26,8 +26,8 @@ from typing import Any
 
 from minitri.base.diagnostics import CompileError, listed
 from minitri.explore.instruction_registers import MACHINES
+from minitri.explore.machine_code import KernelCode, MachineCode
 from minitri.explore.provenance import Trace
-from minitri.explore.triton_stages import KernelCode, MachineCode
 from minitri.hardware.chips import SIMDS, Peak, blocks_at_once, multiprocessor
 from minitri.hardware.predicted_work import Work
 from minitri.hardware.roofline import Row, roofline

@@ -37,7 +37,7 @@ from minitri.base.dims import Dim
 from minitri.base.json_child_process import environment
 from minitri.base.pass_logs import Firing, recorded
 from minitri.base.resource_limits import using
-from minitri.explore.triton_stages import MachineCode
+from minitri.explore.machine_code import MachineCode
 from minitri.graph.ir import Const, Node, children
 from minitri.graph.text import format_number
 from minitri.hardware.targets import StageUnavailable, Target

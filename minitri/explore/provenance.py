@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from minitri.base.spans import Span
+from minitri.explore.machine_code import MachineCode
 from minitri.explore.triton_provenance import NONE, OWN, Nodes, Origin, generated_lines, machine_lines
-from minitri.explore.triton_stages import MachineCode
 from minitri.graph.ir import Graph, Input
 from minitri.graph.text import format_input, graph_lines
 from minitri.kernels.ir import Buffer, Decision, Kernel, Load, Op, Plan, Scan, Store, reduced_by

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from minitri.explore.debug_locations import READERS, TENSOR, Row, sass_rows, with_tensor_memory
-from minitri.explore.triton_stages import KernelCode, MachineCode
+from minitri.explore.machine_code import KernelCode, MachineCode
 from minitri.kernels.ir import Op, Store
 from minitri.triton.emit import EmittedKernel
 from minitri.triton.source import line_ops

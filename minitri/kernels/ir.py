@@ -200,7 +200,7 @@ class Dot(_Op):
     """The sum of `a * b` over one axis: a matrix product.
 
     `precision` is one of PRECISIONS (minitri/graph/ir.py) or "tf32x3_unchecked". With "tf32x3_unchecked", a sum is
-    sometimes infinite or NaN where IEEE arithmetic gives a number (minitri/optimize/deferred_checks.py). `tile` names
+    sometimes infinite or NaN where IEEE arithmetic gives a number (minitri/optimize/deferred_tf32_checks.py). `tile` names
     the axis of the rows of `a` and the axis of the columns of `b`. `a` does not have the column axis, and `b` does not
     have the row axis. If a loop computes the product, each iteration multiplies the partial sum by `rescale` before it
     adds the products of a block.

@@ -9,7 +9,7 @@ f32 product (minitri/base/tf32_splitting.py).
 
 Infinities, NaN and numbers of 2**101 and more cannot be split into TF32 parts. If a factor contains a number that
 cannot be split, the sum is not finite, and the f32 factors themselves are multiplied
-(minitri/base/numpy_array_operations.py). deferred_checks.py makes the kernel check the sum only once, after the loop.
+(minitri/base/numpy_array_operations.py). deferred_tf32_checks.py makes the kernel check the sum only once, after the loop.
 
 In: the kernels of a plan. Out: the same kernels, in which every product has a precision. A product whose `precision`
 argument is absent gets the precision "tf32x3" or "ieee". Products of unknown or small sizes get "ieee", and so do all

@@ -14,7 +14,7 @@ too, the reduction needs no `where` that masks its operand.
 
 Other passes omit tests as well. skip_blocks/skip.py gives the last, shorter block a loop of its own.
 boundary_peeling.py runs before this pass and marks some programs `peeled`. In a peeled program, the code for complete
-tiles has no tests. tensor_descriptors.py leaves the tests of some blocks to the copy engine. deferred_checks.py adds a
+tiles has no tests. tensor_descriptors.py leaves the tests of some blocks to the copy engine. deferred_tf32_checks.py adds a
 loop that computes a sum again, one index at a time, and this loop needs fewer tests.
 
 Left out: proofs that need relations between several axes. A proof uses the range of each axis

@@ -28,7 +28,7 @@ from minitri.optimize import mask_elision
 from minitri.optimize.index_width import fits_32_bits
 from minitri.optimize.online_reductions.lower import OnlineLowering
 from minitri.optimize.schedules.rule_arguments import Request
-from minitri.optimize.schedules.rules import RULES, schedule
+from minitri.optimize.schedules.rule_table import RULES, schedule
 from minitri.pipeline import CORE, Compilation, Context, Pass, graph_pass, plan_pass, tile_pass
 from minitri.tiles import mask
 from minitri.tiles.ir import Program, Programs
@@ -193,9 +193,9 @@ PASSES: tuple[Pass, ...] = (
          lambda c: c.options.descriptors is not False,  # a tile program that was loaded as text may have descriptors
          without=lambda programs, c: programs.map(Program.without_descriptors)),
     room(masked_pass, "fast-operators", "tile.fast", "fast_math.fast_operators:hasten"),
-    room(masked_pass, "maxima-in-parts", "tile.parted", "maxima_in_parts:part"),
+    room(masked_pass, "row-maximum-tree", "tile.parted", "row_maximum_tree:part"),
     room(masked_pass, "flatten-loops", "tile.flattened", "flatten_loops:flatten_loops"),
-    room(masked_pass, "deferred-checks", "tile.deferred", "deferred_checks:defer"),
+    room(masked_pass, "deferred-tf32-checks", "tile.deferred", "deferred_tf32_checks:defer"),
     room(masked_pass, "early-start", "tile.early", "early_start:start_early", lambda c: c.target.has_early_starts, together=True),
     *map(_core, ("target", "emit")),
 )  # fmt: skip
@@ -227,6 +227,7 @@ OLD_NAMES = {
     "pack": "pack-operands", "fuse": "fusion", "flatten": "collapse-axes", "online": "online-reductions",
     "relax": "fast-math", "skip": "skip-blocks", "rotate": "software-pipelining",
     "order": "program-order", "peel": "boundary-peeling", "narrow": "narrow-integers", "halve": "f16-multiplication", "f16-products": "f16-multiplication",
+    "maxima-in-parts": "row-maximum-tree", "deferred-checks": "deferred-tf32-checks",
     "descriptors": "tensor-descriptors", "join": "collapse-reduced-axes",
     "split": "split-reduction,split-kv,split-k,split-scan",
 }  # fmt: skip

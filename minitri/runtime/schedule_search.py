@@ -30,7 +30,7 @@ from minitri.kernels.ir import Dot, Kernel, Plan
 from minitri.optimize.schedules import attention, products
 from minitri.optimize.schedules.block_sizes import contiguity, filled, innermost
 from minitri.optimize.schedules.rule_arguments import Request
-from minitri.optimize.schedules.rules import schedule
+from minitri.optimize.schedules.rule_table import schedule
 from minitri.runtime.array_interop import as_tensor, view
 from minitri.runtime.timing import Timing, measure
 from minitri.tiles.schedule import Options, Schedule

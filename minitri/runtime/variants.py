@@ -5,7 +5,7 @@ On a GPU, each of the first eight shapes gets its own kernels, in which sizes an
 share general kernels, in which a size is a literal only if it was the same in all of the first eight shapes. The
 interpreter always gets kernels for the sizes of the call.
 
-A program with an `effort` measures schedules at the first call of a shape (measured_schedules.py). Left out: calls that
+A program with an `effort` measures schedules at the first call of a shape (tuning_policy.py). Left out: calls that
 repeat an earlier call (replay.py).
 """
 
@@ -54,7 +54,7 @@ class Variants:
                 build = partial(_launchable, program, context)
                 if not tuned:
                     return build(context.options)
-                from minitri.runtime.measured_schedules import chosen
+                from minitri.runtime.tuning_policy import chosen
 
                 return chosen(program, call, context, build)
 

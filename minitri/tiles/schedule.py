@@ -9,7 +9,7 @@ block size that is correct for every size.
 
 The one idea: the plain schedule is correct for every kernel and every target, but is not tuned for speed. The caller's
 options replace single decisions of a schedule. Left out: the rules that make programs fast
-(minitri/optimize/schedules/rules.py). A kernel that no rule applies to gets the plain schedule.
+(minitri/optimize/schedules/rule_table.py). A kernel that no rule applies to gets the plain schedule.
 """
 
 import math

@@ -17,9 +17,9 @@ from minitri.graph.ir import Apply, Contract, Graph, Node, is_copy
 from minitri.hardware.chips import Chip
 from minitri.kernels.demand import NotOneKernel
 from minitri.optimize.fusion import separate_transposes
+from minitri.optimize.fusion.computed_factor_first import in_order, trial_kernel
 from minitri.optimize.fusion.first_parts import FirstParts
 from minitri.optimize.fusion.one_kernel import one_kernel
-from minitri.optimize.fusion.operand_order import in_order, trial_kernel
 from minitri.optimize.fusion.shared_axes import MAX_BUFFERS, FusedIndexing
 from minitri.optimize.online_reductions.merge_loops import one_loop
 

@@ -30,7 +30,7 @@ class FusedIndexing(Indexing):
     loop, held, inner   axes that reductions and products share; minitri/optimize/fusion/one_kernel.py sets these three
                         fields
     transposed          whether columns of products come before rows, as set by
-                        minitri/optimize/fusion/operand_order.py
+                        minitri/optimize/fusion/computed_factor_first.py
     """
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> None:
