@@ -4,6 +4,7 @@ multiplications.
     %1: f32[N] = power x, 3.0        becomes      %1: f32[N] = square x
                                                   %2: f32[N] = multiply %1, x
     %1: f32[N] = divide x, 8.0       becomes      %1: f32[N] = multiply x, 0.125
+    tanh(log(1 + exp(x)))            becomes      a quotient of sums of exp(x), without tanh and log
 
 Strength reduction replaces an operation by a cheaper operation with the same result. The power function of the math
 library takes about a hundred instructions, because it must work for every exponent.
@@ -20,7 +21,10 @@ Each multiplication rounds once. The exponents of replaced powers lie between -7
 needed, which cause an error of at most 4 units in the last place. The power function of the library also has an error
 of 4 units (`ulp` in minitri/base/operators.toml). Integer products wrap around on overflow, as integer powers do. The
 multiplication that replaces a division by a power of two gives the same bits, because both operations round the same
-number once. Left out: powers with exponents that need more than eight roundings.
+number once. The quotient for `tanh(log(1 + exp(x)))`, which is part of the activation function mish, follows from
+`tanh(y) = (exp(2*y) - 1) / (exp(2*y) + 1)`. The numerator and the denominator are divided by exp(2 * max(x, 0)), so that
+nothing overflows. All their terms are positive, so that no digits cancel. Left out: powers with exponents that need more
+than eight roundings.
 """
 
 import math
@@ -132,4 +136,23 @@ def _is_power_of_two(c: float) -> bool:
     return 1 / LARGEST_DIVISOR <= abs(c) <= LARGEST_DIVISOR and abs(math.frexp(c)[0]) == 0.5
 
 
-RULES: tuple[Rule, ...] = (power_of_constant, division_by_power_of_two)
+def tanh_of_softplus(i: Interner, node: Node) -> Node | None:
+    """Replaces `tanh(log(1 + exp(x)))`, a factor of mish, by `a / (a + 2 * q**2)` with `a = p * (p + 2 * q)`, where p is
+    exp(min(x, 0)) and q is exp(-max(x, 0)).
+    """
+    match node:
+        case Apply(op="tanh", args=(Apply(op="add", args=(Apply(op="maximum", args=(x, zero)) as upper, rest)),)):
+            pass
+        case _:
+            return None
+    log = compute(i, "log1p", compute(i, "exp", compute(i, "negative", compute(i, "abs", x))))
+    if rest is not log or zero is not number(i, x, 0.0):
+        return None
+    p, q = compute(i, "exp", compute(i, "minimum", x, zero)), compute(i, "exp", compute(i, "negative", upper))
+    two = number(i, x, 2.0)
+    above = compute(i, "multiply", p, compute(i, "add", p, compute(i, "multiply", two, q)))
+    below = compute(i, "multiply", two, compute(i, "square", q))
+    return compute(i, "divide", above, compute(i, "add", above, below))
+
+
+RULES: tuple[Rule, ...] = (power_of_constant, division_by_power_of_two, tanh_of_softplus)
