@@ -23,7 +23,7 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.resource_limits import using
 from minitri.base.tracebacks import hides_frames, hides_frames_of_methods
 from minitri.base.types import DType
-from minitri.graph.name_resolution import unknown_function, unknown_name
+from minitri.graph.unknown_names import unknown_function, unknown_name
 from minitri.language import ast, program_forms
 from minitri.language.foreign.names import PREFIXES
 from minitri.language.linking import Definition, link, of_module, of_python

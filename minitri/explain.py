@@ -13,7 +13,7 @@ The page also lists what kernels assume about sizes and arrays, and how many byt
     y: 2 bytes at a time, rows lie 1554 bytes apart
 
 A warp reads fastest if each thread reads 16 bytes at once, from an address that is a multiple of 16
-(hardware/vector_width.py). A launch checks whether each array begins at a multiple of 16 bytes. Whether the rows of an
+(hardware/predicted_access_width.py). A launch checks whether each array begins at a multiple of 16 bytes. Whether the rows of an
 array begin at multiples of 16 bytes depends on the strides of the array. If the strides are arguments of the kernel,
 not constants, the launch checks them too. A launch also checks which sizes of the call are multiples of 16. Each
 combination of results of these checks has its own compiled kernel.
@@ -25,9 +25,9 @@ from minitri.base.diagnostics import listed
 from minitri.base.dims import Dim
 from minitri.base.text_tables import byte_size, table
 from minitri.graph.text import format_number
+from minitri.hardware.predicted_access_width import ALONE, Width, widths
 from minitri.hardware.roofline import roofline
 from minitri.hardware.targets import ALIGNMENT, INTERPRETER, Target
-from minitri.hardware.vector_width import ALONE, Width, widths
 from minitri.kernels.ir import Buffer, Decision, Load, Plan, Store
 from minitri.kernels.lower_graph import label
 from minitri.kernels.memory_traffic import Traffic, traffic

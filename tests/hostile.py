@@ -29,7 +29,7 @@ from corrections import corrected
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError, ParseError
-from minitri.graph.name_resolution import function_names
+from minitri.graph.unknown_names import function_names
 from minitri.language.parser import parse_type
 from minitri.language.program_forms import is_module, parse_program
 

@@ -526,6 +526,7 @@ CASES: dict[str, Case] = {
     "shifts": Case("def f(x: i32[N], y: i32[N]):\n    return x << y, x >> y\n", {}, _shifts, ({"N": 40},), {"y": "shift"}),
     "powers": Case("x ** 3 + x ** 2 + x ** 1", {"x": "i32[N]"}, lambda x: x**3 + x**2 + x, ({"N": 19},)),
     "root as a power": Case("1 / x ** 0.5", {"x": "f32[N]"}, _wrapped(lambda x: 1 / np.sqrt(np.where(x == -np.inf, np.inf, x + 0).astype(f4))), ({"N": 19},), {"x": "special"}, 1e-6),
+    "mish": Case("tanh(softplus(x))", {"x": "f32[N]"}, lambda x: np.tanh(np.logaddexp(0, x.astype(f8))).astype(f4), ({"N": 19},), {"x": "just 90"}, 1e-5),
     "negative powers": Case("(x * 1e19) ** -2 * 1e38", {"x": "f32[N]"}, lambda x: (1 / x.astype(f8) ** 2).astype(f4), ({"N": 19},), {"x": "positive"}, 1e-5),
     "exact divisions": Case("x / 8 - x / -0.25", {"x": "f32[N]"}, lambda x: x / f4(8) - x / f4(-0.25), ({"N": 19},)),
     "mixed signs": Case("x + y", {"x": "i32[N]", "y": "u32[N]"}, lambda x, y: x.astype(i8) + y.astype(i8), ({"N": 19},), {"y": "positive"}),

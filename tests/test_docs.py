@@ -27,7 +27,7 @@ from minitri.base.diagnostics import CODES
 from minitri.base.operators import OPERATORS
 from minitri.base.types import DTYPES
 from minitri.explore.completions import MEANINGS, TABLE, completions
-from minitri.graph.name_resolution import ATTRIBUTES, function_names
+from minitri.graph.unknown_names import ATTRIBUTES, function_names
 from minitri.language.number_operators import CONSTANTS
 from minitri.language.signatures import SIGNATURES, library_functions
 from minitri.tiles.text import program_lines

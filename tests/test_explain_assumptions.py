@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import minitri as mt
-from minitri.hardware.vector_width import widths
+from minitri.hardware.predicted_access_width import widths
 from minitri.kernels.ir import Load, Store
 
 ARRAYS = {  # type of x, sizes, and what is said of it

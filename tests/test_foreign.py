@@ -20,7 +20,7 @@ import torch
 import minitri as mt
 from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.types import DTYPES, DType, f32
-from minitri.graph.name_resolution import ATTRIBUTES, function_names
+from minitri.graph.unknown_names import ATTRIBUTES, function_names
 from minitri.language.foreign import names as answers
 from minitri.language.foreign.names import LIBRARIES, Foreign, table
 from minitri.language.number_operators import CONSTANTS

@@ -10,7 +10,7 @@ import pytest
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError
-from minitri.graph.name_resolution import function_names
+from minitri.graph.unknown_names import function_names
 from minitri.language.foreign.names import table
 from minitri.language.number_operators import CONSTANTS
 

@@ -18,7 +18,7 @@ import minitri as mt
 from minitri.base.diagnostics import CODES, suggest
 from minitri.base.spelling import _PLACES, distance
 from minitri.base.types import DTYPES
-from minitri.graph.name_resolution import function_names
+from minitri.graph.unknown_names import function_names
 from minitri.language.signatures import KEYWORD_ALIASES, SIGNATURES, library_functions
 from minitri.optimize.pass_table import OPTIONAL
 from minitri.pipeline import OUR_STAGES

@@ -97,3 +97,40 @@ def test_a_base_that_is_never_negative_needs_no_sign_check(base: str, simple: bo
     program = mt.compile(f"({base}) ** -0.5", x="f32[N]")
     assert (" where " not in program.lower()["graph.simplified"]) == simple
     assert program.check(np.array(SPECIAL, np.float32)).ok
+
+
+MISH = ("tanh(softplus(x))", "x * tanh(softplus(x))", "tanh(log1p(exp(-abs(x))) + maximum(x, 0))")
+
+
+@pytest.mark.parametrize("text", MISH[:2])
+def test_mish_needs_neither_tanh_nor_log(text: str) -> None:
+    simplified = mt.compile(text, x="f32[N]").lower()["graph.simplified"]
+    assert " tanh " not in simplified and " log1p " not in simplified
+
+
+@pytest.mark.parametrize("text", ["tanh(x)", "tanh(log1p(exp(-abs(x))))", "tanh(maximum(x, 0) + log1p(exp(-abs(y))))",
+                                  "tanh(maximum(x, 1) + log1p(exp(-abs(x))))", "tanh(maximum(x, 0) + log1p(exp(-x)))"])  # fmt: skip
+def test_another_tanh_stays(text: str) -> None:
+    assert " tanh " in mt.compile(text, x="f32[N]", y="f32[N]").lower()["graph.simplified"]
+
+
+@given(
+    st.sampled_from(MISH),
+    st.sampled_from(["f16", "bf16", "f32", "f64"]),
+    st.lists(st.floats(width=16), min_size=1, max_size=40),
+)
+def test_mish_stays_within_its_bounds(text: str, dtype: str, values: list[float]) -> None:
+    program = mt.compile(text, x=f"{dtype}[N]")
+    x = np.array([*values, *SPECIAL, 88.0, -88.0, 104.0, -104.0])
+    with np.errstate(all="ignore"):
+        assert program.check(x.astype(getattr(mt, dtype).numpy)).ok
+
+
+@given(st.lists(st.floats(-104, 104, width=32), min_size=1, max_size=50))
+def test_mish_is_as_exact_as_tanh_and_log(values: list[float]) -> None:
+    x = np.array(values, np.float32)
+    n = np.exp(-abs(x.astype(np.longdouble)))
+    want = np.where(x > 0, (1 + 2 * n) / (1 + 2 * n + 2 * n * n), n * (n + 2) / (n * (n + 2) + 2))
+    np.testing.assert_allclose(
+        evaluated(mt.compile(MISH[0], x="f32[N]"), x), want.astype(np.float64), rtol=6 * 2.0**-24, atol=1e-44
+    )

@@ -20,8 +20,8 @@ from minitri.base.diagnostics import Edit
 from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.spans import Span
 from minitri.base.types import DTYPES, from_numpy
-from minitri.graph.name_resolution import called_name
 from minitri.graph.typing_rules import Array
+from minitri.graph.unknown_names import called_name
 from minitri.language import ast
 from minitri.language.foreign import names as foreign
 from minitri.language.foreign.call_rewriting import is_operand, rewritten_call

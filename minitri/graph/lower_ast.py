@@ -7,7 +7,7 @@ In: an `ast.Module`, the name of the entry function, and what is known about its
 `Graph`. The builder recurses only for calls of functions, at most `MAX_CALLS` deep.
 
 The one idea: the builder is an interpreter of the program (minitri/language/ast_interpreter.py), but every array is a
-graph node instead of data. The builder uses other files for details: name_resolution.py explains unknown names,
+graph node instead of data. The builder uses other files for details: unknown_names.py explains unknown names,
 partial_evaluation.py types operators, and shape_unification.py matches the arguments of a call with parameters. After
 an error, the builder goes on with the next expression. At the end, the builder raises the error that comes first in the
 text. A wrong expression has the value `BROKEN`. An expression that uses a `BROKEN` value is `BROKEN` too. Thanks to
@@ -29,10 +29,10 @@ from minitri.graph import parameter_binding, partial_evaluation
 from minitri.graph.corrections import correct
 from minitri.graph.functions import FUNCTIONS
 from minitri.graph.ir import Graph, Input, Shape
-from minitri.graph.name_resolution import is_method, unknown_function, unknown_name
 from minitri.graph.parameter_binding import Instance, Sizes, static
 from minitri.graph.shape_unification import array_argument, typed_arguments
 from minitri.graph.typing_rules import Array, Scope, Strong, Typer, Value, describe, ensure
+from minitri.graph.unknown_names import is_method, unknown_function, unknown_name
 from minitri.language import ast
 from minitri.language.ast_interpreter import Interpreter
 from minitri.language.number_operators import CONSTANTS, UNARY

@@ -23,9 +23,9 @@ from minitri.base.resource_limits import MAX_BITS, current, exceeded
 from minitri.base.types import DType, Info, ListValue, i64
 from minitri.graph.constant_nodes import Power, names_in, require_power_fits
 from minitri.graph.functions import indexing, views
-from minitri.graph.name_resolution import unknown_attribute
 from minitri.graph.parameter_binding import as_int, plain, static
 from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure
+from minitri.graph.unknown_names import unknown_attribute
 from minitri.language import ast
 from minitri.language.number_operators import BINARY, COMPARE
 

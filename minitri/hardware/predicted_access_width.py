@@ -55,7 +55,7 @@ class Width:
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """The contiguity, divisibility and constancy of an expression along one axis (vector_width.py defines these terms).
+    """The contiguity, divisibility and constancy of an expression along one axis (predicted_access_width.py defines these terms).
     Contiguity, divisibility and constancy are always powers of two.
     """
 

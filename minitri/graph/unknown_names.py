@@ -1,9 +1,9 @@
-"""Finds the meaning of each name in an expression, and makes error messages for unknown names.
+"""Makes the error messages for names that the program and the language do not have.
 
-    x → the assigned value     pi → 3.14…     f32 → the dtype     exp → an error: it is a function
+    softmx(x)     there is no function `softmx`; did you mean `softmax`?
 
-In: a name, the expression around the name, the names assigned so far and the functions of the module. Out: the value of
-the name, or a CompileError MT0101 or MT0103 with the correction. The one idea: an unknown name can be a name of another
+In: a name, the expression around the name, the names assigned so far and the functions of the module. Out: a
+CompileError MT0101 or MT0103 with the correction. The one idea: an unknown name can be a name of another
 library, which is no spelling mistake. A user who writes `median` wants the median, not `mean`. The error message for a
 name of another library says what to write instead (minitri/language/foreign). If the program has a similar name, the
 message suggests this name as well.
