@@ -217,8 +217,8 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
 
     If the contiguous axis and the reduced axis are both short, a program covers several indices of the other parallel
     axes. `few` is the number of programs up to which most of the chip is idle. If there are many short columns, a
-    program has one warp and 256 bytes of each row: several warps would exchange their partial results through shared
-    memory, for a few elements each. One warp was up to 12 times as fast on an H100 (4 rows of bf16).
+    program has one warp, and 256 bytes or more of each row: several warps would exchange their partial results through
+    shared memory, for a few elements each. One warp was up to 12 times as fast on an H100 (4 rows of bf16).
     """
     lanes = innermost(kernel.parallel, weight)
     second = rival(lanes, kernel)
@@ -241,7 +241,7 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
         deep, most = (max(1, n // blocks[a.name]) for n in (deep, most))
     many, looped = programs > 8 * few, {a for a, role in roles.items() if role == "loop"}
     column, bytes = math.prod(blocks[a.name] for a in kernel.reduced), widest_bytes(kernel)
-    together = min(256 // bytes, 2048 // column)
+    together = max(min(256 // bytes, 2048 // column), ENOUGH // 2 // column if many else 1)
     short = column <= SHORT_COLUMN and not looped and second is None and size(lanes[0], 1024) >= together
     alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1 and _only_reduces(kernel)
     if short and (many or alone) and (bytes >= 4 or _is_aligned(kernel, lanes[0])):
