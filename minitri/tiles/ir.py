@@ -89,8 +89,8 @@ Stmt = Union[Op, Loop]
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """Hints about how the target compiles one op or loop. The default values of the fields have no effect. No hint
-    changes the result of a program.
+    """Hints about how the target compiles one op or loop. The default values of the fields have no effect.
+    Operators with `fast` round differently. No other hint changes the result of a program.
 
     descriptor     the access uses a tensor descriptor with a block of these sizes, one for each axis of the array
     fast           the operator is compiled to its faster, less precise fast-math form
