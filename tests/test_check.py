@@ -167,7 +167,7 @@ PLANTED: dict[str, Planted] = {
     "rules of the IR are broken": Planted("collapse-axes", broken, note="broke a rule"),
     "fused wrongly": Planted("collapse-axes", ops(min_for_max)),
     "split for the GPU alone": Planted(
-        "split-reduction", only("cuda", nodes(lambda i, n: replace_sum(i, n))), "sum(x)", sizes=(64, 130)
+        "split-reduction", only("cuda", nodes(lambda i, n: replace_sum(i, n))), "sum(x)", sizes=(128, 260)
     ),
     "lowered wrongly for the GPU alone": Planted("lower", only("cuda", ops(min_for_max))),
     "one tile too many": Planted("lower", larger, note="out of bounds"),
