@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import starmap
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from minitri.bench import call_costs
 from minitri.bench.alternating_timer import Calls, Clock, Pace, Run
 from minitri.bench.case import Case, Input, torch
 from minitri.bench.result_tables import Peer, Row, number, time_of
-from minitri.cli.terminal import progress
+from minitri.cli.terminal import track
 from minitri.hardware.roofline import roofline
 from minitri.runtime.schedule_search import first_line
 from minitri.runtime.timing import measure
@@ -262,11 +263,7 @@ def small_table(chosen: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
     For comparison, numpy evaluates the syntax tree of each case's program.
     """
     random = np.random.default_rng(0)  # the same inputs in every run
-    rows: list[Row] = []
-    with progress("bench", len(chosen)) as tell:
-        for k, case in enumerate(chosen):
-            tell(k, case.name)
-            rows.append(_small(case, random))
+    rows = [_small(case, random) for case in track("bench", chosen, attrgetter("name"))]
     print("No GPU here: this is Triton's interpreter against numpy, on sizes that are small and ragged.")
     print("It shows that the kernels are right, not how fast they are.\n")
     lines = [("ms (median)", "interpreter", "numpy", "error", "")]

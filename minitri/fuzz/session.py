@@ -78,10 +78,8 @@ class Summary:
             f"{len(self.found)} disagreements" if self.found else "no disagreement",
         ]
         for f in self.found:
-            lines += [
-                f"  seed {f['seed']}, {f['kind']}: {f['said'].splitlines()[0]}",
-                f"    {f['file'] or ''}".rstrip(),
-            ]
+            lines.append(f"  seed {f['seed']}, {f['kind']}: {f['said'].splitlines()[0]}")
+            lines.append(f"    {f['file']}" if f["file"] else "")
         return "\n".join(filter(None, lines))
 
     def as_dict(self) -> dict[str, Any]:

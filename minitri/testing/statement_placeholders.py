@@ -82,9 +82,7 @@ class FormFiller(StatementWriter):
 
     drawn_again = frozenset({"place", "next_place", "size", "dimension", "alike", "same"})
 
-    def __init__(
-        self, table: Mapping[str, Any], choose: Callable[[Sequence[Any]], Any], sides: Sequence[int] = SIDES
-    ) -> None:
+    def __init__(self, table: Mapping[str, Any], choose: Callable[[Sequence[Any]], Any], sides: Sequence[int]) -> None:
         super().__init__(table, choose)
         self.sides = sides
         self.sizes: dict[str, int] = {}
