@@ -95,8 +95,7 @@ def tensor(given: Input, device: str) -> Any:
     make = torch.rand if given.positive else torch.randn
     *outer, n = given.shape or (1,)
     shapes = {"transposed": (*outer[:-1], n, *outer[-1:]), "every other": (*outer, 2 * n), "wide rows": (*outer, n + 8)}
-    made = make(shapes.get(given.layout, given.shape), device=device, dtype=dtype)
-    made = made if given.scale == 1 else made.mul_(given.scale)
+    made = make(shapes.get(given.layout, given.shape), device=device, dtype=dtype).mul_(given.scale)
     views = {"transposed": lambda: made.mT, "every other": lambda: made[..., ::2], "wide rows": lambda: made[..., :n]}
     return views.get(given.layout, lambda: made)()
 
@@ -279,10 +278,9 @@ def _small(case: Case, random: np.random.Generator) -> Row:
     arrays = [array(i, random) for i in case.inputs]
     shapes = " ".join("x".join(str(small(n)) for n in i.shape) for i in case.inputs)
     row = Row(f"{case.name.rsplit(' ', 1)[0]} ({shapes})", within(case), case.kind)
-    pairs = zip(as_tuple(program(*arrays)), as_tuple(program.numpy(*arrays)))
-    errors = {"numpy": 0.0, "minitri": max(relative(*pair) for pair in pairs)}
-    for name, run in (("numpy", program.numpy), ("minitri", program)):
-        row.peers[name] = Peer(measure(partial(run, *arrays), "cpu", repeats=5, warmup=1).median, errors[name])
+    largest = max(map(relative, as_tuple(program(*arrays)), as_tuple(program.numpy(*arrays))))
+    for name, run, error in (("numpy", program.numpy, 0.0), ("minitri", program, largest)):
+        row.peers[name] = Peer(measure(partial(run, *arrays), "cpu", repeats=5, warmup=1).median, error)
     return row
 
 

@@ -101,7 +101,7 @@ def _on_gpu(chosen: Sequence[Case], json_path: str | None, tune: bool, calls: bo
     print(report(rows, facts), flush=True)
     if calls:
         with progress("host time and first results"):
-            tables = call_costs.tables()
+            tables = [call_costs.call_times(), call_costs.first_results()]
         print("", *tables, sep="\n")
         facts["host"] = [asdict(t) for t in tables]
     facts["seconds"] = time.perf_counter() - start
