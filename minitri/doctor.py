@@ -28,6 +28,7 @@ from typing import Any
 
 import click
 
+from minitri.base.json_child_process import environment
 from minitri.base.json_disk_cache import configured_folder
 from minitri.base.toml_tables import table_beside
 from minitri.cli.error_reporting import show_json
@@ -51,17 +52,7 @@ class Row:
     essential: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Package:
-    name: str
-    why: str
-    minimum: str = ""
-    essential: bool = False
-    also_called: Sequence[str] = ()  # other distributions that hold the same module
-
-
 LOOKED_FOR = table_beside(__file__, "doctor.toml")
-PACKAGES = tuple(Package(name, **row) for name, row in LOOKED_FOR["packages"].items())
 
 
 def doctor(as_json: bool = False) -> None:
@@ -95,27 +86,31 @@ def examine() -> list[Row]:
     here = f"{platform.python_version()} ({platform.system()} {platform.machine()})"
     python = Row("python", "ok", here, essential=True)
     own = Row("minitri", "ok", version("minitri") or "not installed, runs from its source folder", essential=True)
-    return [python, own, *map(package, PACKAGES), torch, seen, *others, cache()]
+    packages = (package(name, **row) for name, row in LOOKED_FOR["packages"].items())
+    return [python, own, *packages, torch, seen, *others, cache()]
 
 
 # ---- versions --------------------------------------------------------------------------------
 
 
-def package(package: Package) -> Row:
-    """Returns the row of a Python package, from the metadata of the package."""
-    name, least = package.name, package.minimum
-    wanted = f"{name}>={least}" if least else name
-    found = next(filter(None, map(version, (name, *package.also_called))), None)
+def package(name: str, why: str, minimum: str = "", essential: bool = False, also_called: Sequence[str] = ()) -> Row:
+    """Returns the row of a Python package, from the metadata of the package.
+
+    minimum       the oldest version that minitri supports; "" for any version
+    also_called   other distributions that hold the same module
+    """
+    wanted = f"{name}>={minimum}" if minimum else name
+    found = next(filter(None, map(version, (name, *also_called))), None)
     if found is None:
         elsewhere = name == "triton" and platform.system() != "Linux"
         fix = "triton is for Linux; every stage down to its source works without it" if elsewhere else ""
         fix = fix or f'pip install "{wanted}"'
-        return Row(name, "missing", f"needed for {package.why}", fix, package.essential)
-    if _numbers(found) < _numbers(least):
+        return Row(name, "missing", f"needed for {why}", fix, essential)
+    if _numbers(found) < _numbers(minimum):
         fix = f'pip install --upgrade "{wanted}"'
-        return Row(name, "old", f"{found}, older than {least}", fix, package.essential)
-    supported = f" (supported from {least})" if least else ""
-    return Row(name, "ok", found + supported, essential=package.essential)
+        return Row(name, "old", f"{found}, older than {minimum}", fix, essential)
+    supported = f" (supported from {minimum})" if minimum else ""
+    return Row(name, "ok", found + supported, essential=essential)
 
 
 def version(distribution: str) -> str | None:
@@ -136,17 +131,14 @@ def _numbers(text: str) -> tuple[int, ...]:
 def probe(script: str) -> dict[str, Any]:
     """Runs a script in a child process, and returns the data that the script prints.
 
-    The script imports minitri from the folder from which this process has imported it.
+    The script imports modules from the same folders as this process.
 
     If the script fails or takes longer than `TIME_LIMIT`, the result is {"problem": the last line of its error
     message}.
     """
-    here = str(Path(__file__).resolve().parents[1])
-    path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-P", "-c", f"{script}\nimport json\nprint(json.dumps(found))"]
     try:
-        env = {**os.environ, "PYTHONPATH": path}
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIME_LIMIT, env=env)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, env=environment())
         if done.returncode == 0:
             return json.loads(done.stdout.splitlines()[-1])
         lines = done.stderr.strip().splitlines()

@@ -557,9 +557,9 @@ def test_doctor() -> None:
 
 
 def test_doctor_on_missing_and_old_packages() -> None:
-    missing = doctor.package(doctor.Package("no-such-package-here", "nothing", "1.2", essential=True))
+    missing = doctor.package("no-such-package-here", "nothing", "1.2", essential=True)
     assert (missing.state, missing.fix) == ("missing", 'pip install "no-such-package-here>=1.2"')
-    assert doctor.package(doctor.Package("numpy", "tests", "99.0")).state == "old"
+    assert doctor.package("numpy", "tests", "99.0").state == "old"
 
 
 def test_doctor_without_something_essential(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -633,7 +633,9 @@ def test_the_demo_is_short_and_shows_every_stage() -> None:
     """`make demo` prints at most 120 lines, with the rows of `doctor`."""
     result = child("demo", str(EXAMPLES / "linear.mt"), "-D", "M=1000", "-D", "K=512", "-D", "N=1024")
     lines = result.stdout.splitlines()
-    rows = len(doctor.PACKAGES) + len(("python", "minitri", "torch build", "GPU", "interpreter", "compiler", "cache"))
+    rows = len(doctor.LOOKED_FOR["packages"]) + len(
+        ("python", "minitri", "torch build", "GPU", "interpreter", "compiler", "cache")
+    )
     assert result.returncode == 0 and len(lines) + 2 * rows <= 120, result.stderr
     titles = [line.split()[0] for line in lines if " lines, " in line]
     assert titles == list(mt.compile("x", x="f32[N]").lower().stages)

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import starmap
+from operator import attrgetter
 from typing import Any
 
 import minitri as mt
@@ -28,7 +29,7 @@ from minitri.bench.cases import INTERPRETED
 from minitri.bench.measure_case import as_tuple, forget, make_ready, rotated, tensor, time_together, within
 from minitri.bench.result_tables import Row, write_json
 from minitri.bench.roofline_plot import heat_map
-from minitri.cli.terminal import progress
+from minitri.cli.terminal import track
 from minitri.optimize.pass_table import OPTIONAL
 from minitri.program import Program
 from minitri.runtime import timing
@@ -44,12 +45,10 @@ def ablate(chosen: Sequence[Case], json_path: str | None = None, plot_path: str 
     """
     found = Ablation(torch.cuda.get_device_name(), OPTIONAL)
     mt.compile("x + x")(torch.ones(8, device="cuda"))  # the time of imports must not count in a first result
-    with progress("ablation", len(chosen)) as tell:
-        for k, case in enumerate(chosen):
-            tell(k, case.name)
-            where = (wall_times, "cpu") if case.kind == INTERPRETED else (alternating_times, "cuda")
-            found.cells += measure(case, OPTIONAL, *where)
-            write_json(json_path, asdict(found))
+    for case in track("ablation", chosen, attrgetter("name")):
+        where = (wall_times, "cpu") if case.kind == INTERPRETED else (alternating_times, "cuda")
+        found.cells += measure(case, OPTIONAL, *where)
+        write_json(json_path, asdict(found))
     print(f"{found.device}\n\n{found}\n\n{found.matrix()}")
     if plot_path is not None:
         heat_map(asdict(found), plot_path)

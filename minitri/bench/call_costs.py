@@ -50,14 +50,6 @@ class Table:
         return table(lines)
 
 
-def tables() -> list[Table]:
-    """Returns all tables of the module call_costs.py.
-
-    No table shows memory, because measure_case.py measures memory together with the times of each case.
-    """
-    return [call_times(), first_results()]
-
-
 # ---- calls -------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import starmap
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from minitri.bench import call_costs
 from minitri.bench.alternating_timer import Calls, Clock, Pace, Run
 from minitri.bench.case import Case, Input, torch
 from minitri.bench.result_tables import Peer, Row, number, time_of
-from minitri.cli.terminal import progress
+from minitri.cli.terminal import track
 from minitri.hardware.roofline import roofline
 from minitri.runtime.schedule_search import first_line
 from minitri.runtime.timing import measure
@@ -94,8 +95,7 @@ def tensor(given: Input, device: str) -> Any:
     make = torch.rand if given.positive else torch.randn
     *outer, n = given.shape or (1,)
     shapes = {"transposed": (*outer[:-1], n, *outer[-1:]), "every other": (*outer, 2 * n), "wide rows": (*outer, n + 8)}
-    made = make(shapes.get(given.layout, given.shape), device=device, dtype=dtype)
-    made = made if given.scale == 1 else made.mul_(given.scale)
+    made = make(shapes.get(given.layout, given.shape), device=device, dtype=dtype).mul_(given.scale)
     views = {"transposed": lambda: made.mT, "every other": lambda: made[..., ::2], "wide rows": lambda: made[..., :n]}
     return views.get(given.layout, lambda: made)()
 
@@ -262,11 +262,7 @@ def small_table(chosen: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
     For comparison, numpy evaluates the syntax tree of each case's program.
     """
     random = np.random.default_rng(0)  # the same inputs in every run
-    rows: list[Row] = []
-    with progress("bench", len(chosen)) as tell:
-        for k, case in enumerate(chosen):
-            tell(k, case.name)
-            rows.append(_small(case, random))
+    rows = [_small(case, random) for case in track("bench", chosen, attrgetter("name"))]
     print("No GPU here: this is Triton's interpreter against numpy, on sizes that are small and ragged.")
     print("It shows that the kernels are right, not how fast they are.\n")
     lines = [("ms (median)", "interpreter", "numpy", "error", "")]
@@ -282,10 +278,9 @@ def _small(case: Case, random: np.random.Generator) -> Row:
     arrays = [array(i, random) for i in case.inputs]
     shapes = " ".join("x".join(str(small(n)) for n in i.shape) for i in case.inputs)
     row = Row(f"{case.name.rsplit(' ', 1)[0]} ({shapes})", within(case), case.kind)
-    pairs = zip(as_tuple(program(*arrays)), as_tuple(program.numpy(*arrays)))
-    errors = {"numpy": 0.0, "minitri": max(relative(*pair) for pair in pairs)}
-    for name, run in (("numpy", program.numpy), ("minitri", program)):
-        row.peers[name] = Peer(measure(partial(run, *arrays), "cpu", repeats=5, warmup=1).median, errors[name])
+    largest = max(map(relative, as_tuple(program(*arrays)), as_tuple(program.numpy(*arrays))))
+    for name, run, error in (("numpy", program.numpy, 0.0), ("minitri", program, largest)):
+        row.peers[name] = Peer(measure(partial(run, *arrays), "cpu", repeats=5, warmup=1).median, error)
     return row
 
 

@@ -69,11 +69,11 @@ def main(session: Session) -> int:
     jobs = os.cpu_count() or 1
     mt.compile("x + x")(torch.ones(8, device="cuda"))  # the time of imports must not count in a first result
     first = ("def f(x: f32[8]):\n    return x + x\n", (Input("f32", (8,)),), "cuda")
-    with call_costs.empty_caches() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # warnings of inductor about random programs
+    # inductor warns about random programs
+    with call_costs.empty_caches() as folder, warnings.catch_warnings(action="ignore"):
         os.environ |= {"PYTHONWARNINGS": "ignore", "TORCHINDUCTOR_COMPILE_THREADS": "1"}  # the workers are enough
-        spawn = get_context("spawn")  # a process with a GPU must not fork
-        with ProcessPoolExecutor(jobs, spawn, compile_time, first) as pool:
+        # a process with a GPU must not fork
+        with ProcessPoolExecutor(jobs, get_context("spawn"), compile_time, first) as pool:
             measure = partial(measured, device="cuda", clock=short_times, pool=pool, caches=Path(folder))
             rows, _ = run(session, measure, gpu_facts(), BATCHES * jobs)
     return 0 if all(r.ok for r in rows) else 1

@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
@@ -244,9 +245,8 @@ def _text(row: Row) -> str:
     times = "".join(f"{n} {time_of(p)}, " for n, p in row.peers.items())
     errors = ", ".join(f"{n} {number(p.error, '.1e')}" for n, p in row.peers.items())
     notes = "".join(f"\n    {n}: {p.note}" for n, p in row.peers.items() if p.note)
-    predicted = number(row.predicted and row.predicted * 1e3, ".3f")
     first = f"{row.name}: {number(row.ratio(*TORCH), '.2f')} ({row.kind})"
-    return f"{first}\n    ms: {times}predicted {predicted}\n    errors: {errors}{notes}\n{row.program}".rstrip()
+    return f"{first}\n    ms: {times}predicted {_milliseconds(row.predicted)}\n    errors: {errors}{notes}\n{row.program}".rstrip()
 
 
 # ---- JSON ----------------------------------------------------------------------------------
@@ -264,8 +264,6 @@ def write_json(path: str | None, value: Mapping[str, Any]) -> None:
     if path is None:
         return
     try:
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(value, file, indent=2)
-            file.write("\n")
+        Path(path).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise CompileError("MT0003", f"cannot write {path[:200]}: {error.strerror}") from None

@@ -22,6 +22,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, listed, suggest
@@ -32,7 +33,7 @@ from minitri.bench.cases import ablated, cases
 from minitri.bench.measure_case import COPY_BYTES, MOVING, compare, copy_rate, forget, gpu_facts, small_table
 from minitri.bench.result_tables import Row, as_dict, report, write_json
 from minitri.bench.roofline_plot import HELP, plot
-from minitri.cli.terminal import progress
+from minitri.cli.terminal import progress, track
 from minitri.hardware.targets import StageUnavailable
 
 
@@ -93,16 +94,14 @@ def _on_gpu(chosen: Sequence[Case], json_path: str | None, tune: bool, calls: bo
     copy = copy_of_memory()
     facts = gpu_facts() | {"copy_bytes_per_second": copy_rate(alternating_times({"copy": [copy]}, MOVING)["copy"])}
     rows: list[Row] = []
-    with progress("bench", len(chosen)) as tell:
-        for k, case in enumerate(chosen):
-            tell(k, case.name)
-            rows.append(compare(case, "cuda", alternating_times, copy, tune))
-            write_json(json_path, {**facts, "cases": list(map(as_dict, rows))})
-            forget()
+    for case in track("bench", chosen, attrgetter("name")):
+        rows.append(compare(case, "cuda", alternating_times, copy, tune))
+        write_json(json_path, {**facts, "cases": list(map(as_dict, rows))})
+        forget()
     print(report(rows, facts), flush=True)
     if calls:
         with progress("host time and first results"):
-            tables = call_costs.tables()
+            tables = [call_costs.call_times(), call_costs.first_results()]
         print("", *tables, sep="\n")
         facts["host"] = [asdict(t) for t in tables]
     facts["seconds"] = time.perf_counter() - start

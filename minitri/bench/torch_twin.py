@@ -24,6 +24,7 @@ from minitri.language.number_operators import BINARY, COMPARE, CONSTANTS, UNARY
 from minitri.language.parser import parse_module
 
 Scope = dict[str, Any]
+OPERATORS = {**BINARY, **COMPARE, "@": torch.matmul}
 KEYWORDS = {"axis": "dim", "keepdims": "keepdim"}
 NAMES = {
     "max": "amax", "min": "amin", "maximum": "clamp_min", "minimum": "clamp_max", "clip": "clamp", "concat": "cat",
@@ -70,8 +71,7 @@ def torch_twin(text: str) -> Callable[..., Any]:
     def twin(*arrays: Any) -> Any:
         scope = dict(wide if arrays[0].dtype == torch.float64 else known | dtypes)
         scope |= {DEVICE: arrays[0].device, **dict(zip(names, arrays))}
-        for name, (k, axis) in sizes.items():
-            scope[name] = arrays[k].shape[axis]
+        scope |= {name: arrays[k].shape[axis] for name, (k, axis) in sizes.items()}
         for name, value in steps:
             scope[name] = value(scope)
         return scope[RESULT]
@@ -103,10 +103,8 @@ def _closure(node: ast.Node | None) -> Callable[[Scope], Any]:
             return _applied(lambda x, *where: x[where[0] if len(where) == 1 else where], [of, *indices])
         case ast.Unary(op=op, operand=x):
             return _applied(UNARY[op], [x])
-        case ast.Binary(op="@", left=x, right=y):
-            return _applied(torch.matmul, [x, y])
         case ast.Binary(op=op, left=x, right=y) | ast.Compare(op=op, left=x, right=y):
-            return _applied({**BINARY, **COMPARE}[op], [x, y])
+            return _applied(OPERATORS[op], [x, y])
         case ast.Call(function="arange", args=(size,)):
             return _applied(lambda n, device: torch.arange(n, device=device), [size, ast.Name(size.span, DEVICE)])
         case ast.Call(function=name, args=args, keywords=keywords):

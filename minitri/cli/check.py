@@ -18,7 +18,7 @@ import click
 
 from minitri.base.diagnostics import CompileError
 from minitri.cli import error_reporting, terminal
-from minitri.cli.inputs import Size, dimensions, is_pack, make_inputs, read_files
+from minitri.cli.inputs import Size, make_inputs, missing_sizes, read_files
 from minitri.cli.request import Request
 from minitri.program import Program
 from minitri.trust.check_report import CheckReport
@@ -73,11 +73,9 @@ def _choices(program: Program, given: Mapping[str, str], sizes: Mapping[str, Siz
     fixed: dict[str, Size] = {}
     read_files(function, given, fixed)
     fixed |= sizes
-    free = [n for n in dimensions(function) if n not in fixed]
     tried: list[dict[str, Size]] = []
     for row, axes in zip(SIZES, cycle(PACKS)):
-        numbers = cycle(row)
-        choice = fixed | {n: axes if is_pack(function, n) else next(numbers) for n in free}
+        choice = fixed | missing_sizes(function, fixed, row, axes)
         if choice not in tried:
             yield choice
         tried.append(choice)

@@ -74,13 +74,11 @@ def _texts(low: Lowered, stages: Sequence[str]) -> tuple[dict[str, str], Compile
     """
     texts: dict[str, str] = {}
     missing: CompileError | None = None
-    with terminal.progress("compile", len(stages)) as tell:
-        for done, stage in enumerate(stages):
-            tell(done, stage)
-            try:
-                texts[stage] = low[stage]
-            except StageUnavailable as error:
-                missing = missing or error
+    for stage in terminal.track("compile", stages):
+        try:
+            texts[stage] = low[stage]
+        except StageUnavailable as error:
+            missing = missing or error
     return texts, missing
 
 
@@ -137,14 +135,12 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
     if as_json:
         made = [{"dtype": a.dtype.name, "shape": a.shape, "values": a.tolist()} for a in outputs]
         checked = None if report is None else report.as_dict()
-        error_reporting.show_json(
-            {"outputs": made, "stage": stage, "sizes": inputs.sizes, "seconds": seconds, "check": checked}
-        )
+        out = {"outputs": made, "stage": stage, "sizes": inputs.sizes, "seconds": seconds, "check": checked}
+        error_reporting.show_json(out)
     else:
         _show_outputs(outputs)
-        error_reporting.note(
-            f"time: {seconds * 1e3:.1f} ms, compilation included" + (f" (stage {stage})" if stage else "")
-        )
+        where = f" (stage {stage})" if stage else ""
+        error_reporting.note(f"time: {seconds * 1e3:.1f} ms, compilation included{where}")
         if report is not None and report.ok:
             error_reporting.note(f"check: ok at {len({r.stage for r in report.ran})} stages, {error_text(report)}")
         elif report is not None:
@@ -321,8 +317,7 @@ def _replay(path: Path, on: str, as_json: bool) -> None:
                    "said": found and found.said, "sizes": case.program.sizes})  # fmt: skip
     else:
         click.echo(case.program.text.rstrip("\n"))
-        error_reporting.note(
-            f"failed: {found.said}" if found else "ok: every pass is right, and every related program agrees"
-        )
+        verdict = f"failed: {found.said}" if found else "ok: every pass is right, and every related program agrees"
+        error_reporting.note(verdict)
     if found:
         raise SystemExit(1)

@@ -14,7 +14,7 @@ from typing import Any
 import minitri as mt
 from minitri.cli.error_reporting import sizes_text
 from minitri.cli.inputs import Size, make_inputs
-from minitri.cli.terminal import STAGES, echo, highlighted, progress
+from minitri.cli.terminal import STAGES, echo, highlighted, progress, track
 from minitri.explore.guided_walk import followed
 from minitri.explore.provenance import Trace
 from minitri.hardware.targets import StageUnavailable
@@ -36,12 +36,8 @@ def demo(file: str, sizes: Mapping[str, Size]) -> None:
     echo(f"\n# The program, {file}\n\n{highlighted('triton', program.module.source.text.strip())}\n")
     shown = " ".join([file, *(f"-D {word}" for word in sizes_text(sizes).split())])
     echo(f"# `{span.text}` at every stage, for {TARGET}\n")
-    with progress("demo", len(trace.stages)) as tell:
-        stages = []
-        for done, name in enumerate(trace.stages):
-            tell(done, name)
-            stages += _stage(trace, name, node)
-    echo("\n".join(stages))
+    lines = [line for name in track("demo", trace.stages) for line in _stage(trace, name, node)]
+    echo("\n".join(lines))
     echo(f"\nA whole stage:  minitri compile {shown} --emit=tile    (or any other name, or all)")
     echo(f"All as a page:  minitri explore {shown} -o page.html\n")
     _run(program, file)

@@ -15,7 +15,7 @@ the check that the arrays fit the program. A later call of the program checks wh
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -65,9 +65,7 @@ def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping
     require_known("dimension", sizes, dimensions(function))
     known = {n: _as_declared(function, n, size) for n, size in sizes.items()}
     files = read_files(function, given, known)
-    ragged = cycle(DEFAULT_SIZES)
-    missing = [n for n in dimensions(function) if n not in known]
-    assumed = {n: DEFAULT_AXES if is_pack(function, n) else next(ragged) for n in missing}
+    assumed = missing_sizes(function, known, DEFAULT_SIZES, DEFAULT_AXES)
     known |= assumed
     maker = _Maker(known, np.random.default_rng(seed), _reach(function, known))
     arrays: list[Any] = []
@@ -107,6 +105,17 @@ def dimensions(function: ast.Function) -> list[str]:
 
 def is_pack(function: ast.Function, name: str) -> bool:
     return isinstance(sizes_of(function, {})[name], tuple)
+
+
+def missing_sizes(
+    function: ast.Function, known: Mapping[str, Size], sizes: Sequence[int], axes: tuple[int, ...]
+) -> dict[str, Size]:
+    """Returns sizes for the dimensions that have none in `known`.
+
+    The dimensions take the numbers in `sizes` one after another. Each pack has the axes `axes`.
+    """
+    numbers = cycle(sizes)
+    return {n: axes if is_pack(function, n) else next(numbers) for n in dimensions(function) if n not in known}
 
 
 def parse_size(text: str) -> tuple[str, Size]:
@@ -215,19 +224,14 @@ class _Maker:
                 if low >= high:
                     raise InputError("write randint:100 for 0 ... 99, or randint:-5:5 for -5 ... 4")
                 return self.rng.integers(low, high, shape)
+            case _ if dtype.is_float:
+                return np.full(shape, float(text))
             case _:
-                return _filled(text, dtype, shape)
-
-
-def _filled(text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
-    """Returns an array in which every element is the number that `text` contains."""
-    if dtype.is_float:
-        return np.full(shape, float(text))
-    number = int({"true": "1", "false": "0"}.get(text.lower(), text))
-    low, high = dtype.limits
-    if not low <= number <= high:
-        raise InputError(f"{dtype} holds {low} ... {high}")
-    return np.full(shape, number, dtype.numpy)
+                number = int({"true": "1", "false": "0"}.get(text.lower(), text))
+                low, high = dtype.limits
+                if not low <= number <= high:
+                    raise InputError(f"{dtype} holds {low} ... {high}")
+                return np.full(shape, number, dtype.numpy)
 
 
 def require_known(what: str, given: Iterable[str], names: list[str]) -> None:

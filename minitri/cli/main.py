@@ -129,19 +129,11 @@ def code_or_file(ctx: click.Context, param: click.Parameter, value: str | None) 
 
 PAIRS: dict[str, Any] = {"multiple": True, "callback": once}
 KINDS: dict[str, dict[str, Any]] = {
-    "flag": {"is_flag": True},
     "colour": {"type": Choice(("auto", "always", "never")), "callback": colour},
     "pairs": {"type": pair, "metavar": "NAME=VALUE", **PAIRS},
     "sizes": {"type": size, "metavar": "NAME=SIZE", **PAIRS},
     "words": {"type": words, "default": ""},
     "duration": {"type": duration},
-    "natural": {"type": IntRange(min=0), "metavar": "N"},
-    "count": {"type": IntRange(min=1), "metavar": "N"},
-    "processes": {"type": IntRange(1, 256), "metavar": "N"},
-    "port": {"type": IntRange(0, 65535), "metavar": "N"},
-    "level": {"type": Choice(("0", "1"))},
-    "machine": {"type": Choice(("cpu", "gpu"))},
-    "float dtype": {"type": Choice(("f32", "bf16", "f16"))},
     "ratio": {"type": FloatRange(0, 100), "metavar": "RATIO", "default": 0.0},
     "readable": {"type": Choice(READABLE), "metavar": "STAGE"},
     "runnable": {"type": Choice(RUNNABLE)},
@@ -162,6 +154,10 @@ def parameter(name: str, command: Mapping[str, Any]) -> click.Parameter:
     """
     row = {**OPTIONS.get(name, {}), **command.get(name, {})}
     settings = {**KINDS.get(row.pop("kind", ""), {}), **row}
+    if "choices" in row:
+        settings["type"] = Choice(settings.pop("choices"))
+    if "range" in row:
+        settings |= {"type": IntRange(*settings.pop("range")), "metavar": "N"}
     if "flags" not in row:
         return Argument([name], **settings)
     help = settings.pop("help").format(stages=STAGES, readable=", ".join(READABLE))

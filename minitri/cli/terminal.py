@@ -13,11 +13,11 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pkgutil import resolve_name
 from threading import Timer
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -29,6 +29,7 @@ WIDTH = 100  # columns of text that goes to no terminal
 PATIENCE = 2.0  # seconds before a bar is shown
 PLAIN_EVERY = 15.0  # seconds between two lines of progress that go to no terminal
 
+T = TypeVar("T")
 Tell = Callable[[float, str], None]
 
 
@@ -136,6 +137,14 @@ def progress(title: str, total: float | None = None) -> Iterator[Tell]:
         timer.cancel()
         timer.join()
         bar.stop()
+
+
+def track(title: str, items: Sequence[T], name: Callable[[T], str] = str) -> Iterator[T]:
+    """Yields the items. Meanwhile, a progress bar shows the name of the current item, and how many are done."""
+    with progress(title, len(items)) as tell:
+        for done, item in enumerate(items):
+            tell(done, name(item))
+            yield item
 
 
 def _plain_progress(title: str, total: float | None) -> Tell:

@@ -78,10 +78,8 @@ class Summary:
             f"{len(self.found)} disagreements" if self.found else "no disagreement",
         ]
         for f in self.found:
-            lines += [
-                f"  seed {f['seed']}, {f['kind']}: {f['said'].splitlines()[0]}",
-                f"    {f['file'] or ''}".rstrip(),
-            ]
+            lines.append(f"  seed {f['seed']}, {f['kind']}: {f['said'].splitlines()[0]}")
+            lines.append(f"    {f['file']}" if f["file"] else "")
         return "\n".join(filter(None, lines))
 
     def as_dict(self) -> dict[str, Any]:
@@ -158,7 +156,8 @@ def answers(jobs: int, on: str, seeds: Iterator[int]) -> Iterator[Answer | None]
         try:
             while True:
                 while len(busy) < jobs and (seed := next(seeds, None)) is not None:
-                    worker = idle.pop() if idle else _started(on)
+                    # variables TRITON_* would change what is tested
+                    worker = idle.pop() if idle else Child((*COMMAND, on), environment("TRITON_"), keep_stderr=True)
                     busy[pool.submit(_answer, worker, seed)] = worker
                 if not busy:
                     return
@@ -169,11 +168,6 @@ def answers(jobs: int, on: str, seeds: Iterator[int]) -> Iterator[Answer | None]
         finally:
             for worker in (*idle, *busy.values()):
                 worker.end()
-
-
-def _started(on: str) -> Child:
-    """Starts a worker without the environment variables TRITON_*, which would change what is tested."""
-    return Child((*COMMAND, on), environment("TRITON_"), keep_stderr=True)
 
 
 def _answer(worker: Child, seed: int) -> Answer:

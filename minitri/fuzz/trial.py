@@ -63,23 +63,16 @@ def trial(seed: int, on: str = "cpu") -> Outcome:
     if outcome.case is None or is_lost(outcome):
         return outcome
     first = examined(Case(example, seed), VARIANTS[on], on=on).case or outcome.case
+    variants, relations = ((name,) if name else () for name in (first.variant, first.relation))
 
     def fails(other: RandomProgram) -> bool:
-        return _fails_alike(Case(other, seed), first, on)
+        """Repeats the comparison that failed, and checks whether `other` fails in the same way."""
+        found = examined(Case(other, seed), variants, on=on, relations=relations).case
+        return found is not None and (found.relation, found.guilty) == (first.relation, first.guilty)
 
     least = choice_lists.smaller(numbers, fails)
     found = examined(Case(least, seed), VARIANTS[on], shrinking=True, on=on).case
     return replace(outcome, case=found or first)
-
-
-def _fails_alike(case: Case, first: Case, on: str) -> bool:
-    """Checks whether a case fails in the same way as the case `first`.
-
-    Only the comparison that failed is repeated.
-    """
-    variants, relations = ((name,) if name else () for name in (first.variant, first.relation))
-    found = examined(case, variants, on=on, relations=relations).case
-    return found is not None and (found.relation, found.guilty) == (first.relation, first.guilty)
 
 
 def examined(
@@ -108,19 +101,12 @@ def examined(
                 refused, said = refused + 1, ""
             if said:
                 return Outcome(ran, k, replace(case, relation=relation, said=said))
+    except CompileError as error:  # random programs are valid, so any error is a bug of the compiler
+        return Outcome(case=replace(case, guilty=f"refused: {error.code}", said=error.message))
     except Exception as error:
-        return Outcome(case=_refused(case, error))
+        kind = type(error).__name__
+        return Outcome(case=replace(case, guilty=f"refused: {kind}", said=f"{kind}: {error}"))
     return Outcome(ran, len(relations) - refused, refused=refused)
-
-
-def _refused(case: Case, error: Exception) -> Case:
-    """Returns a copy of `case` whose failure is the error that the program raised.
-
-    Random programs are valid, so the error is a bug of the compiler.
-    """
-    if isinstance(error, CompileError):
-        return replace(case, guilty=f"refused: {error.code}", said=error.message)
-    return replace(case, guilty=f"refused: {type(error).__name__}", said=f"{type(error).__name__}: {error}")
 
 
 def _found(case: Case, report: CheckReport) -> Case:

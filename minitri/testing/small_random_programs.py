@@ -124,7 +124,8 @@ class SmallWriter(FormFiller):
         if "jumps" in group and not exact:
             raise DoesNotFit
         try:
-            data = self._computed(text, {n: self.values[n].data for n in reads})
+            module = _parsed(f"def f({', '.join(reads)}):\n    return {text}\n")
+            data = evaluate(module, "f", {n: self.values[n].data for n in reads}, self.sizes)[0]
         except CompileError:
             raise DoesNotFit from None
         dtype = from_numpy(data.dtype.name)
@@ -138,16 +139,11 @@ class SmallWriter(FormFiller):
             raise DoesNotFit
         return made
 
-    def _computed(self, text: str, arguments: Mapping[str, Any]) -> Any:
-        module = _parsed(f"def f({', '.join(arguments)}):\n    return {text}\n")
-        return evaluate(module, "f", arguments, self.sizes)[0]
-
     def _shapes_fit(self, text: str) -> bool:
         """Checks whether the compiler accepts the shapes of a statement."""
         program = self._written({s.name: s.text for s in self.statements} | {"end": text}, ["end"])
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the warning that two dimensions must be equal
+            with warnings.catch_warnings(action="ignore"):  # the warning that two dimensions must be equal
                 program.compile(without=("all",)).run("graph", *(self.values[p.name].data for p in program.parameters))
         except CompileError as error:
             return error.code not in SHAPE_ERRORS

@@ -82,9 +82,7 @@ class FormFiller(StatementWriter):
 
     drawn_again = frozenset({"place", "next_place", "size", "dimension", "alike", "same"})
 
-    def __init__(
-        self, table: Mapping[str, Any], choose: Callable[[Sequence[Any]], Any], sides: Sequence[int] = SIDES
-    ) -> None:
+    def __init__(self, table: Mapping[str, Any], choose: Callable[[Sequence[Any]], Any], sides: Sequence[int]) -> None:
         super().__init__(table, choose)
         self.sides = sides
         self.sizes: dict[str, int] = {}
@@ -244,9 +242,6 @@ class FormFiller(StatementWriter):
         axes = [self.new_axis(33) if j == k else self.axis_of(n) for j, n in enumerate(x.shape)]
         return self.indices(axes, x.shape[k], INDEX_DTYPES)
 
-    def scalar(self, filled: Filled, x: Value) -> str:
-        return self.parameter(Parameter("s", "float", -2, 2), Value(1.75, DTYPES["f32"], False))
-
     def _of_sides(self, prefix: str, letters: str, filled: Filled) -> str:
         """Adds a new array with one axis for each letter in `letters`, and returns the name of the array. If `prefix`
         is "size", no array is added, and the function returns the size that the letter stands for.
@@ -290,7 +285,8 @@ PLACEHOLDERS: dict[str, Callable[[FormFiller, Filled, Value], Any]] = {
     "y": FormFiller.partner, "int": lambda w, f, x: w.partner(f, x, "iu"), "bool": lambda w, f, x: w.partner(f, x, "b"),
     "same": FormFiller.alike, "alike": lambda w, f, x: w.alike(f, x, f["axis"]), "factor": FormFiller.factor,
     "index": FormFiller.index, "signed_index": lambda w, f, x: w.index(f, x, SIGNED), "along": FormFiller.along,
-    "labels": lambda w, f, x: w.array(w.choose(SIGNED), [w.axis_of(x.shape[0])], 0, x.shape[1] - 1), "scalar": FormFiller.scalar,
+    "labels": lambda w, f, x: w.array(w.choose(SIGNED), [w.axis_of(x.shape[0])], 0, x.shape[1] - 1),
+    "scalar": lambda w, f, x: w.parameter(Parameter("s", "float", -2, 2), Value(1.75, DTYPES["f32"], False)),
     "axis": lambda w, f, x: w.choose(range(len(x.shape))[::-1]), "end_axis": lambda w, f, x: f["axis"] - len(x.shape),
     "order": lambda w, f, x: w.choose(list(permutations(range(len(x.shape))))[::-1]), "colons": lambda w, f, x: ":, " * f["axis"],
     "slices": lambda w, f, x: ", ".join(f["slice"] for _ in x.shape), "pads": lambda w, f, x: ", ".join(f["pad"] for _ in x.shape),
