@@ -84,7 +84,7 @@ def test_the_walk_of_softmax_explains_each_stage() -> None:
     )
     assert "counts as `-inf`, which changes no maximum; or as `0.0`, which changes no sum." in masks
     assert (
-        "M = 7 and N = 5. It is another program than on the left. `in 4 lanes` means that the tile of a block of 3 along i has 4 elements"
+        "M = 7 and N = 5. It is not the program on the left. `in 4 lanes` means that the tile of a block of 3 along i has 4 elements"
         in texts["The player"]
     )
     triton = texts["Triton"]
@@ -190,6 +190,8 @@ def test_a_second_loop_over_the_same_array_is_explained() -> None:
     assert "`loop j: N by 4096` means N elements, in blocks of 4096." in grid
     assert "`returning` means that the second loop runs from the last block to the first." in grid
     assert "all elements along j fit in one tile, so it needs no loop" in texts["The player"]
+    assert "One of them is past the end of the block: its result is not used." in texts["The player"]
+    assert "A thread holds 16 of the 4096 elements of the tile of `x`" in texts["PTX"]
     for other in ("matmul", "vector_add"):  # one loop, and none
         assert "is loaded" not in "".join(s["text"] for s in page(other).document["programs"][0]["walk"])
 
