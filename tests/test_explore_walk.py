@@ -84,24 +84,29 @@ def test_the_walk_of_softmax_explains_each_stage() -> None:
     )
     assert "counts as `-inf`, which changes no maximum; or as `0.0`, which changes no sum." in masks
     assert (
-        "here M = 7 and N = 5. `in 4 lanes` means that the tile of a block of 3 along i has 4 elements"
+        "M = 7 and N = 5. It is not the program on the left. `in 4 lanes` means that the tile of a block of 3 along i has 4 elements"
         in texts["The player"]
     )
     triton = texts["Triton"]
     assert "`p0` is the start of `x` in memory. `i[:, None] * 300 + j[None, :]` is the place of each element" in triton
     assert "`rt` is a small library" in triton and "`tile.target` changed nothing" in triton
-    assert all(f"`{s['name']}`" in steps[0]["text"] for s in softmax().document["programs"][0]["stages"])
+    assert (
+        "The walk has 10 stages, from `graph` to `sass`. `ast`, `ttir` and `llir` are only in the free"
+        in steps[0]["text"]
+    )
     kinds = [step["sketch"]["kind"] for step in steps if step["sketch"]]
     assert kinds == ["fusion", "grid", "tile", "mask"]
 
 
 def test_a_step_says_what_its_stage_has_and_what_is_gone() -> None:
     steps = softmax().document["programs"][0]["walk"]
-    told = [s for s in steps if s["title"] not in ("Your program", "A tile of the input", "The player")]
+    after_others = ("Triton's GPU IR", "PTX")  # the stages before these are not in the walk
+    told = [s for s in steps if s["title"] not in ("Your program", "A tile of the input", "The player", *after_others)]
     for step in told:
         about = ABOUT[step["panes"][1]]
         assert step["text"].startswith(about) and re.search(r"\. [^.]+ (is|are) gone\.$", about), about
-    assert len(told) == len(steps) - 3
+    assert len(told) == len(steps) - 5
+    assert not any(re.search("(is|are) gone", s["text"]) for s in steps if s["title"] in after_others)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +124,7 @@ def test_a_step_between_equal_texts_is_left_out(name: str, same: tuple[str, str]
 def test_a_step_names_the_passes_that_changed_the_program() -> None:
     """The kernel of cross entropy starts while the one before it ends; its texts differ in nothing else."""
     text = next(s["text"] for s in walk_of("cross_entropy") if s["title"] == "The target")
-    assert "Here the pass `early-start` changed it: lets a kernel start while the previous kernel ends" in text
+    assert "(pass) `early-start` did this: it lets a kernel start while the previous kernel ends" in text
 
 
 def test_kernels_and_grid_programs_have_one_name_and_one_definition() -> None:
@@ -161,18 +166,44 @@ def test_a_step_names_the_lines_of_what_its_text_explains(name: str) -> None:
 def test_texts_of_the_walk_are_sentences(name: str) -> None:
     for step in page(name).document["programs"][0]["walk"]:
         assert re.search(r"(?<![\s.])\.$", step["text"]), step["text"]
-        assert step["text"].count("`") % 2 == 0 and not re.search(r"changed it: [A-Z]|\bthe \(", step["text"])
+        assert step["text"].count("`") % 2 == 0 and not re.search(r"did this: it [A-Z]|\bthe \(", step["text"])
 
 
 def test_an_online_reduction_is_explained() -> None:
     texts = {step["title"]: step["text"] for step in page("softmax").document["programs"][0]["walk"]}
-    assert "one loop keeps a running maximum, and rescales the sum when the maximum grows" in texts["Kernels: fusion"]
-    assert "`-inf` minus `-inf` is not a number" in texts["Tile programs: the grid"]
+    assert "the sum so far is multiplied by `exp(old - new)`: the second `exp`" in texts["Kernels: fusion"]
+    assert "`x - max` would be nan. So the lowest float, `-3.40…e+38`" in texts["Tile programs: the grid"]
     sized = {step["title"]: step["text"] for step in softmax().document["programs"][0]["walk"]}
-    assert "running" not in sized["Kernels: fusion"] and "-inf" not in sized["Tile programs: the grid"]
+    assert "second `exp`" not in sized["Kernels: fusion"] and "-inf" not in sized["Tile programs: the grid"]
     mean = {step["title"]: step["text"] for step in page("layer_norm").document["programs"][0]["walk"]}
     assert "running mean" in mean["Kernels: fusion"]
     assert {"old", "rescale"} <= page("softmax").document["words"]["ours"].keys()
+
+
+def test_a_second_loop_over_the_same_array_is_explained() -> None:
+    texts = {step["title"]: step["text"] for step in page("softmax").document["programs"][0]["walk"]}
+    assert (
+        "`x` is loaded twice. The first loop finds the `max` and the `sum`. The second loop loads each block again, and"
+        " computes `subtract`, `exp` and `divide`."
+    ) in texts["A tile of the input"]
+    grid = texts["Tile programs: the grid"]
+    assert "`loop j: N by 4096` means N elements, in blocks of 4096." in grid
+    assert "`returning` means that the second loop runs from the last block to the first." in grid
+    assert "all elements along j fit in one tile, so it needs no loop" in texts["The player"]
+    assert "One of them is past the end of the block: its result is not used." in texts["The player"]
+    assert "A thread holds 16 of the 4096 elements of the tile of `x`" in texts["PTX"]
+    for other in ("matmul", "vector_add"):  # one loop, and none
+        assert "is loaded" not in "".join(s["text"] for s in page(other).document["programs"][0]["walk"])
+
+
+def test_names_of_sizes_are_explained_as_in_the_launch_plan() -> None:
+    for name in ("softmax", "matmul", "embedding"):
+        (shown,) = page(name).document["programs"]
+        triton = next(s["text"] for s in shown["stages"] if s["name"] == "triton")
+        step = next(s["text"] for s in shown["walk"] if s["title"] == "Triton")
+        found = re.findall(r"`(s\d+)` is (\w+), the number of elements in a row\.", step)
+        assert found and all(f"{size}={extent}," in triton.partition("# launch plan")[2] for size, extent in found)
+    assert "`s" not in next(s["text"] for s in softmax().document["programs"][0]["walk"] if s["title"] == "Triton")
 
 
 @pytest.mark.parametrize(

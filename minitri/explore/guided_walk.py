@@ -45,6 +45,7 @@ NEUTRAL = {float("-inf"): "maximum", float("inf"): "minimum", 0.0: "sum", 1.0: "
 LOADED = re.compile(
     r"tl\.load\((?P<pointer>\w+) \+ (?P<place>.+?)(?:, mask=(?P<mask>.+?))?(?:, other=(?P<other>.+?))?(?:, \w+=\S+)*\)$"
 )
+VIEW = re.compile(r": \w+\[(?P<shape>[^]]*)\] = (?P<code>view \S+ \{index = \[(?P<index>d\d+(?:, d\d+)*)\]\})")
 Data = Mapping[str, Any]  # a part of a page
 
 
@@ -146,7 +147,7 @@ class _Walk:
         code = " ".join(node.spans[0].text.split())
         gone_through = {pane for step in STEPS for pane in step["panes"]}
         triton = self.texts["triton"].split("\n")
-        graphs = [self.texts[stage] for stage in ("graph", "graph.simplified")]
+        views = VIEW.finditer(self.texts["graph.simplified"])
         played: Data = self.player or {"sizes": {}, "kernels": []}
         played_axes = [a for kernel in played["kernels"] for a in kernel["axes"]]
         loaded_axes = [a for a in axes if load and a.name in load.indexed_by]
@@ -157,9 +158,9 @@ class _Walk:
             "code": code if len(code) < 60 else node.op,
             "op": node.op,
             "type": node.text.partition(": ")[2].partition(" = ")[0],
-            "casts": [text.count(" = cast ") for text in graphs],
-            "lines": [text.count("\n  %") for text in graphs],
-            "conditions": [text.count("\n  require ") for text in graphs],
+            "lines": [self.texts[stage].count("\n  %") for stage in ("graph", "graph.simplified")],
+            "broadcast": next((view for view in views if view["shape"].count(",") > view["index"].count(",")), None),
+            "scalars": next(k.sizes for k in self.trace.compilation.value("triton") if k.name == self.program.name),
             "sizes": _assignments(self.trace.compilation.context.sizes),
             "simplified": self._changes("graph.specialised", "graph.simplified"),
             "targeted": self._changes("tile.masked", "tile.target"),

@@ -25,7 +25,7 @@ class Player {
     this.shown = el('div', {class: 'shown'});
     const sizes = Object.entries(data.sizes).map(([n, v]) => `${n} = ${v}`).join(', ');
     this.node = el('div', {class: 'player', tabindex: 0, 'aria-label': 'player'}, this.controls, this.map, this.text, this.said, this.shown,
-      el('p', {class: 'hint'}, `${sizes ? `An instance with ${sizes}. ` : ''}Run by the evaluator of tile.masked, watched by its sanitizer.`));
+      el('p', {class: 'hint'}, `${sizes ? `An instance with ${sizes}. ` : ''}numpy runs this, and every access is checked.`));
     this.at = Math.max(0, this.steps.findIndex(s => s.array)); // the first that goes to memory
     this.draw();
   }
