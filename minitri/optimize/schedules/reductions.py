@@ -241,14 +241,16 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
         deep, most = (max(1, n // blocks[a.name]) for n in (deep, most))
     many, looped = programs > 8 * few, {a for a, role in roles.items() if role == "loop"}
     column, bytes = math.prod(blocks[a.name] for a in kernel.reduced), widest_bytes(kernel)
-    together = max(min(256 // bytes, 2048 // column), ENOUGH // 2 // column if many else 1)
-    short = column <= SHORT_COLUMN and not looped and second is None and size(lanes[0], 1024) >= together
     alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1 and _only_reduces(kernel)
+    least = ENOUGH // (column if alone else 2 * column) if many else 1
+    together = max(min(256 // bytes, 2048 // column), least)
+    short = column <= SHORT_COLUMN and not looped and second is None and size(lanes[0], 1024) >= together
     if short and (many or alone) and (bytes >= 4 or _is_aligned(kernel, lanes[0])):
         axes = {
             name: (role, together if name == lanes[0].name else blocks.get(name, 1)) for name, role in roles.items()
         }
-        return Schedule(axes, 1, rule=f"short columns, contiguous along {lanes[0].name}")
+        warps = max(1, together * bytes // 512) if alone else 1
+        return Schedule(axes, warps, rule=f"short columns, contiguous along {lanes[0].name}")
     blocks = filled(lanes if many else lanes[1:], ENOUGH, blocks)  # wider blocks mean fewer programs
     several = corrects and programs > 2 * few
     warps = 2 if several else at_most(_column_warps(kernel, lanes[0], blocks, corrects, looped), blocks)
