@@ -238,7 +238,7 @@ def test_arrays_of_other_libraries_are_not_copied() -> None:
 def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     script = (
         "import sys, torch, minitri as mt\n"
-        "from minitri.triton import compile as c\n"
+        "from minitri.triton import cached_compile as c\n"
         "compiled, real = [], c._new\n"
         "c._new = lambda *a: (compiled.append(1), real(*a))[1]\n"
         "x = torch.randn(100, 300, device='cuda')\n"

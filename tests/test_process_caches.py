@@ -49,7 +49,7 @@ def test_parser_tables_for_stage_texts_are_read_from_the_cache(monkeypatch: pyte
     monkeypatch.setattr(lark.Lark, "__init__", lambda *_, **__: pytest.fail("made again"))
     read = READER()
     for parser in (made, read):
-        monkeypatch.setattr(reader, "_lark", lambda parser=parser: parser)
+        monkeypatch.setattr(stage_parser, "_lark", lambda parser=parser: parser)
         assert mt.load(text, "graph").lower()["graph"] == text
 
 

@@ -242,8 +242,7 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     many, looped = programs > 8 * few, {a for a, role in roles.items() if role == "loop"}
     column, bytes = math.prod(blocks[a.name] for a in kernel.reduced), widest_bytes(kernel)
     alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1 and _only_reduces(kernel)
-    least = ENOUGH // (column if alone else 2 * column) if many else 1
-    together = max(min(256 // bytes, 2048 // column), least)
+    together = max(min(256 // bytes, 2048 // column), ENOUGH // (column if alone else 2 * column) if many else 1)
     short = column <= SHORT_COLUMN and not looped and second is None and size(lanes[0], 1024) >= together
     if short and (many or alone) and (bytes >= 4 or _is_aligned(kernel, lanes[0])):
         axes = {
