@@ -25,7 +25,7 @@ TARGETS = ("cuda:90", "hip:gfx942")
 ALLOWED = {
     ROOMS,
     *(f"{ROOMS}.{name}" for name in (
-        "online_reductions", "online_reductions.partial_sum_correction", "round_products", "weight_scales",  # trust/error_bounds.py
+        "online_reductions", "online_reductions.partial_sum_correction", "round_products", "affine_gathers", "simplify", "weight_scales",  # trust/error_bounds.py
     )),
 }  # fmt: skip
 

@@ -245,6 +245,24 @@ def test_dtypes_and_numbers_of_other_libraries_are_constants(half: Any) -> None:
     np.testing.assert_array_equal(results[0], X * -0.5 + 3)
 
 
+@pytest.mark.parametrize("zero", [-0.0, np.float32(-0.0)])
+def test_a_constant_keeps_the_sign_of_zero(zero: Any) -> None:
+    @mt.jit
+    def f(x):
+        return x / zero
+
+    np.testing.assert_array_equal(f(np.array([1, -1], np.float32)), [-np.inf, np.inf])
+
+
+def test_a_time_is_no_number() -> None:
+    span = np.timedelta64(3, "s")
+
+    def f(x):
+        return x * span
+
+    assert failure(lambda: mt.jit(f)(X)).code == "MT0101"
+
+
 def test_a_changed_constant_compiles_again(monkeypatch: pytest.MonkeyPatch) -> None:
     @mt.jit
     def f(x: f32[N]):
@@ -310,7 +328,7 @@ def test_values_that_a_function_cannot_use_are_errors() -> None:
         and "make `mask` a parameter" in errors[2].help
     )
     assert errors[3].help == "`squares(…)`"
-    assert errors[1].help == "write `numbers = (1, 2)`" and errors[4].help == "write `kind = mt.f32`"
+    assert errors[1].help == "write `numbers = (1, 2)`" and errors[4].help == "write `kind = mt.f64`"
     assert "make `nested` a parameter" in errors[5].help
 
 

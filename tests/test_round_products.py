@@ -66,3 +66,16 @@ def test_an_infinity_and_a_nan_stay() -> None:
     x = np.array([[np.inf, 1], [np.nan, 1], [3e38, 3e38], [1, -0.0]], BF16)
     report = mt.compile("max(x @ w, axis=1)", x="bf16[M, K]", w="bf16[K, N]").check(x, np.ones((2, 3), BF16))
     assert report.ok
+
+
+@pytest.mark.parametrize("text", [
+    "mean(x @ w, axis=1), (x @ w) @ v", "mean(where(x.shape[0] > 3, x @ w, floor(x @ w)), axis=1)",
+    "mean(where(x.shape[0] > 100, ((x @ w) @ v)[:, 0], 0)[:, None] + x @ w, axis=1)",
+])  # fmt: skip
+def test_the_bounds_know_what_simplification_leaves(text: str) -> None:
+    """A thin product, a condition on sizes: the operation that forbids the rounding is gone when the pass runs."""
+    rng = np.random.default_rng(0)
+    given = {"x": (64, 32), "w": (32, 48), "v": (48, 1)}
+    arrays = {a: rng.standard_normal(s).astype(BF16) for a, s in given.items() if a == "x" or f" {a}" in text}
+    types = {"x": "bf16[M, K]", "w": "bf16[K, N]", "v": "bf16[N, P]"}
+    assert mt.compile(text, **{a: types[a] for a in arrays}).check(**arrays).ok

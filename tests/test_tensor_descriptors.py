@@ -25,7 +25,7 @@ from minitri.hardware.targets import Target
 from minitri.kernels.ir import Buffer, Dot, Load, Store
 from minitri.optimize.schedules.products import RESERVED, has_steps, programs
 from minitri.optimize.tensor_descriptors import describe
-from minitri.runtime import variants
+from minitri.runtime import tuning_policy, variants
 from minitri.runtime.call_binding import bind
 from minitri.tiles.ir import Access, Program
 from minitri.tiles.text import parse_programs

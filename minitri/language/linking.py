@@ -281,7 +281,7 @@ _USABLE = "numbers, tuples of numbers, dtypes and functions with `@mt.jit` can b
 
 def _way_out(name: str, value: Any) -> str:
     """Returns what to write instead of a value that cannot be part of a program, as in `name = (1, 2)` for a list."""
-    instead: Any = {float: "mt.f32", int: "mt.i64", bool: "mt.bool_"}.get(value) if isinstance(value, type) else None
+    instead: Any = {float: "mt.f64", int: "mt.i64", bool: "mt.bool_"}.get(value) if isinstance(value, type) else None
     if isinstance(value, list) and len(value) < 10 and all(isinstance(v, (int, float)) for v in value):
         instead = tuple(value)
     return f"write `{name} = {instead}`" if instead else f"make `{name}` a parameter; {_USABLE}"
@@ -325,9 +325,12 @@ def _literal(value: Any, place: Span) -> ast.Expr | None:
     match value:
         case bool() | np.bool_():
             return ast.Number(place, bool(value))
+        case np.timedelta64():  # numpy counts it among the integers
+            return None
         case int() | float() | np.integer() | np.floating():
-            number = ast.Number(place, abs(int(value) if isinstance(value, (int, np.integer)) else float(value)))
-            return ast.Unary(place, "-", number) if value < 0 else number
+            number = int(value) if isinstance(value, (int, np.integer)) else float(value)
+            made = ast.Number(place, abs(number))
+            return ast.Unary(place, "-", made) if str(number)[0] == "-" else made  # also -0.0
         case _ if (dtype := _dtype(value)) is not None:
             return ast.Name(place, dtype.name)
         case tuple():

@@ -226,26 +226,9 @@ def _statements(body: list[python.stmt], module: str) -> str | None:
             return "\n".join(f"{python.unparse(target)} = {python.unparse(of)}" for target, of in pairs)
         case [python.With(body=inside) | python.Try(body=inside)]:
             return "\n".join(map(python.unparse, inside))
-        case [_, _, *_] if len({line.lineno for line in body}) == 1:
-            return "\n".join(map(_written, body)) if module else _inlined(body)
+        case [_, _, *_] if module and len({line.lineno for line in body}) == 1:
+            return "\n".join(map(_written, body))
     return "" if len(body) == 1 and _WITHOUT_EFFECT.match(python.unparse(body[0])) else None
-
-
-def _inlined(body: Sequence[python.stmt]) -> str | None:
-    """Returns one expression for several statements in a line: `y = x + 1; return 2 * y` becomes `2 * (x + 1)`.
-
-    Without a `return`, the results are the values of all names.
-    """
-    values: Found = {}
-    for line in body:
-        match line:
-            case python.Assign([python.Name(name)], value) if made := _parsed(_written(_Filling(values).visit(value))):
-                values[name] = made[0].value  # type: ignore[attr-defined]
-            case python.Return(python.expr() as value) | python.Expr(value) if line is body[-1]:
-                return _written(_Filling(values).visit(value))
-            case _:
-                return None
-    return ", ".join(map(_written, values.values()))
 
 
 # ---- changed elements ----------------------------------------------------------------------------
@@ -272,7 +255,10 @@ def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) ->
     """
     x, index = python.unparse(found["X"]), found["I"]
     if _is_mask(index, module) and _rank(python.unparse(index), module) in (0, _rank(x, module)):
-        new = re.sub(rf"(?<=[\w)\]])\[{re.escape(python.unparse(index))}\]", "", python.unparse(value))  # `x[m] = y[m]`
+        masked = rf"(?<=[\w)\]])\[{re.escape(python.unparse(index))}\]"
+        if any(isinstance(n, python.Call) and re.search(masked, python.unparse(n)) for n in python.walk(value)):
+            return None  # `sum(x[m])` adds the chosen elements alone
+        new = re.sub(masked, "", python.unparse(value))  # `x[m] = y[m]`
         return _written(_filled("where(I, A, X)", {**found, "A": _filled(new, {})}))
     rank = _rank(x, module) or rank
     items = index.elts if isinstance(index, python.Tuple) else [index]

@@ -18,6 +18,8 @@ error_bounds.py adds this error. Left out: f16, whose largest number is 65504. A
 would make it infinite.
 """
 
+from collections.abc import Callable
+
 from minitri.base.nodes import children
 from minitri.base.operators import JUMPS, reduction
 from minitri.base.types import bf16, f32
@@ -39,17 +41,23 @@ def round_products(graph: Graph) -> Graph:
 
 def stored_products(graph: Graph) -> set[Node]:
     """Returns the products whose results this pass rounds."""
-    if any(o.dtype != bf16 for o in graph.outputs):
-        return set()
-    reduced: set[Node] = set()  # nodes that a reduction or scan uses, perhaps through other operations
-    exact: set[Node] = set()  # nodes that a product or a discontinuous operation uses
+    return reduced_products(graph) - _used_by(graph, lambda n: isinstance(n, Contract) or is_discontinuous(n))
+
+
+def reduced_products(graph: Graph) -> set[Node]:
+    """Returns the products of bf16 arrays that a reduction or scan uses, if all results of the graph are bf16."""
+    reduced = _used_by(graph, lambda n: isinstance(n, (Reduce, Scan)))
+    narrow = all(o.dtype == bf16 for o in graph.outputs)
+    return {n for n in reduced if narrow and isinstance(n, Contract) and n.a.dtype == n.b.dtype == bf16}
+
+
+def _used_by(graph: Graph, user: Callable[[Node], bool]) -> set[Node]:
+    """Returns the nodes that nodes for which `user` returns True depend on."""
+    used: set[Node] = set()
     for node in reversed(graph.nodes()):
-        operands = set(children(node))
-        if node in reduced or isinstance(node, (Reduce, Scan)):
-            reduced |= operands
-        if node in exact or isinstance(node, Contract) or is_discontinuous(node):
-            exact |= operands
-    return {n for n in reduced - exact if isinstance(n, Contract) and n.dtype == f32 and n.a.dtype == n.b.dtype == bf16}
+        if node in used or user(node):
+            used |= {*children(node)}
+    return used
 
 
 def is_discontinuous(node: Node) -> bool:

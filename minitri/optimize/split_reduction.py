@@ -137,8 +137,8 @@ def _parts(count: int, results: int, width: int, wanted: int) -> int:
 
     `width` is the size of an element in bytes if columns are reduced, and 0 if rows are reduced. A program that reduces
     columns loads a few rows at a time. The smaller an element is, the fewer bytes a row has, and the more programs are
-    needed to keep the memory busy. A row that a program can keep in registers is not split, because a second kernel
-    takes longer than the rest of the row. Longer rows are split if there are half as many as multiprocessors, and very
+    needed to keep the memory busy. A row of up to 16384 elements is not split, because a second kernel takes
+    longer than the rest of the row. Longer rows are split if there are half as many as multiprocessors, and very
     long rows if there are twice as many.
     """
     programs = -(-results // LANES) if width else results

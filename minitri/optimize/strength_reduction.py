@@ -4,7 +4,7 @@ multiplications.
     %1: f32[N] = power x, 3.0        becomes      %1: f32[N] = square x
                                                   %2: f32[N] = multiply %1, x
     %1: f32[N] = divide x, 8.0       becomes      %1: f32[N] = multiply x, 0.125
-    tanh(log(1 + exp(x)))            becomes      a quotient of sums of exp(x), without tanh and log
+    tanh(softplus(x))                becomes      a quotient of sums of exp(x), without tanh and log
 
 Strength reduction replaces an operation by a cheaper operation with the same result. The power function of the math
 library takes about a hundred instructions, because it must work for every exponent.
@@ -21,7 +21,7 @@ Each multiplication rounds once. The exponents of replaced powers lie between -7
 needed, which cause an error of at most 4 units in the last place. The power function of the library also has an error
 of 4 units (`ulp` in minitri/base/operators.toml). Integer products wrap around on overflow, as integer powers do. The
 multiplication that replaces a division by a power of two gives the same bits, because both operations round the same
-number once. The quotient for `tanh(log(1 + exp(x)))`, which is part of the activation function mish, follows from
+number once. The quotient for `tanh(softplus(x))`, which is part of the activation function mish, follows from
 `tanh(y) = (exp(2*y) - 1) / (exp(2*y) + 1)`. The numerator and the denominator are divided by exp(2 * max(x, 0)), so that
 nothing overflows. All their terms are positive, so that no digits cancel. Left out: powers with exponents that need more
 than eight roundings.
@@ -137,8 +137,8 @@ def _is_power_of_two(c: float) -> bool:
 
 
 def tanh_of_softplus(i: Interner, node: Node) -> Node | None:
-    """Replaces `tanh(log(1 + exp(x)))`, a factor of mish, by `a / (a + 2 * q**2)` with `a = p * (p + 2 * q)`, where p is
-    exp(min(x, 0)) and q is exp(-max(x, 0)).
+    """Replaces `tanh(softplus(x))`, a factor of mish, by `a / (a + 2 * q**2)` with `a = p * (p + 2 * q)`, where p is
+    exp(min(x, 0)) and q is exp(-max(x, 0)). In the graph, softplus is `maximum(x, 0) + log1p(exp(-abs(x)))`.
     """
     match node:
         case Apply(op="tanh", args=(Apply(op="add", args=(Apply(op="maximum", args=(x, zero)) as upper, rest)),)):

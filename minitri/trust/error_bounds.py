@@ -38,8 +38,10 @@ from minitri.base.tf32_splitting import BLOCK, FACTOR_ERROR, LEAST_DEPTH
 from minitri.base.types import DType, bf16, f32
 from minitri.graph import evaluate
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
+from minitri.graph.rewrite import specialise
 from minitri.graph.scalar_form import deviations
-from minitri.optimize.round_products import is_discontinuous, stored_products
+from minitri.optimize.round_products import is_discontinuous, reduced_products, stored_products
+from minitri.optimize.simplify import simplify
 from minitri.optimize.weight_scales import find
 from minitri.trust import error_propagation
 from minitri.trust.error_propagation import BITS, GRID, Fold, corners, farthest, moved, on_grid, rounded, shifted, unit
@@ -63,10 +65,7 @@ class Enclosure:
 
 
 def enclosures(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Enclosure, ...]:
-    """Returns the enclosure of each output, assuming that the inputs are exact.
-
-    The radii of 16-bit outputs include the error of fast math.
-    """
+    """Returns the enclosure of each output for exact inputs. The radii of 16-bit outputs include errors of fast math."""
     kinds = {o: o.dtype.is_float and o.dtype.bits == 16 for o in graph.outputs}
     strict = _Analysis(graph, inputs, sizes).run()
     relaxed = _Analysis(graph, inputs, sizes, strict).run() if any(kinds.values()) else strict
@@ -107,7 +106,8 @@ class _Analysis:
         self.radii: dict[Node, Any] = {}
         self.terms: dict[Node, Terms] = {}
         scales = [find(n) for n in graph.nodes() if isinstance(n, Contract)]
-        self.stored = stored_products(graph) if strict is not None else set()
+        compiled = (graph, specialise(graph, sizes)) if strict is not None else ()
+        self.stored = reduced_products(graph) if any(stored_products(simplify(g)) for g in compiled) else set()
         self.unrounded = {s.rounded for s in scales if s is not None}
 
     @np.errstate(all="ignore")

@@ -17,7 +17,8 @@ the kernel also writes rows:
 A program has few warps, because each reduction must wait for all warps of its program. If rows are only reduced, each
 warp has about a thousand elements. If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit
 elements. The numbers come from measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits
-(tests/sweep_rows.py measures them again). Rows of unknown size get smaller blocks than long rows.
+(tests/sweep_rows.py measures them again). Rows of unknown size get smaller blocks than long rows. The rules for columns
+are in `_columns` and `_short_columns`.
 """
 
 import math
@@ -31,7 +32,7 @@ from minitri.tiles.schedule import Schedule, ceil_pow2, size
 
 WHOLE_ROW = 32768  # longest row held in registers
 FEW = 2  # with this many programs for each multiprocessor or fewer, most of the chip is idle
-SHORT_COLUMN = 32  # longest column that one warp reduces
+SHORT_COLUMN = 32  # longest column that few warps hold whole
 
 
 def reduction(kernel: Kernel, request: Request) -> Schedule | None:
@@ -216,9 +217,7 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     parallel axis, and each iteration reads several rows.
 
     If the contiguous axis and the reduced axis are both short, a program covers several indices of the other parallel
-    axes. `few` is the number of programs up to which most of the chip is idle. If there are many short columns, a
-    program has one warp, and 256 bytes or more of each row: several warps would exchange their partial results through
-    shared memory, for a few elements each. One warp was up to 12 times as fast on an H100 (4 rows of bf16).
+    axes. `few` is the number of programs up to which most of the chip is idle.
     """
     lanes = innermost(kernel.parallel, weight)
     second = rival(lanes, kernel)
@@ -240,21 +239,32 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
             roles[a.name], blocks[a.name] = "loop", min(more * deep, whole)
         deep, most = (max(1, n // blocks[a.name]) for n in (deep, most))
     many, looped = programs > 8 * few, {a for a, role in roles.items() if role == "loop"}
-    column, bytes = math.prod(blocks[a.name] for a in kernel.reduced), widest_bytes(kernel)
-    alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1 and _only_reduces(kernel)
-    together = max(min(256 // bytes, 2048 // column), ENOUGH // (column if alone else 2 * column) if many else 1)
-    short = column <= SHORT_COLUMN and not looped and second is None and size(lanes[0], 1024) >= together
-    if short and (many or alone) and (bytes >= 4 or _is_aligned(kernel, lanes[0])):
-        axes = {
-            name: (role, together if name == lanes[0].name else blocks.get(name, 1)) for name, role in roles.items()
-        }
-        warps = max(1, together * bytes // 512) if alone else 1
-        return Schedule(axes, warps, rule=f"short columns, contiguous along {lanes[0].name}")
+    axes = {name: (role, blocks.get(name, 1)) for name, role in roles.items()}
+    if second is None and not looped and (short := _short_columns(kernel, lanes[0], axes, many)) is not None:
+        return short
     blocks = filled(lanes if many else lanes[1:], ENOUGH, blocks)  # wider blocks mean fewer programs
     several = corrects and programs > 2 * few
     warps = 2 if several else at_most(_column_warps(kernel, lanes[0], blocks, corrects, looped), blocks)
     axes = {name: (role, blocks[name]) for name, role in roles.items()}
     return Schedule(axes, warps, rule=f"columns, contiguous along {lanes[0].name}")
+
+
+def _short_columns(kernel: Kernel, lane: Axis, axes: dict[str, tuple[str, int]], many: bool) -> Schedule | None:
+    """Returns the schedule for columns of at most `SHORT_COLUMN` elements, or None for other columns, for a few
+    columns, and for rows that are not aligned to 16 bytes.
+
+    If a kernel also writes columns, a program has one warp, because several warps would exchange their partial results
+    through shared memory, for a few elements each. One warp was up to 12 times as fast on an H100 (4 rows of bf16). If
+    columns of half that length are only reduced, each warp has 512 bytes of a row, also for a few columns.
+    """
+    column, bytes = math.prod(axes[a.name][1] for a in kernel.reduced), widest_bytes(kernel)
+    alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1 and _only_reduces(kernel)
+    width = max(min(256 // bytes, 2048 // column), ENOUGH // (column if alone else 2 * column) if many else 1)
+    fits = column <= SHORT_COLUMN and size(lane, 1024) >= width and (bytes >= 4 or _is_aligned(kernel, lane))
+    if not fits or not (many or alone):
+        return None
+    warps = max(1, width * bytes // 512) if alone else 1
+    return Schedule({**axes, lane.name: ("grid", width)}, warps, rule=f"short columns, contiguous along {lane.name}")
 
 
 def _column_warps(kernel: Kernel, lane: Axis, blocks: dict[str, int], corrects: bool, looped: set[str]) -> int:
