@@ -66,7 +66,7 @@ PAGES = {
 DRAWN = ("drawn", "passes", "ledger", "resources", "player")
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n == "layers" else n for n in PAGES])
 def test_nothing_is_cut_off_in_a_pane_alone_and_beside_the_source(tab: Browser, name: str) -> None:
     html = PAGES[name]()
     for width, height in SIZES if name == "softmax" else SIZES[:2]:

@@ -72,14 +72,14 @@ def test_the_walk_of_softmax_explains_each_stage() -> None:
     assert (
         "several operations in one kernel saves that, and is called fusion. Here one kernel runs 5 operations" in fusion
     )
-    assert "From here on axes have names: `i: 1000, j: 300`." in fusion
+    assert "From here on axes have names and sizes: i: 1000, j: 300." in fusion
     assert "One such run is a grid program." in grid and "All of them are the grid." in grid
     assert "Here 500 grid programs make up the grid, and each takes 2 of 1000 along i." in grid
     assert f"A tile is {WORDS['terms']['tile']}. A grid program holds it in registers" in tile
     assert "`load x[i, j]` loads the tile of `x`: 2 of 1000 along i and all 300 along j." in tile
     assert "A mask says for each element of a tile whether it is inside the array." in masks
     assert (
-        "a tile has 512 elements along j. The array has 300. The mask `j < 300` of `load x[i, j]` leaves out the rest."
+        "a tile has 512 elements along j. The array has 300. The mask `j < 300` of `load x[i, j]` leaves out what is past it."
         in masks
     )
     assert "counts as `-inf`, which changes no maximum; or as `0.0`, which changes no sum." in masks
