@@ -23,7 +23,7 @@ from collections.abc import Callable
 from minitri.base.nodes import children
 from minitri.base.operators import JUMPS, reduction
 from minitri.base.types import bf16, f32
-from minitri.graph.ir import Apply, Contract, Graph, Interner, Node, Reduce, Scan
+from minitri.graph.ir import Apply, Contract, Graph, Node, Reduce, Scan
 from minitri.graph.rewrite import rewritten
 
 
@@ -32,11 +32,7 @@ def round_products(graph: Graph) -> Graph:
     found = stored_products(graph)
     if not found:
         return graph
-
-    def rounded(i: Interner, node: Node, made: Node) -> Node | None:
-        return i.cast(i.cast(made, bf16), f32) if node in found else None
-
-    return rewritten(graph, round_products, rounded)
+    return rewritten(graph, round_products, lambda i, n, made: i.cast(i.cast(made, bf16), f32) if n in found else None)
 
 
 def stored_products(graph: Graph) -> set[Node]:

@@ -1,5 +1,5 @@
-"""graph → graph: replaces powers with a constant exponent by products, and divisions by powers of two by
-multiplications.
+"""graph → graph: replaces powers with a constant exponent, divisions by powers of two, and a factor of mish by cheaper
+operations.
 
     %1: f32[N] = power x, 3.0        becomes      %1: f32[N] = square x
                                                   %2: f32[N] = multiply %1, x
@@ -9,7 +9,7 @@ multiplications.
 Strength reduction replaces an operation by a cheaper operation with the same result. The power function of the math
 library takes about a hundred instructions, because it must work for every exponent.
 
-In: a graph. Out: the graph in which cheaper operations replace some powers and divisions. Powers are replaced if the
+In: a graph. Out: the graph in which cheaper operations replace some powers, divisions and tanh. Powers are replaced if the
 exponent is an integer from -7 to 8, or a multiple of 0.5 from -4.5 to 7.5:
 
     x ** 5       square(square(x)) * x       binary powers: Knuth, The Art of Computer Programming 2, 4.6.3

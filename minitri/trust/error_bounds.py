@@ -106,8 +106,9 @@ class _Analysis:
         self.radii: dict[Node, Any] = {}
         self.terms: dict[Node, Terms] = {}
         scales = [find(n) for n in graph.nodes() if isinstance(n, Contract)]
-        compiled = (graph, specialise(graph, sizes)) if strict is not None else ()
-        self.stored = reduced_products(graph) if any(stored_products(simplify(g)) for g in compiled) else set()
+        reduced = reduced_products(graph) if strict is not None else set[Node]()
+        compiled = (graph, specialise(graph, sizes)) if reduced else ()  # for any sizes, and for these
+        self.stored = reduced if any(stored_products(simplify(g)) for g in compiled) else set[Node]()
         self.unrounded = {s.rounded for s in scales if s is not None}
 
     @np.errstate(all="ignore")

@@ -254,8 +254,8 @@ def _short_columns(kernel: Kernel, lane: Axis, axes: dict[str, tuple[str, int]],
     columns, and for rows that are not aligned to 16 bytes.
 
     If a kernel also writes columns, a program has one warp, because several warps would exchange their partial results
-    through shared memory, for a few elements each. One warp was up to 12 times as fast on an H100 (4 rows of bf16). If
-    columns of half that length are only reduced, each warp has 512 bytes of a row, also for a few columns.
+    through shared memory, for a few elements each. If columns of half that length are only reduced, each warp has 512
+    bytes of a row, also for a few columns.
     """
     column, bytes = math.prod(axes[a.name][1] for a in kernel.reduced), widest_bytes(kernel)
     alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1 and _only_reduces(kernel)
