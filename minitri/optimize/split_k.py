@@ -57,7 +57,7 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
     if parts == 1:
         return None
     lead = node.rank - 2
-    parts, length = parts_of(node.a.shape[-1], parts, STEP if depth % parts else 1)
+    parts, length = parts_of(node.a.shape[-1], parts, STEP if depth % (parts * _unit(node, depth)) else 1)
     a = padded(i, node.a, node.rank - 1, parts * length - depth, 0.0)
     index = (*map(axis, range(lead)), axis(lead + 1), axis(lead) * length + axis(lead + 2))
     rows = i.view(a, (*node.shape[:-2], Dim.of(parts), Dim.of(m), length), index)
@@ -87,10 +87,15 @@ def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, dep
     wanted = max(1, min(2 * multiprocessors // tiles, depth // PART, MANY if few else MOST))
     if node.a.dtype.bits == 32 and tiles * 4 > 3 * multiprocessors:
         return 1
-    even, row = math.gcd(depth, 1 << (wanted.bit_length() - 1)), depth * node.a.dtype.bytes
-    while even > 1 and row % ALIGNMENT == 0 and row // even % ALIGNMENT:
-        even //= 2
+    even = math.gcd(depth // _unit(node, depth), 1 << (wanted.bit_length() - 1))
     return even if even * 4 > wanted else wanted
+
+
+def _unit(node: Contract, depth: int) -> int:
+    """Returns the number of elements that even parts of the depth are a multiple of, so that parts of rows begin at
+    multiples of 16 bytes if complete rows do.
+    """
+    return math.gcd(depth, ALIGNMENT // node.a.dtype.bytes)
 
 
 def is_read(node: Node) -> bool:
