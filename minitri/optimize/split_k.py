@@ -24,6 +24,7 @@ from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize import dequantised_product_cost
 from minitri.optimize.dequantised_product_cost import MOST, PART, viewed
 from minitri.optimize.partial_reductions import Halves, contract_in_parts, made_of, padded, parts_of, split
+from minitri.optimize.product_cost import TF32_PARTS, cheapest
 from minitri.optimize.split_kv import loops
 
 MANY = 128  # the most parts of a product with very few tiles
@@ -31,6 +32,7 @@ IDLE = 2  # a product of computed factors is split if it has this many times few
 STEP = 64  # the length of uneven parts is a multiple of this, so that parts consist of complete blocks
 ROWS, COLUMNS = 64, 128  # the approximate size of a tile
 FEW_ROWS, NARROW = 32, 32  # products with at most FEW_ROWS rows have tiles of NARROW columns
+SHORTEST_OF_PARTS = 128  # the least depth of a part of a product of TF32 parts
 SHORTEST, SHORTEST_STREAM = 4096, 8192  # a smaller depth is not worth a second kernel; the latter if small tiles do
 
 
@@ -46,12 +48,16 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
     """Returns the sum of partial products, or None if the product is not split. `looped` says whether the graph has
     loops of attention.
     """
-    alone = is_read(node.a) and is_read(node.b)
+    of_parts = node.precision == "tf32x3"  # such products share no loop
+    alone = of_parts or is_read(node.a) and is_read(node.b)
     if any(e.constant is None for e in (*node.shape, node.a.shape[-1])) or looped and not alone:
         return None
     *batch, m, n, depth = map(int, (*node.shape, node.a.shape[-1]))
     if dequantised_product_cost.is_converted(node):
         parts = dequantised_product_cost.choose(chip, math.prod(batch), m, n, depth).parts
+    elif of_parts:
+        powers = [1 << k for k in range(MANY.bit_length()) if k == 0 or depth >= SHORTEST_OF_PARTS << k]
+        parts, _ = cheapest(chip, TF32_PARTS, powers, math.prod(batch), m, n, depth)
     else:
         parts = _parts(node, chip.multiprocessors // (1 if alone else IDLE), math.prod(batch), m, n, depth)
     if parts == 1:
