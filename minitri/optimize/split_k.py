@@ -34,6 +34,8 @@ ROWS, COLUMNS = 64, 128  # the approximate size of a tile
 FEW_ROWS, NARROW = 32, 32  # products with at most FEW_ROWS rows have tiles of NARROW columns
 SHORTEST_OF_PARTS = 128  # the least depth of a part of a product of TF32 parts
 SHORTEST, SHORTEST_STREAM = 4096, 8192  # a smaller depth is not worth a second kernel; the latter if small tiles do
+SHORTEST_OF_FEW = 2000  # the same if most of the chip is idle; half of it if rows begin at odd places
+ASYNC = 4  # the fewest bytes that an asynchronous copy to shared memory can have
 
 
 def split_products(graph: Graph, chip: Chip) -> Graph:
@@ -86,9 +88,12 @@ def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, dep
     """
     tiles = batch * -(-m // ROWS) * -(-n // COLUMNS)
     fills = m <= FEW_ROWS and batch * -(-n // NARROW) >= multiprocessors - 4
-    shortest = SHORTEST_STREAM if fills or _streams(node) else SHORTEST
     few = 2 * tiles * MOST <= multiprocessors  # half of the chip is idle, even with the usual number of parts
-    if depth < (shortest // 2 if few else shortest) or not 0 < tiles < multiprocessors:
+    if 4 * tiles <= multiprocessors and not fills:
+        shortest = SHORTEST_OF_FEW if _unit(node, depth) * node.a.dtype.bytes >= ASYNC else SHORTEST_OF_FEW // 2
+    else:
+        shortest = SHORTEST_STREAM if fills or _streams(node) else SHORTEST
+    if depth < shortest or not 0 < tiles < multiprocessors:
         return 1
     wanted = max(1, min(2 * multiprocessors // tiles, depth // PART, MANY if few else MOST))
     if node.a.dtype.bits == 32 and tiles * 4 > 3 * multiprocessors:
