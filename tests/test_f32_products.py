@@ -14,6 +14,7 @@ from minitri.base.tf32_splitting import LEAST_DEPTH, SPLIT_SCALE, tf32_parts
 from minitri.base.types import f32
 from minitri.hardware.chips import has_fast_tf32
 from minitri.hardware.targets import Target
+from minitri.optimize import pack_operands
 from minitri.runtime.call_binding import bind
 from minitri.tiles.ir import Loop
 from minitri.trust.check_passes import check
@@ -168,6 +169,36 @@ def test_without_the_room_products_are_ieee_and_nothing_is_packed() -> None:
 
 def test_chips_whose_rates_are_not_known_have_no_fast_tensor_cores() -> None:
     assert has_fast_tf32(Target.parse("cuda:90")) and not has_fast_tf32(Target.parse("cuda:86"))
+
+
+SMALL_PARTS = ("WORTH_OF_PARTS", "WORTH_OF_COPY", "SIDE_OF_PARTS", "COLUMNS_OF_PARTS", "LEAST_DEPTH")
+
+
+@pytest.mark.parametrize(
+    ("text", "types", "products"),
+    [
+        ("x @ w", {"x": "f32[M, K]", "w": "f32[K, N]"}, ["tf32x3"]),  # the factors are swapped
+        ("relu(x @ w + 1)", {"x": "f32[B, M, K]", "w": "f32[K, N]"}, ["tf32x3"]),
+        ("x.mT @ w.mT", {"x": "f32[B, K, M]", "w": "f32[B, N, K]"}, ["tf32x3"]),
+        ("softmax(x @ w.mT) @ w", {"x": "f32[B, M, K]", "w": "f32[B, N, K]"}, ["tf32x3"] * 2),
+    ],
+)
+def test_products_of_any_layout_are_right_at_every_stage(
+    text: str, types: dict[str, str], products: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For arrays so small that the interpreter can run the kernels. Infinities and NaN stay in their rows."""
+    for constant in SMALL_PARTS:
+        monkeypatch.setattr(pack_operands, constant, 1)
+    sizes = {"B": 2, "M": 35, "K": 68, "N": 36}
+    rng = np.random.default_rng(1)
+    shapes = [[sizes[d] for d in t[4:-1].split(", ")] for t in types.values()]
+    given = [rng.normal(size=shape).astype(F32) for shape in shapes]
+    given[0][..., 0, 0], given[0][..., -1, -1] = np.inf, np.nan
+    f = mt.compile(text, **types)
+    plan = f.lower(*given, target="cuda:90").compilation.value("kernels")
+    assert [dot.precision for kernel in plan.kernels for dot in kernel.dots] == products
+    report = check(f, bind(f.function, tuple(given), {}), ("cuda",), shrinking=False)
+    assert report.ok, report
 
 
 # ---- the check after the loop ------------------------------------------------------------
