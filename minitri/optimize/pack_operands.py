@@ -66,6 +66,7 @@ ASYNC = 4  # the fewest bytes that an asynchronous copy to shared memory can hav
 DEPTH = 512  # the least depth of a product
 REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # the fewest uses of an element
 REUSE_OF_F32 = 128
+REUSE_OF_SWAPPED = 1024  # the fewest uses for which a copy of a second factor is better than swapped factors
 WORTH, WORTH_COMPUTED = 1 << 34, 1 << 31  # the fewest operations of a product; 2**34 take about ten microseconds
 WORTH_F32 = 1 << 30  # takes more than ten microseconds in f32
 WORTH_OF_PARTS = 1 << 26  # the fewest operations of a product of TF32 parts
@@ -81,9 +82,9 @@ def pack(graph: Graph, layouts: Layouts, parts: bool = False) -> Graph:
     looped = in_loops(graph, parts)
 
     def packed(i: Interner, node: Node, made: Node) -> Node | None:
-        if not isinstance(made, Contract):
+        if not isinstance(made, Contract) or node in looped and made.a.dtype == f32:
             return None
-        wanted = _wanted(made, layouts, parts and node not in looped)
+        wanted = _wanted(made, layouts, parts)
         return _packed(i, made, layouts, wanted) if wanted else None
 
     return rewritten(graph, pack, packed)
@@ -106,18 +107,22 @@ def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node 
 
 def _moves(node: Contract, layouts: Layouts, wanted: str) -> tuple[bool, bool]:
     """Decides for each of the two factors of a product whether to copy it."""
-    computed, of_parts = _places(node.b, layouts) is None, wanted == "depth" and node.precision != "tf32"
-    worth, reuse = (WORTH, REUSE) if node.a.dtype.bits == 16 or node.precision == "tf32" else (WORTH_F32, REUSE_OF_F32)
-    least = WORTH_OF_COPY if of_parts else min(worth, WORTH_COMPUTED) if computed else worth
-    if not _is_large(node, least) or not is_read(node.b):
+    *_, m, n = (e.constant or 0 for e in node.shape)
+    last, loaded = node.rank - 1, is_read(node.a)
+    if not is_read(node.b):
         return False, False
-    *_, m, n = (int(e) for e in node.shape)
-    last = node.rank - 1
-    often = REUSE_OF_ASYNC if of_parts or _fits(node.a, last, layouts, wanted, ASYNC) else reuse
+    if wanted == "depth" and node.precision != "tf32":  # a product of TF32 parts
+        first = loaded and n >= REUSE_OF_ASYNC and _is_large(node, WORTH_F32)
+        second = m >= REUSE_OF_F32 and _is_large(node, WORTH_OF_COPY) and not is_along_depth(node.b, last - 1, layouts)
+        return first and not _fits(node.a, last, layouts, wanted), second
+    computed = _places(node.b, layouts) is None
+    worth, reuse = (WORTH, REUSE) if node.a.dtype.bits == 16 or node.precision == "tf32" else (WORTH_F32, REUSE_OF_F32)
+    if not loaded or not _is_large(node, min(worth, WORTH_COMPUTED) if computed else worth):
+        return False, False
+    often = REUSE_OF_ASYNC if _fits(node.a, last, layouts, wanted, ASYNC) else reuse
     of_computed = REUSE_OF_CONVERTED if is_converted(node) else min(reuse, REUSE_OF_COMPUTED)
-    first = n >= often and _is_large(node, worth) and is_read(node.a) and not _fits(node.a, last, layouts, wanted)
-    fits = is_along_depth(node.b, last - 1, layouts) if of_parts else _fits(node.b, last - 1, layouts, wanted)
-    return first, m >= (of_computed if computed else reuse) and not fits and (of_parts or is_read(node.a))
+    first = n >= often and _is_large(node, worth) and not _fits(node.a, last, layouts, wanted)
+    return first, m >= (of_computed if computed else reuse) and not _fits(node.b, last - 1, layouts, wanted)
 
 
 def _wanted(node: Contract, layouts: Layouts, parts: bool) -> str:
@@ -130,11 +135,13 @@ def _wanted(node: Contract, layouts: Layouts, parts: bool) -> str:
     if node.precision.startswith("tf32"):
         return "depth"
     if parts and suits_parts(node):
-        last = node.rank - 1
-        if is_along_depth(node.b, last - 1, layouts) or _moves(node, layouts, "depth")[1]:
-            return "depth"
-        if is_along_depth(node.a, last, layouts) and min(map(int, node.shape[-2:])) >= SIDE_OF_PARTS:
+        last, (*_, m, n) = node.rank - 1, map(int, node.shape)
+        fits, copied = is_along_depth(node.b, last - 1, layouts), _moves(node, layouts, "depth")[1]
+        rare = n >= SIDE_OF_PARTS and (m < REUSE_OF_SWAPPED or not copied)
+        if not fits and rare and is_along_depth(node.a, last, layouts):
             return "swapped"
+        if fits or copied:
+            return "depth"
     return "columns"
 
 

@@ -45,7 +45,7 @@ class Pace(NamedTuple):
         elements.
         """
         load = -(-programs // chip.multiprocessors)  # programs on the busiest multiprocessor
-        pairs = load / 2 if self.most > 2 else -(-load // 2)  # if there is room, a third program runs as well
+        pairs = -(-load // 2) if self.most == 2 else load / 2  # if there is room, a third program runs as well
         step = self.alone if load <= 1 else self.beside * pairs
         return self.start * -(-load // self.most) + step * depth / STEP
 

@@ -58,7 +58,8 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
     if dequantised_product_cost.is_converted(node):
         parts = dequantised_product_cost.choose(chip, math.prod(batch), m, n, depth).parts
     elif of_parts:
-        powers = [1 << k for k in range(MANY.bit_length()) if k == 0 or depth >= SHORTEST_OF_PARTS << k]
+        few = math.prod(batch) * -(-m // ROWS) * -(-n // ROWS) <= 2 * chip.multiprocessors
+        powers = [1 << k for k in range(MANY.bit_length()) if k == 0 or few and depth >= SHORTEST_OF_PARTS << k]
         parts, _ = cheapest(chip, TF32_PARTS, powers, math.prod(batch), m, n, depth)
     else:
         parts = _parts(node, chip.multiprocessors // (1 if alone else IDLE), math.prod(batch), m, n, depth)

@@ -222,8 +222,10 @@ def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
 
 
 def is_transposed(kernel: Kernel) -> bool:
-    """Checks whether the kernel computes a single product, with the columns of the result before the rows."""
-    if len(kernel.dots) != 1:
+    """Checks whether the kernel computes a single product of 16-bit floats, with the columns of the result before the
+    rows.
+    """
+    if len(kernel.dots) != 1 or _kind(kernel.dots[0]) != "16":
         return False
     order = [a.name for a in kernel.axes]
     row, column = kernel.dots[0].tile
