@@ -42,10 +42,10 @@ from minitri.base.types import f32
 from minitri.graph.ir import Contract, Graph, Input, Interner, Layouts, Node, View, axis, axis_symbol, contiguous
 from minitri.graph.rewrite import rewritten
 from minitri.graph.scalar_form import element
+from minitri.graph.weight_scales import scaled, taken_out
 from minitri.optimize.dequantised_product_cost import is_converted
 from minitri.optimize.partial_reductions import padded
 from minitri.optimize.split_k import is_read
-from minitri.optimize.weight_scales import scaled, taken_out
 
 ALIGNMENT = 16  # bytes that are copied at once
 ASYNC = 4  # the fewest bytes that an asynchronous copy to shared memory can have
