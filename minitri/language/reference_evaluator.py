@@ -23,7 +23,7 @@ from minitri.base import numpy_array_operations
 from minitri.base.diagnostics import CompileError
 from minitri.base.operators import BY_SYMBOL
 from minitri.base.spans import Span
-from minitri.base.types import DTYPES, Info, ListValue, from_numpy
+from minitri.base.types import BY_NUMPY_NAME, DTYPES, Info, ListValue
 from minitri.language import ast
 from minitri.language.ast_interpreter import Interpreter, Scope
 from minitri.language.reference_arrays import Array, Value, array, elementwise, rounded, settled, strong
@@ -50,8 +50,7 @@ def _entered(given: Any) -> Value:
     """Converts an array or a number, which a caller gave as an argument, to a value of the evaluator."""
     if not isinstance(given, (np.ndarray, np.generic)):
         return given
-    dtype = from_numpy(given.dtype.name)
-    assert dtype is not None
+    dtype = BY_NUMPY_NAME[given.dtype.name]
     return Array(numpy_array_operations.cast(given, dtype.compute), dtype)
 
 
