@@ -37,7 +37,7 @@ def given(text: str, target: str, **types: str) -> tuple[Any, EmittedKernel, Tar
 
 
 def on_disk(source: Any, kernel: Any, target: Target) -> Any:
-    return cached_compile._on_disk(source, kernel, cached_compile.cache_name(source, kernel, target))
+    return cached_compile._on_disk(source, cached_compile.cache_name(source, kernel, target))
 
 
 @pytest.mark.parametrize("target, binary", [("cuda:90", "cubin"), ("cuda:80", "cubin"), ("hip:gfx942", "hsaco")])
