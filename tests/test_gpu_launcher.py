@@ -177,7 +177,7 @@ def test_a_profiler_in_a_chain_sees_launches(hook: str, torchs: Torchs) -> None:
 def test_too_much_shared_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     low = mt.compile("x + 1", x="f32[64]").lower(target="cuda:90")
     (kernel,) = low.compilation.value("triton")
-    native = NativeKernel(lambda: compiled_stages.jit_functions(low["triton"])["k0"], kernel, Target.parse("cuda:90"))
+    native = NativeKernel(compiled_stages.jit_functions(low["triton"])["k0"], kernel, Target.parse("cuda:90"))
     asked = SimpleNamespace(metadata=SimpleNamespace(shared=300_000))
     monkeypatch.setattr(compiled_stages, "compiled", lambda *given: asked)
     with pytest.raises(mt.CompileError, match="MT0404.*k0 asks for 300,000 bytes .* cuda:90 has 232,448") as caught:
@@ -195,7 +195,7 @@ def test_the_launcher_of_a_kernel_with_descriptors_is_built_in_parallel(monkeypa
         gpu_launcher, "_prepare_launcher", lambda source, count: made.append((source.fn.__name__, count))
     )
     for kernel in low.compilation.value("triton"):
-        start = NativeKernel(lambda name=kernel.name: jitted[name], kernel, Target.parse("cuda:90"))
+        start = NativeKernel(jitted[kernel.name], kernel, Target.parse("cuda:90"))
         start.loaded(0, (16, 32, 48), ())
     assert made == [("k0", 2)]
 
@@ -212,7 +212,7 @@ def test_with_one_gpu_the_current_device_is_not_queried(
 def test_machine_code_is_cached_for_a_limited_number_of_argument_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_launcher, "MAX_KINDS", 3)
     monkeypatch.setattr(gpu_launcher, "load", lambda compiled, device: object())
-    kernel = NativeKernel(lambda: None, cast(Any, None), Target.parse("cuda:90"))
+    kernel = NativeKernel(None, cast(Any, None), Target.parse("cuda:90"))
     monkeypatch.setattr(kernel, "_compiled", lambda kind: kind)
     for addresses in itertools.product((16, 24), repeat=3):
         found = kernel.loaded(0, addresses, [])

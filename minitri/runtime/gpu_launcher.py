@@ -65,7 +65,7 @@ class Described:
 class NativeKernel:
     """One emitted kernel on GPUs of one architecture."""
 
-    def __init__(self, function: Callable[[], Any], kernel: EmittedKernel, target: Target) -> None:
+    def __init__(self, function: Any, kernel: EmittedKernel, target: Target) -> None:
         self._function, self.kernel, self.target = function, kernel, target
         self._loaded: Recent[tuple[int, Kind], Start] = Recent(MAX_KINDS)
         self.pointer, self.described = attrgetter("address"), Described
@@ -87,7 +87,7 @@ class NativeKernel:
 
         Raises CompileError MT0404 if a program of the kernel needs more shared memory than the GPU has.
         """
-        source = compiled_stages.ast_source(self._function(), self.kernel, kind)
+        source = compiled_stages.ast_source(self._function, self.kernel, kind)
         descriptors = len(self.kernel.descriptors) * self.target.has_descriptors
         with ThreadPoolExecutor(1) as beside:
             if descriptors:
