@@ -174,7 +174,8 @@ def _is_known(node: Contract) -> bool:
     """Checks whether a product has dtype f32 and a result of known size. The length of the loop over keys can be
     unknown.
     """
-    return node.dtype == f32 and all(e.constant is not None for e in node.shape)
+    known = all(e.constant is not None for e in node.shape)
+    return known and node.dtype == f32 and node.precision != "tf32x3"
 
 
 def _may_be_held(node: Contract) -> bool:
