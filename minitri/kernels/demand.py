@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from minitri.base import dims, intervals
-from minitri.base.dims import Dim, Symbol
+from minitri.base.dims import Dim, Symbol, axis_names
 from minitri.base.minmax_canonical_form import Allows, where_present
 from minitri.base.resource_limits import check_time
 from minitri.graph import ir
@@ -170,15 +170,24 @@ class Indexing:
         self._limit(node)
         for demand in self.demands.get(node, ()):
             if isinstance(node, ir.Scan) and not self.is_leaf(node):
-                self._run_along(node, demand)
+                self.reduced.add(self.scan_axis(node, demand)[0])
             for operand, below in self.pull(node, demand):
                 self._demand(operand, below)
 
-    def _run_along(self, node: ir.Scan, demand: Demand) -> None:
-        along = plain_axis(demand.index[node.axis])
-        if along is None or self.axes[along] != node.shape[node.axis]:
+    def scan_axis(self, node: ir.Scan, demand: Demand) -> tuple[str, Dim]:
+        """Returns the axis along which a scan runs to compute the needed element, and the shift of the scan: the number
+        of positions on this axis before the first element of the scan.
+
+        For example, the exclusive sum `pad(cumulative_sum(x[:-1]), ((1, 0),))` needs the scan at the index `i - 1`. The
+        scan then runs along `i`, and the shift is 1.
+        """
+        place, extent = demand.index[node.axis], node.shape[node.axis]
+        along = next((s for s in place.symbols() if s.kind == "axis"), None)
+        shift = dims.axis(along.name) - place if along is not None else place
+        inside = self.ranges.narrowed(demand.guards, [place, extent - 1 - place]) == demand.guards
+        if along is None or axis_names([shift]) or dims.sign(shift) not in (0, 1) or not inside:
             raise NotOneKernel("a running sum is needed at permuted places", node)
-        self.reduced.add(along)
+        return along.name, shift
 
     def _demand(self, node: Node, demand: Demand) -> None:
         known = self.demands.setdefault(node, [])
