@@ -217,6 +217,8 @@ AXES = {
     "concat((x * v[:, None], y), axis=1)": "i, j: v[i], x[i, j, 6 - j >= 0], y[i, j - 7, j - 7 >= 0]",  # v always
     "concat((b * g[:, :, None], b), axis=2)": "i, j, k: b[i, j, k - 7, k - 7 >= 0], b[i, j, k, 6 - k >= 0], g[i, j]",
     "concat((x * u, y), axis=1)": "i, j: u[j, 6 - j >= 0], x[i, j, 6 - j >= 0], y[i, j - 7, j - 7 >= 0]",
+    "stack((x, y), axis=0)": "i, j, k: x[j, k, -i >= 0], y[j, k, i - 1 >= 0]",
+    "stack((exp(x), y), axis=2)": "i, j, k: x[i, j], y[i, j]",  # each program has elements of both
     "x[:, k]": "i, j: k[j], x[i, p0, p0 >= 0, 6 - p0 >= 0]",
     "x[:, k] + y[:, k]": "i, j: k[j], x[i, p0, p0 >= 0, 6 - p0 >= 0], y[i, p0, p0 >= 0, 6 - p0 >= 0]",
     "concat((u[k], u))": "i: k[i, 2 - i >= 0], u[i - 3, i - 3 >= 0], u[p0, 2 - i >= 0, p0 >= 0, 6 - p0 >= 0]",

@@ -31,6 +31,7 @@ from minitri.graph.ir import Node, axis_symbol, children, postorder
 MAX_DEMANDS = 8  # indices at which one node may be computed
 MAX_VIEWS = 32  # indices at which one view, gather or concat may be needed
 MAX_GUARDS = 16  # guards of one demand; each guard is tested for every element
+FEW = 9  # positions of an axis, which are more than most programs stack arrays
 COMPUTE = (ir.Apply, ir.Reduce, ir.Scan, ir.Contract)
 
 
@@ -261,11 +262,15 @@ class Indexing:
         the element.
 
         If an axis is missing from the index, the needed element is the same for all positions on this axis. At least
-        one position on the axis fulfils the guard, so the element is needed in any case.
+        one position on the axis fulfils the guard, so the element is needed in any case. Guards on an axis of few
+        positions remain, because a program usually has only one of these positions: a program that stores elements of
+        `y` in `stack((x, y), axis=0)` does not read `x`. But a program has all positions on the last axis of a result.
         """
         if not demand.guards or not self._plain(node, demand):
             return demand
-        own = {s for d in demand.index for s in d.symbols()}
+        last = axis_names(d for _, store in self.stores for d in store.index[-1:])
+        few = {a for a in self.parallel if (self.axes[a].constant or FEW) < FEW and a not in last}
+        own = {s for d in demand.index for s in d.symbols()} | {Symbol(a, "axis") for a in few}
         kept = tuple(g for g in demand.guards if all(s in own for s in g.symbols() if s.kind != "size"))
         return Demand(demand.index, kept)
 
