@@ -85,6 +85,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "optimize.fusion",
         "optimize.index_width",
         "optimize.online_reductions.merge_loops",
+        "optimize.output_layouts",
     ),
     (
         "graph",

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from minitri.base.types import DType
-from minitri.runtime.array_interop import ArrayView, strided, view
+from minitri.runtime.array_interop import ArrayView, Numbers, permuted, strided, view
 from minitri.runtime.call_binding import Call
 from minitri.triton.descriptors import Descriptor
 from minitri.triton.emit import EmittedKernel
@@ -141,13 +141,14 @@ class Guarded:
     made: list[tuple[str, Any]] = field(default_factory=list)  # (description, the array with its bands as bytes)
     inputs: list[tuple[str, Any, Any]] = field(default_factory=list)  # (name, the copy, the caller's array)
 
-    def empty(self, like: ArrayView | None, dtype: DType, shape: tuple[int, ...]) -> ArrayView:
+    def empty(self, like: ArrayView | None, dtype: DType, shape: Numbers, strides: Numbers) -> ArrayView:
         """Returns memory filled with `poison` for an output or a temporary.
 
         The parameters are those of the function `empty` in runtime/array_interop.py.
         """
         inside = self._memory("an output", math.prod(shape), dtype.numpy)
-        return replace(view(inside.reshape(shape), "out"), library=like.library if like else "")
+        made = permuted(inside.reshape, shape, strides)
+        return replace(view(made, "out"), library=like.library if like else "")
 
     def call(self, call: Call) -> Call:
         """Returns the call with guarded copies of its arrays. The copies have the strides of the original arrays."""
