@@ -85,6 +85,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "optimize.fusion",
         "optimize.index_width",
         "optimize.online_reductions.merge_loops",
+        "optimize.output_layouts",
     ),
     (
         "graph",
@@ -92,7 +93,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "optimize.affine_gathers",
         "optimize.batch_into_rows",
         "optimize.collapse_reduced_axes",
-        "optimize.weight_scales",
         "optimize.dequantised_product_cost",
         "optimize.f32_products",
         "optimize.pack_operands",
@@ -122,7 +122,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "hardware.chips",
         "hardware.targets",
         "language.foreign",
-        "optimize.online_reductions.partial_sum_correction",
     ),
     ("base.types",),
     ("base.inequalities",),

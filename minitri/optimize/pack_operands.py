@@ -55,11 +55,11 @@ from minitri.graph.ir import (
 )
 from minitri.graph.rewrite import rewritten
 from minitri.graph.scalar_form import element
+from minitri.graph.weight_scales import scaled, taken_out
 from minitri.optimize.dequantised_product_cost import is_converted
 from minitri.optimize.partial_reductions import made_of, padded
 from minitri.optimize.split_k import is_read
 from minitri.optimize.split_kv import loops
-from minitri.optimize.weight_scales import scaled, taken_out
 
 ALIGNMENT = 16  # bytes that are copied at once
 ASYNC = 4  # the fewest bytes that an asynchronous copy to shared memory can have

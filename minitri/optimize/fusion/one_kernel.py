@@ -69,7 +69,8 @@ def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand
     if isinstance(node, Scan):
         index.pop(node.axis)
     names = [plain_axis(d) for d in index if d != 0]
-    if demand.guards or None in names or len(set(names)) != len(names):
+    guarded = demand.guards and not isinstance(node, Scan)
+    if guarded or None in names or len(set(names)) != len(names):
         raise NotOneKernel("a reduction is needed at permuted or partial places", node)
     if isinstance(node, Contract) and None in map(plain_axis, demand.index[-2:]):
         raise NotOneKernel("a single row or column of a matrix product is needed", node)
@@ -95,7 +96,7 @@ def _check_store(part: FusedIndexing, node: Node, demand: Demand) -> None:
 def _check_scan(part: FusedIndexing, node: Scan) -> None:
     """Checks that a scan has a loop of its own: no other loop is allowed around the scan or inside it."""
     for demand in part.demands[node]:
-        along = plain_axis(demand.index[node.axis])
+        along, _ = part.scan_axis(node, demand)
         for other in (d for demands in part.demands.values() for d in demands):
             names = axis_names(other.index)
             if along in names and len(names & part.reduced) > 1:
