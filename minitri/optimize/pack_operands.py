@@ -10,10 +10,12 @@
 The hardware can copy a block of a factor directly to shared memory under two conditions. The rows of the factor must
 begin at multiples of 16 bytes, and nothing may be computed during the copy. Products in TF32 also need factors that are
 contiguous along the depth, the axis that is summed over ("K-major"). The f32 products that f32_products.py gives to
-tensor cores also need factors that are contiguous along the depth. All other f32 products run on the f32 units of the
-chip, which need a second factor that is contiguous along the column index. A factor without the layout that its product
-needs is slow to read, and each tile of the result reads the factor again. A packed copy, which is made only once, is
-cheaper if each element is used often enough:
+tensor cores need such a second factor, but their first factor can have any layout. If a copy of the second factor does
+not pay, and the first factor is contiguous along the depth, the factors are swapped: `x @ w` becomes
+`(w.mT @ x.mT).mT`. All other f32 products run on the f32 units of the chip, which need a second factor that is
+contiguous along the column index. A factor without the layout that its product needs is slow to read, and each tile of
+the result reads the factor again. A packed copy, which is made only once, is cheaper if each element is used often
+enough:
 
 - If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory even if
   the factor is not packed. So this factor is packed only if each element is used at least REUSE_OF_ASYNC (1536) times.
@@ -26,9 +28,9 @@ cheaper if each element is used often enough:
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
 
-In: a graph; the strides of inputs that are not contiguous. Left out: products of unknown sizes, of integers, and of
-small depth. In attention, for example, the depth of a product is small, and one program reads all indices along the
-depth.
+In: a graph; the strides of inputs that are not contiguous. Left out: products of unknown sizes, of integers, and
+16-bit products of small depth. In attention, for example, the depth of a product is small, and one program reads all
+indices along the depth. Products that stay in a loop of attention are left out too.
 """
 
 import math

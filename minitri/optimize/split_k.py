@@ -11,8 +11,9 @@ The length of the summed axis is called the depth. The order in which partial su
 If no power of two divides the depth into enough parts, the factors are padded with zeros. If a factor is computed from
 other reductions or products, the product of this factor could share a loop with these reductions or products
 (minitri/optimize/online_reductions/merge_loops.py). A product that could share a loop is split only if most of the GPU
-would be idle without the split. Left out: loops of attention, which split_kv.py splits. For weights of 8 bits,
-dequantised_product_cost.py chooses the number of parts.
+would be idle without the split. Left out: loops of attention, which split_kv.py splits. A cost model chooses the
+number of parts for weights of 8 bits (dequantised_product_cost.py) and for f32 products that tensor cores compute
+(product_cost.py).
 """
 
 import math
