@@ -160,12 +160,9 @@ def suits_parts(node: Contract) -> bool:
     """Checks whether a product of f32 arrays is large enough to be computed as a sum of products of TF32 parts
     (f32_products.py).
     """
-    sizes = [e.constant for e in (*node.shape, node.a.shape[-1])]
-    if node.precision != "f32" or None in sizes:
-        return False
-    *_, m, n, depth = known = [e for e in sizes if e is not None]
-    enough = m >= SIDE_OF_PARTS and n >= COLUMNS_OF_PARTS and 2 * math.prod(known) >= WORTH_OF_PARTS
-    return depth >= LEAST_DEPTH and enough
+    *_, m, n, depth = sizes = [e.constant or 0 for e in (*node.shape, node.a.shape[-1])]
+    large = m >= SIDE_OF_PARTS and n >= COLUMNS_OF_PARTS and 2 * math.prod(sizes) >= WORTH_OF_PARTS
+    return node.precision == "f32" and depth >= LEAST_DEPTH and large
 
 
 def in_loops(graph: Graph, parts: bool) -> set[Node]:
@@ -244,11 +241,10 @@ def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
     """Returns the offset of a factor's first element in memory and the stride of each axis, in elements. Returns None
     if the factor is computed, or if its elements are not evenly spaced in memory.
     """
-    axes = [axis_symbol(k) for k in range(factor.rank)]
-    reads = list(_reads(factor, tuple(map(axis, range(factor.rank))), layouts))
-    if not isinstance(element(factor, tuple(map(axis, range(factor.rank)))).node, Input):
+    axes, index = [axis_symbol(k) for k in range(factor.rank)], tuple(map(axis, range(factor.rank)))
+    if not isinstance(element(factor, index).node, Input):
         return None
-    ((_, offset),) = reads
+    ((_, offset),) = _reads(factor, index, layouts)
     found = [offset.coefficient(a) for a in axes]
     steps = [int(c[0]) for c in found if c is not None and c[0].constant is not None]
     start = offset.substitute(dict.fromkeys(axes, 0)).constant
