@@ -58,8 +58,10 @@ from minitri.graph.ir import (
 from minitri.graph.rewrite import rewritten
 from minitri.graph.scalar_form import element
 from minitri.graph.weight_scales import scaled, taken_out
+from minitri.hardware.chips import Chip
 from minitri.optimize.dequantised_product_cost import is_converted
 from minitri.optimize.partial_reductions import made_of, padded
+from minitri.optimize.product_cost import has_few_tiles
 from minitri.optimize.split_k import is_read
 from minitri.optimize.split_kv import loops
 
@@ -77,7 +79,7 @@ SIDE_OF_PARTS, COLUMNS_OF_PARTS = 32, 16  # the fewest rows (tensor cores comput
 LARGEST = 1 << 28  # the most elements of scores that are stored between the products of attention
 
 
-def pack(graph: Graph, layouts: Layouts, parts: bool = False) -> Graph:
+def pack(graph: Graph, layouts: Layouts, chip: Chip, parts: bool = False) -> Graph:
     """Copies factors of large products. `parts` says whether tensor cores compute f32 products as sums of products of
     TF32 parts.
     """
@@ -86,7 +88,7 @@ def pack(graph: Graph, layouts: Layouts, parts: bool = False) -> Graph:
     def packed(i: Interner, node: Node, made: Node) -> Node | None:
         if not isinstance(made, Contract) or node in looped and made.a.dtype == f32:
             return None
-        wanted = _wanted(made, layouts, parts)
+        wanted = _wanted(made, layouts, chip, parts)
         return _packed(i, made, layouts, wanted) if wanted else None
 
     return rewritten(graph, pack, packed)
@@ -127,7 +129,7 @@ def _moves(node: Contract, layouts: Layouts, wanted: str) -> tuple[bool, bool]:
     return first, m >= (of_computed if computed else reuse) and not _fits(node.b, last - 1, layouts, wanted)
 
 
-def _wanted(node: Contract, layouts: Layouts, parts: bool) -> str:
+def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
     """Returns the axis along which the factors of a product must be contiguous. "depth" means the summed axis, and
     "any" means either of a factor's last two axes. "columns" means that only the second factor must be contiguous,
     along the column index. "swapped" means that the factors change places. "" means that the layout does not matter.
@@ -137,9 +139,11 @@ def _wanted(node: Contract, layouts: Layouts, parts: bool) -> str:
     if node.precision.startswith("tf32"):
         return "depth"
     if parts and suits_parts(node):
-        last, (*_, m, n) = node.rank - 1, map(int, node.shape)
+        last, (*batch, m, n) = node.rank - 1, map(int, node.shape)
         fits, copied = is_along_depth(node.b, last - 1, layouts), _moves(node, layouts, "depth")[1]
-        rare = n >= SIDE_OF_PARTS and (m < REUSE_OF_SWAPPED or not copied)
+        rare = (
+            n >= SIDE_OF_PARTS and (m < REUSE_OF_SWAPPED or not copied) and has_few_tiles(chip, math.prod(batch), m, n)
+        )
         if not fits and rare and is_along_depth(node.a, last, layouts):
             return "swapped"
         if fits or copied:

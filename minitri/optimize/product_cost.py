@@ -56,6 +56,11 @@ TF32_PARTS = (
 )  # fmt: skip
 
 
+def has_few_tiles(chip: Chip, batch: int, rows: int, columns: int) -> bool:
+    """Checks whether a product of f32 arrays has so few small tiles that its depth may be divided into parts."""
+    return batch * -(-rows // TF32_PARTS[-1].rows) * -(-columns // TF32_PARTS[-1].columns) <= 2 * chip.multiprocessors
+
+
 def cheapest(
     chip: Chip, paces: Iterable[Pace], parts: Iterable[int], batch: int, rows: int, columns: int, depth: int
 ) -> tuple[int, Pace]:

@@ -25,7 +25,7 @@ from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize import dequantised_product_cost
 from minitri.optimize.dequantised_product_cost import MOST, PART, viewed
 from minitri.optimize.partial_reductions import Halves, contract_in_parts, made_of, padded, parts_of, split
-from minitri.optimize.product_cost import TF32_PARTS, cheapest
+from minitri.optimize.product_cost import TF32_PARTS, cheapest, has_few_tiles
 from minitri.optimize.split_kv import loops
 
 MANY = 128  # the most parts of a product with very few tiles
@@ -59,7 +59,7 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
     if dequantised_product_cost.is_converted(node):
         parts = dequantised_product_cost.choose(chip, math.prod(batch), m, n, depth).parts
     elif of_parts:
-        few = math.prod(batch) * -(-m // ROWS) * -(-n // ROWS) <= 2 * chip.multiprocessors
+        few = has_few_tiles(chip, math.prod(batch), m, n)
         powers = [1 << k for k in range(MANY.bit_length()) if k == 0 or few and depth >= SHORTEST_OF_PARTS << k]
         parts, _ = cheapest(chip, TF32_PARTS, powers, math.prod(batch), m, n, depth)
     else:
