@@ -1107,6 +1107,11 @@ GOLDEN: dict[str, tuple[str, Case, dict[str, int]]] = {
         Case("relu(x @ w + b)", {"x": "bf16[M, K]", "w": "bf16[K, N]", "b": "bf16[N]"}),
         {"M": 4100, "N": 777, "K": 4090},
     ),
+    "pack_operands_swapped": (
+        "pack-operands",
+        Case("x @ w", {"x": "f32[M, K]", "w": "f32[K, N]"}),
+        {"M": 128, "N": 8192, "K": 4096},
+    ),
     "collapse_reduced_axes_sum": ("collapse-reduced-axes", Case("sum(x)", MN), {"M": 1001, "N": 999}),
     "split_reduction_sum": ("split-reduction", Case("sum(x)", MN), {"M": 1001, "N": 999}),
     "split_reduction_logsumexp": ("split-reduction", Case("logsumexp(x, axis=1)", MN), {"M": 8, "N": 100_000}),
