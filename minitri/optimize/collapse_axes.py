@@ -55,7 +55,7 @@ def _rejoined(kernel: Kernel) -> Kernel:
     """
     ranges: Ranges = {a.symbol: (ZERO, a.extent - 1) for a in kernel.axes}
     new = ir.rewritten(kernel.body, lambda op: _rejoin(op, ranges))
-    changed = _with_body(kernel, kernel.axes, tuple(new.values()))
+    changed = replace(kernel, buffers=ir.buffers_of(new.values()), body=tuple(new.values()))
     if changed.buffers == kernel.buffers or _ambiguous(changed):
         return kernel
     for op, moved in new.items():
@@ -101,7 +101,7 @@ def _merge(kernel: Kernel, a: Axis, b: Axis) -> Kernel | None:
         merged = ir.with_children(merged, new.__getitem__)
         new[op] = replace(merged, axes=tuple(n for n in merged.axes if n != b.name))
     axes = tuple(replace(x, extent=a.extent * b.extent) if x is a else x for x in kernel.axes if x is not b)
-    return _with_body(kernel, axes, tuple(new.values()))
+    return replace(kernel, axes=axes, buffers=ir.buffers_of(new.values()), body=tuple(new.values()))
 
 
 def _merged(op: Op, a: Axis, b: Axis) -> Op | None:
@@ -152,11 +152,6 @@ def _indexed_as_one(op: Load | Store, a: Axis, b: Axis) -> Load | Store | None:
     whole = buffer.shape[place + 1] == b.extent and buffer.strides[place] == buffer.strides[place + 1] * b.extent
     once = not _uses(index[:place] + index[place + 2 :], a, b)
     return _with_one_index(op, place, a.index) if whole and once else None
-
-
-def _with_body(kernel: Kernel, axes: tuple[Axis, ...], body: tuple[Op, ...]) -> Kernel:
-    buffers = dict.fromkeys(op.buffer for op in body if isinstance(op, (Load, Store, ir.Scalar)))
-    return replace(kernel, axes=axes, buffers=tuple(buffers), body=body)
 
 
 def _with_one_index(op: Load | Store, place: int, index: Dim) -> Load | Store:
