@@ -8,10 +8,10 @@ In memory, the result of a transposed operand then has the layout of the operand
 that are far apart. numpy and torch do the same: the result of `2 * x.T` has the strides of `x.T`. The shape and the
 elements of the result stay the same; only its strides change. If operands have different layouts, the layout of the
 operands with the most bytes per element is chosen. If no layout has more bytes than the row-major layout, the result is
-row-major. A result that another kernel loads is always row-major. A copy, such as the result of the program `x.T`, is
-row-major too, because the new order of its elements is all that such a program asks for.
+row-major. Temporaries get their layout in the same way.
 
-Left out: layouts of temporaries, for which minitri/optimize/fusion/separate_transposes.py chooses suitable kernels.
+Left out: arrays that a product loads, because pack_operands.py expects row-major factors; and kernels that only copy,
+such as the program `x.T`, because the new order of the elements is all that such a kernel is for.
 """
 
 from collections import Counter
@@ -30,14 +30,27 @@ Order = tuple[int, ...]  # the axes of an array, the axis with the largest strid
 
 
 def lay_out(plan: Plan) -> Plan:
-    """Returns the plan with a layout for each result that no kernel loads."""
-    loaded = {op.buffer for k in plan.kernels for op in k.body if isinstance(op, Load)}
-    free = {b for b in plan.outputs if b not in loaded and 0 not in b.shape}
-    stores = [(k, op) for k in plan.kernels for op in k.body if isinstance(op, Store) and op.buffer in free]
-    orders = {op.buffer: memory_order(op.index, _accesses(k)) for k, op in stores if not _is_copy(op)}
-    orders = {b: order for b, order in orders.items() if order != tuple(sorted(order))}
-    outputs = tuple(_with_strides(b, orders[b]) if b in orders else b for b in plan.outputs)
-    return replace(plan, outputs=outputs, kernels=tuple(_permuted(k, orders) for k in plan.kernels))
+    """Returns the plan with a layout for each result and each temporary that no product loads."""
+    fixed = {op.buffer for k in plan.kernels if k.dots for op in k.body if isinstance(op, Load)}
+    orders: dict[Buffer, Order] = {}
+    kernels: list[Kernel] = []
+    for kernel in plan.kernels:
+        kernel = _permuted(kernel, orders)  # its loads
+        stores = [op for op in kernel.body if isinstance(op, Store)]
+        free = [
+            op
+            for op in stores
+            if op.buffer not in fixed and 0 not in op.buffer.shape and not all(map(_is_copy, stores))
+        ]
+        found = {op.buffer: memory_order(op.index, _accesses(kernel)) for op in free}
+        own = {b: order for b, order in found.items() if order != tuple(sorted(order))}
+        kernels.append(_in_order(_permuted(kernel, own)) if own else kernel)
+        orders |= own
+    outputs, temporaries = (
+        tuple(_with_strides(b, orders[b]) if b in orders else b for b in made)
+        for made in (plan.outputs, plan.temporaries)
+    )
+    return replace(plan, outputs=outputs, temporaries=temporaries, kernels=tuple(kernels))
 
 
 def _is_copy(op: Store) -> bool:
@@ -54,27 +67,28 @@ def _with_strides(b: Buffer, order: Order) -> Buffer:
 
 
 def _permuted(kernel: Kernel, orders: Mapping[Buffer, Order]) -> Kernel:
-    """Returns the kernel in which the results in `orders` have their axes in the order of memory.
-
-    The parallel axes of the kernel get the same order, so that neighbouring programs store neighbouring elements.
-    """
+    """Returns the kernel in which the arrays in `orders` have their axes in the order of memory."""
 
     def change(op: Op) -> Op:
-        if not isinstance(op, Store) or op.buffer not in orders:
+        if not isinstance(op, (Load, Store)) or op.buffer not in orders:
             return op
         shape, index = (tuple(of[k] for k in orders[op.buffer]) for of in (op.buffer.shape, op.index))
         made = replace(op, buffer=replace(op.buffer, shape=shape, strides=contiguous(shape)), index=index)
         fired(lay_out, op, made, op.spans)
         return made
 
-    new = rewritten(kernel.body, change)
-    moved = [made.index for op, made in new.items() if isinstance(made, Store) and op is not made]
-    kernel = replace(kernel, body=tuple(new.values()), buffers=buffers_of(new.values()))
-    if not moved or kernel.dots:
-        return kernel
-    places = {plain_axis(d): k for k, d in enumerate(moved[0])}
+    body = tuple(rewritten(kernel.body, change).values())
+    return replace(kernel, body=body, buffers=buffers_of(body))
+
+
+def _in_order(kernel: Kernel) -> Kernel:
+    """Returns the kernel with its parallel axes in the order of the first store, so that neighbouring programs store
+    neighbouring elements. The axes of products keep their order.
+    """
+    index = next(op.index for op in kernel.body if isinstance(op, Store))
+    places = {plain_axis(d): k for k, d in enumerate(index)}
     parallel = iter(sorted(kernel.parallel, key=lambda a: places.get(a.name, -1)))
-    axes = tuple(next(parallel) if a.role == "parallel" else a for a in kernel.axes)
+    axes = tuple(next(parallel) if a.role == "parallel" and not kernel.dots else a for a in kernel.axes)
     names = [a.name for a in axes]
     body = rewritten(kernel.body, lambda op: replace(op, axes=tuple(sorted(op.axes, key=names.index))))
     return replace(kernel, axes=axes, body=tuple(body.values()))
