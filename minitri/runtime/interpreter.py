@@ -62,9 +62,9 @@ def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> tuple[Interprete
     return tuple(InterpretedKernel(k, InterpretedFunction(made[k.name])) for k in kernels)
 
 
-def _range(*bounds: Any) -> range:
-    """A replacement for Python's `range` in the loops of kernels. The loop bounds of a kernel are sometimes tensors
-    with one number.
+def _range(*bounds: Any, **_hints: Any) -> range:
+    """A replacement for Python's `range` and Triton's `tl.range` in the loops of kernels. The loop bounds of a kernel are
+    sometimes tensors with one number.
 
     Triton's interpreter up to 3.8 converts a tensor in a loop bound with numpy, and numpy 2.4 and later refuse the
     conversion.
@@ -75,11 +75,10 @@ def _range(*bounds: Any) -> range:
 class _Language:
     """The module `triton.language` with minitri's own `range`."""
 
+    range = staticmethod(_range)
+
     def __init__(self, language: Any) -> None:
         self._language = language
-
-    def range(self, *bounds: Any, **_hints: Any) -> range:
-        return _range(*bounds)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._language, name)

@@ -163,8 +163,8 @@ def executable(plan: Plan, kernels: Sequence[EmittedKernel], text: str, target: 
     compiled_stages.require_triton()
     if target.kind == "interpreter":
         return Executable(plan, interpreted(text, kernels))
-    jitted = cache(lambda: compiled_stages.jit_functions(text))
-    return Executable(plan, tuple(NativeKernel(lambda name=k.name: jitted()[name], k, target) for k in kernels))
+    functions = compiled_stages.jit_functions(text)
+    return Executable(plan, tuple(NativeKernel(functions[k.name], k, target) for k in kernels))
 
 
 # ---- memory --------------------------------------------------------------------------------------

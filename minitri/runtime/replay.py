@@ -22,7 +22,7 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.lru_cache import Recent
 from minitri.base.types import DType
 from minitri.runtime.call_binding import Call
-from minitri.runtime.gpu_launcher import Described, current_device, current_stream
+from minitri.runtime.gpu_launcher import Described, current_device, current_stream, finish_launchers
 from minitri.runtime.launch import Bound, Executable, Launch, on_device
 
 Key = tuple[Any, ...]
@@ -216,6 +216,7 @@ class Captured(Bound):
         super().__init__(executable, call)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(call.device):
+            finish_launchers()
             self()  # the work of a first launch must not become part of the graph
             torch.cuda.synchronize()
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may load kernels

@@ -48,6 +48,8 @@ def one_kernel(inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -
     part = FusedIndexing(inside, roots, allows)
     reductions = [n for n in part.demands if isinstance(n, (Reduce, Scan, Contract)) and not part.is_leaf(n)]
     contracts = [n for n in reductions if isinstance(n, Contract)]
+    if len(contracts) > 1 and any(n.precision == "tf32x3" for n in contracts):
+        raise NotOneKernel("a product of TF32 parts takes all registers", contracts[-1])
     _find_loop(part, contracts, len(contracts) < len(reductions))
     for node in reductions:
         for demand in part.demands[node]:
@@ -132,7 +134,8 @@ def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) 
     held = {a for a in columns if a is not None and a not in part.reduced}
     loops = part.reduced - inner
     short = all((n := part.axes[a].constant) is not None and 1 <= n <= MAX_HELD for a in held | inner)
-    if mixed and contracts and len(loops) == 1 and short and all(n.dtype == f32 for n in contracts):
+    known = all(n.dtype == f32 and n.precision != "tf32x3" for n in contracts)
+    if mixed and contracts and len(loops) == 1 and short and known:
         (part.loop,), part.held, part.inner = loops, held, inner
 
 
