@@ -8,9 +8,9 @@ In memory, the result of a transposed operand then has the layout of the operand
 that are far apart. numpy and torch do the same: the result of `2 * x.T` has the strides of `x.T`. The shape and the
 elements of the result stay the same; only its strides change. If operands have different layouts, the layout of the
 operands with the most bytes per element is chosen. If no layout has more bytes than the row-major layout, the result is
-row-major. Temporaries get their layout in the same way.
+row-major.
 
-Left out: arrays that a product loads, because pack_operands.py expects row-major factors; and kernels that only copy,
+Left out: temporaries; results that a product loads, because pack_operands.py expects row-major factors; and kernels that only copy,
 such as the program `x.T`, because the new order of the elements is all that such a kernel is for.
 """
 
@@ -30,27 +30,22 @@ Order = tuple[int, ...]  # the axes of an array, the axis with the largest strid
 
 
 def lay_out(plan: Plan) -> Plan:
-    """Returns the plan with a layout for each result and each temporary that no product loads."""
+    """Returns the plan with a layout for each result that no product loads."""
     fixed = {op.buffer for k in plan.kernels if k.dots for op in k.body if isinstance(op, Load)}
+    free = {b for b in plan.outputs if b not in fixed and 0 not in b.shape}
     orders: dict[Buffer, Order] = {}
     kernels: list[Kernel] = []
     for kernel in plan.kernels:
         kernel = _permuted(kernel, orders)  # its loads
         stores = [op for op in kernel.body if isinstance(op, Store)]
-        free = [
-            op
-            for op in stores
-            if op.buffer not in fixed and 0 not in op.buffer.shape and not all(map(_is_copy, stores))
-        ]
-        found = {op.buffer: memory_order(op.index, _accesses(kernel)) for op in free}
-        own = {b: order for b, order in found.items() if order != tuple(sorted(order))}
-        kernels.append(_in_order(_permuted(kernel, own)) if own else kernel)
-        orders |= own
-    outputs, temporaries = (
-        tuple(_with_strides(b, orders[b]) if b in orders else b for b in made)
-        for made in (plan.outputs, plan.temporaries)
-    )
-    return replace(plan, outputs=outputs, temporaries=temporaries, kernels=tuple(kernels))
+        if not all(map(_is_copy, stores)):
+            found = {op.buffer: memory_order(op.index, _accesses(kernel)) for op in stores if op.buffer in free}
+            own = {b: order for b, order in found.items() if order != tuple(sorted(order))}
+            kernel = _in_order(_permuted(kernel, own)) if own else kernel
+            orders |= own
+        kernels.append(kernel)
+    outputs = tuple(_with_strides(b, orders[b]) if b in orders else b for b in plan.outputs)
+    return replace(plan, outputs=outputs, kernels=tuple(kernels))
 
 
 def _is_copy(op: Store) -> bool:
