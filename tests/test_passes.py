@@ -1127,6 +1127,7 @@ GOLDEN: dict[str, tuple[str, Case, dict[str, int]]] = {
     "fusion_attention": ("fusion", PROGRAMS["attention"], {}),
     "fusion_cross_entropy": ("fusion", PROGRAMS["cross_entropy"], {}),
     "fusion_siblings": ("fusion", PROGRAMS["siblings"], {}),
+    "output_layouts_softmax": ("output-layouts", Case("softmax(x).T * 2", {"x": "f32[M, N]"}), {}),
     "collapse_axes_elementwise": ("collapse-axes", Case("x * 2 + y", {"x": "f32[B, M, N]", "y": "f32[B, M, N]"}), {}),
     "collapse_axes_bias": ("collapse-axes", Case("x * 2 + y", {"x": "f32[B, M, N]", "y": "f32[N]"}), {}),
     "online_reductions_softmax": ("online-reductions", PROGRAMS["softmax"], {}),

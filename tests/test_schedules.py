@@ -95,7 +95,7 @@ def rows() -> Iterator[str]:
         yield f"\n{text}    {', '.join(f'{n}: {t}' for n, t in types.items())}"
         for known in each:
             at = ", ".join(f"{n} = {size}" for n, size in known.items()) or "any size"
-            for kernel in f.lower(without=SPLITS, **known).compilation.value("kernels").kernels:
+            for kernel in f.lower(without=(*SPLITS, "output-layouts"), **known).compilation.value("kernels").kernels:
                 yield f"  {at:28} gpu          {said(scheduled(kernel))}"
                 yield f"  {'':28} interpreter  {said(scheduled(kernel, interpreter=True))}"
 
