@@ -18,7 +18,7 @@ A program has few warps, because each reduction must wait for all warps of its p
 warp has about a thousand elements. If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit
 elements. The numbers come from measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits
 (tests/sweep_rows.py measures them again). Rows of unknown size get smaller blocks than long rows. The rules for columns
-are in `_columns` and `_short_columns`.
+are in `_columns` and `_whole_columns`.
 """
 
 import math
@@ -129,8 +129,8 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
     axes |= {name: ("grid", block) for name, block in together.items()}
     count = math.prod(together.values())
     rule = "rows held whole" if count == 1 else f"short rows held whole, {count} a program"
-    warps = _row_warps(kernel, row, row * count)
-    return Schedule(axes, max(warps, min(16, row * count // 512)) if sector else warps, rule=rule)
+    warps, transposes = _row_warps(kernel, row, row * count), sector and not _only_reduces(kernel) and row >= ENOUGH
+    return Schedule(axes, max(warps, min(16, row * count // 512)) if transposes else warps, rule=rule)
 
 
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
@@ -243,10 +243,11 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     lanes = innermost(kernel.parallel, weight)
     second, bytes = rival(lanes, kernel), widest_bytes(kernel)
     corrects = any(isinstance(op, Old) for op in kernel.body)  # has online reductions
-    scans = any(isinstance(op, Scan) for op in kernel.body)
-    if second is None and not corrects and (held := _held_columns(kernel, lanes[0])) is not None:
+    scans = any(isinstance(op, Scan) for op in kernel.body) and size(lanes[0], 64) >= 32
+    columns, rows = math.prod(size(a, ENOUGH) for a in kernel.parallel), math.prod(size(a, 1) for a in kernel.reduced)
+    held = _whole_columns(kernel, lanes[0], columns > 512 * few) if second is None and not corrects else None
+    if held is not None:
         return held
-    columns, rows = (math.prod(size(a, ENOUGH) for a in axes) for axes in (kernel.parallel, kernel.reduced))
     narrow = 2 * SECTOR // min(SECTOR, bytes)  # elements along both axes of a transpose
     aligned = _is_aligned(kernel, lanes[0])
     slow = not corrects and (not aligned or _special(kernel) > 0)  # needs many threads
@@ -267,52 +268,38 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
             roles[a.name], blocks[a.name] = "loop", min(more * deep, whole)
         deep, most = (max(1, n // blocks[a.name]) for n in (deep, most))
     many, looped = programs > 8 * few, {a for a, role in roles.items() if role == "loop"}
-    axes = {name: (role, blocks.get(name, 1)) for name, role in roles.items()}
-    if second is None and not looped and (short := _short_columns(kernel, lanes[0], axes, many)) is not None:
-        return short
     blocks = filled(lanes if many else lanes[1:], ENOUGH, blocks)  # wider blocks mean fewer programs
     wide = 4 if slow and not half else bytes
-    warps = (
-        1 if scans else 2 if corrects and programs > 2 * few else _column_warps(kernel, blocks, wide, corrects, looped)
-    )
+    several = corrects and programs > 2 * few
+    warps = 1 if scans else 2 if several else _column_warps(kernel, blocks, wide, corrects, looped)
     axes = {name: (role, blocks[name]) for name, role in roles.items()}
     return Schedule(axes, at_most(warps, blocks), rule=f"columns, contiguous along {lanes[0].name}")
 
 
-def _held_columns(kernel: Kernel, lane: Axis) -> Schedule | None:
-    """Returns the schedule of a program that keeps columns in registers, so that it does not read them again for results
-    that are as long as a column. Returns None for long columns, for columns that are only reduced, and for short columns
-    of narrow elements whose rows are not aligned to 16 bytes.
+def _whole_columns(kernel: Kernel, lane: Axis, many: bool) -> Schedule | None:
+    """Returns the schedule of a program that holds columns in registers. Returns None for long columns, for scans, for
+    short columns of narrow elements whose rows are not aligned to 16 bytes, and for a few columns that are only reduced.
 
-    A warp has at least two kilobytes of the columns, and at most four. A program with few warps exchanges few partial
-    results through shared memory.
+    If a kernel also writes columns, it need not read them again. A warp has at least two kilobytes of the columns, and
+    at most four. Short columns that are only reduced have one warp, because several warps would exchange their partial
+    results through shared memory, for a few elements each. If such columns have at most 16 elements, each warp has 512
+    bytes of a row, also for a few columns.
     """
     column, bytes = math.prod(ceil_pow2(size(a, 2 * HELD_COLUMN)) for a in kernel.reduced), widest_bytes(kernel)
-    width = max(32, 2048 // (column * bytes))
-    wide = size(lane, width) >= width and (column > SHORT_COLUMN or bytes >= 4 or _is_aligned(kernel, lane))
-    if column > HELD_COLUMN or not wide or not _reads_again(kernel):
+    if _only_reduces(kernel):
+        alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1
+        width = max(min(256 // bytes, 2048 // column), ENOUGH // (column if alone else 2 * column) if many else 1)
+        fits, warps = column <= SHORT_COLUMN and (many or alone), width * bytes // 512 if alone else 1
+    else:
+        width = max(32, 2048 // (column * bytes))
+        warps = ceil_pow2(column * width * _read(kernel)) // 4096 * (4 if _is_dear(kernel) else 1)
+        fits = column <= HELD_COLUMN and _reads_again(kernel)
+    narrow = column <= SHORT_COLUMN and bytes < 4 and not _is_aligned(kernel, lane)
+    if not fits or narrow or size(lane, ENOUGH) < width:
         return None
     axes = {a.name: ("grid", width if a is lane else 1) for a in kernel.parallel}
     axes |= {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
-    warps = ceil_pow2(column * width * _read(kernel)) // 4096 * (4 if _is_dear(kernel) else 1)
     return Schedule(axes, max(1, min(16, warps)), rule=f"columns held whole, contiguous along {lane.name}")
-
-
-def _short_columns(kernel: Kernel, lane: Axis, axes: dict[str, tuple[str, int]], many: bool) -> Schedule | None:
-    """Returns the schedule for columns of at most `SHORT_COLUMN` elements that are only reduced, or None for other
-    columns, for a few columns, and for rows that are not aligned to 16 bytes.
-
-    A program has one warp, because several warps would exchange their partial results through shared memory, for a few
-    elements each. If columns have half that length, each warp has 512 bytes of a row, also for a few columns.
-    """
-    column, bytes = math.prod(axes[a.name][1] for a in kernel.reduced), widest_bytes(kernel)
-    alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1
-    width = max(min(256 // bytes, 2048 // column), ENOUGH // (column if alone else 2 * column) if many else 1)
-    fits = column <= SHORT_COLUMN and size(lane, 1024) >= width and (bytes >= 4 or _is_aligned(kernel, lane))
-    if not fits or not (many or alone) or not _only_reduces(kernel):
-        return None
-    warps = max(1, width * bytes // 512) if alone else 1
-    return Schedule({**axes, lane.name: ("grid", width)}, warps, rule=f"short columns, contiguous along {lane.name}")
 
 
 def _column_warps(kernel: Kernel, blocks: dict[str, int], bytes: int, corrects: bool, looped: set[str]) -> int:
