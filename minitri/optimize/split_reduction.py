@@ -111,8 +111,8 @@ def _online(graph: Graph) -> set[Node]:
     """
     found = set[Node]()
     for node in (n for n in graph.nodes() if isinstance(n, Reduce)):
-        before = [x for x, _ in _computed(node) if isinstance(x, Reduce) and x.axes == node.axes]
-        same = [x for x in before if x.x.shape == node.x.shape]
+        of_same = (x for x in made_of(node.x) if isinstance(x, Reduce) and x.axes == node.axes)
+        same = {x for x in of_same if x.x.shape == node.x.shape}
         found |= {node, *same} if same else set()
     return found
 

@@ -33,7 +33,6 @@ from minitri.tiles.schedule import Schedule, ceil_pow2, size
 WHOLE_ROW = 32768  # longest row held in registers
 FEW = 2  # with this many programs for each multiprocessor or fewer, most of the chip is idle
 SHORT_COLUMN = 32  # longest column that one warp holds whole
-LONG_COLUMN = 512  # shortest column that is worth more programs
 HELD_COLUMN = 256  # longest column that a program holds whole, if it would be read twice otherwise
 DEAR = 3  # with this many special functions of f32 for each element, a thread has few elements
 
@@ -237,8 +236,10 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     parallel axis, and each iteration reads several rows.
 
     If the contiguous axis and the reduced axis are both short, a program covers several indices of the other parallel
-    axes. A program with a scan has one warp, whose threads add up the elements of a column without exchanging partial
-    results. `few` is the number of programs up to which most of the chip is idle.
+    axes. In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one
+    element. The programs of slow elements are narrower if there are few programs. A program with a scan has one warp,
+    whose threads add up the elements of a column without exchanging partial results. `few` is the number of programs up
+    to which most of the chip is idle.
     """
     lanes = innermost(kernel.parallel, weight)
     second, bytes = rival(lanes, kernel), widest_bytes(kernel)
@@ -251,7 +252,7 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
         return held
     narrow = 2 * SECTOR // min(SECTOR, bytes)  # elements along both axes of a transpose
     slow = not corrects and (not aligned or _special(kernel) > 0)  # needs many threads
-    half = slow and columns <= 128 * few and rows >= LONG_COLUMN and (bytes >= 4 or not aligned)
+    half = slow and columns <= 128 * few and rows > HELD_COLUMN and (bytes >= 4 or not aligned)
     blocks = filled(lanes[:1], 2 * narrow if second is not None else 32 if half else 64)
     blocks |= filled([second], narrow) if second is not None else {}
     width = math.prod(blocks.values())
@@ -269,9 +270,12 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
         deep, most = (max(1, n // blocks[a.name]) for n in (deep, most))
     many, looped = programs > 8 * few, {a for a, role in roles.items() if role == "loop"}
     blocks = filled(lanes if many else lanes[1:], ENOUGH, blocks)  # wider blocks mean fewer programs
-    wide = 4 if slow and not half else bytes
-    several = corrects and programs > 2 * few
-    warps = 1 if scans else 2 if several else _column_warps(kernel, blocks, wide, corrects, looped)
+    arrays = {op.buffer for op in kernel.body if isinstance(op, Load) and not looped.isdisjoint(op.axes)}
+    loaded = max(1, len(arrays)) * math.prod(blocks.values()) * (4 if slow and not half else bytes)
+    if corrects or scans:  # each iteration waits for all warps at least twice
+        warps = 1 if scans else 2 if programs > 2 * few else 4
+    else:  # elements of 8 bits are converted
+        warps = 8 if bytes == 1 else max(4, min(8, loaded // 1024))
     axes = {name: (role, blocks[name]) for name, role in roles.items()}
     return Schedule(axes, at_most(warps, blocks), rule=f"columns, contiguous along {lanes[0].name}")
 
@@ -300,20 +304,3 @@ def _whole_columns(kernel: Kernel, lane: Axis, many: bool) -> Schedule | None:
     axes = {a.name: ("grid", width if a is lane else 1) for a in kernel.parallel}
     axes |= {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
     return Schedule(axes, max(1, min(16, warps)), rule=f"columns held whole, contiguous along {lane.name}")
-
-
-def _column_warps(kernel: Kernel, blocks: dict[str, int], bytes: int, corrects: bool, looped: set[str]) -> int:
-    """Returns the number of warps of a program that reduces columns. `bytes` is the size of an element, or 4 for
-    elements of special functions and of unaligned rows.
-
-    In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one element.
-    A program with an online reduction has 4 warps, because each iteration waits for all warps at least twice. If there
-    are several programs with online reductions for each multiprocessor, a program has only 2 warps. For elements of 8
-    bits a program has 8 warps, because each element is converted.
-    """
-    if corrects:
-        return 4
-    if widest_bytes(kernel) == 1:
-        return 8
-    arrays = {op.buffer for op in kernel.body if isinstance(op, Load) and not looped.isdisjoint(op.axes)}
-    return max(4, min(8, max(1, len(arrays)) * math.prod(blocks.values()) * bytes // 1024))
