@@ -15,7 +15,7 @@ the kernel also writes rows:
                       results as long as the row. Other blocks are just large enough to keep the memory busy.
 
 A program has few warps, because each reduction must wait for all warps of its program. If rows are only reduced, each
-warp has about a thousand elements. If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit
+warp has about a thousand elements. If much is computed for each element, a row has twice as many warps, up to 16. If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit
 elements. The numbers come from measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits
 (tests/sweep_rows.py measures them again). Rows of unknown size get smaller blocks than long rows. The rules for columns
 are in `_columns` and `_short_columns`.
@@ -27,6 +27,7 @@ from minitri.base.operators import POSITIONS
 from minitri.hardware.chips import SECTOR, Chip
 from minitri.kernels.ir import Axis, Kernel, Load, Old, Reduce, Scan, Store
 from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, rival, widest_bytes
+from minitri.optimize.schedules.long_bodies import more_warps
 from minitri.optimize.schedules.rule_arguments import Request
 from minitri.tiles.schedule import Schedule, ceil_pow2, size
 
@@ -113,7 +114,11 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
     axes |= {name: ("grid", block) for name, block in together.items()}
     count = math.prod(together.values())
     rule = "rows held whole" if count == 1 else f"short rows held whole, {count} a program"
-    return Schedule(axes, _row_warps(kernel, row, row * count), rule=rule)
+    warps = _row_warps(kernel, row, row * count)
+    if warps <= 8:
+        blocks = {name: block for name, (_, block) in axes.items()}
+        warps = more_warps(kernel, blocks, warps, most=1024 if warps == 8 else 2048)
+    return Schedule(axes, warps, rule=rule)
 
 
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:

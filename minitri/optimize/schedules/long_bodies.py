@@ -1,0 +1,31 @@
+"""Gives a program twice as many warps if each of its threads would have many instructions.
+
+    gelu(x).T, x: bf16[4096, 4096]      a tile of 128 by 128: 16 warps, so a thread has 32 elements instead of 64
+
+Triton's compilers unroll a tile: each thread has its own instructions for each element that it computes. The time to
+compile a kernel grows with the instructions of a thread, up to a second for 64 elements of a long body. More warps share
+the elements of the same tile. A program that computes much is then as fast or faster, because more threads hide the
+latency of its instructions (`minitri bench --random`).
+
+In: a kernel, its block sizes and its number of warps. Out: the number of warps. Left out: tiles of about one load for
+each thread, whose threads would load less at once.
+"""
+
+import math
+from collections.abc import Mapping
+
+from minitri.base.operators import OPERATORS
+from minitri.kernels.ir import Compute, Kernel
+
+SPECIAL = 12  # instructions of an operator such as exp
+
+
+def more_warps(kernel: Kernel, blocks: Mapping[str, int], warps: int, most: int) -> int:
+    """Returns twice as many warps if a thread would have more than `most` instructions, else `warps`."""
+    computed = [op for op in kernel.body if isinstance(op, Compute)]
+    counts = (_instructions(op.op) * math.prod(blocks.get(a, 1) for a in op.axes) for op in computed)
+    return 2 * warps if sum(counts) > most * 32 * warps else warps
+
+
+def _instructions(operator: str) -> int:
+    return SPECIAL if operator != "cast" and OPERATORS[operator].cost == "special" else 1
