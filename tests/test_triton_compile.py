@@ -10,7 +10,6 @@ import pytest
 import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.base.operators import OPERATORS
-from minitri.base.types import DTYPES
 from minitri.hardware.targets import Target
 from minitri.triton import cached_compile, compiled_stages
 from minitri.triton.cached_compile import compile_options

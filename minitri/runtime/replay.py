@@ -118,7 +118,7 @@ class Replay:
         self.device, self.switch = model.owner.device.index, torch.cuda.device
         self.current, self.stream = current_device(), current_stream()
         made = (*plan.temporaries, *plan.outputs)
-        self.made = tuple(_empty(b.dtype, tuple(e.evaluate(call.sizes) for e in b.shape), self.device) for b in made)
+        self.made = tuple(_empty(b.dtype, *b.layout(call.sizes), self.device) for b in made)
         self.first, self.single = len(plan.temporaries), len(plan.outputs) == 1
         slots = {name: k for k, name in enumerate((*call.arrays, *(b.name for b in made)))}
         with on_device(model):
@@ -157,7 +157,7 @@ class Replay:
         return run
 
 
-def _empty(dtype: DType, shape: tuple[int, ...], device: int) -> Callable[[], Any]:
+def _empty(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], device: int) -> Callable[[], Any]:
     """Returns a function that allocates a tensor on this device. The device must be the current device when the
     function is called.
 
@@ -166,11 +166,11 @@ def _empty(dtype: DType, shape: tuple[int, ...], device: int) -> Callable[[], An
     """
     import torch
 
-    kind, strides = getattr(torch, dtype.numpy.name), torch.empty(shape, device="meta").stride()
+    kind = getattr(torch, dtype.numpy.name)
     try:
         return partial(importlib.import_module("torch._C._dynamo.guards")._empty_strided_cuda, shape, strides, kind)
     except (ImportError, AttributeError):
-        return partial(torch.empty, shape, dtype=kind, device=f"cuda:{device}")
+        return partial(torch.empty_strided, shape, strides, dtype=kind, device=f"cuda:{device}")
 
 
 class _Step:
