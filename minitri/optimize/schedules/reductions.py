@@ -15,7 +15,7 @@ the kernel also writes rows:
                       results as long as the row. Other blocks are just large enough to keep the memory busy.
 
 A program has few warps, because each reduction must wait for all warps of its program. If rows are only reduced, each
-warp has about a thousand elements. If much is computed for each element, a row has twice as many warps, up to 16. If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit
+warp has about a thousand elements. If much is computed for each element, a row has twice as many warps (long_bodies.py). If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit
 elements. The numbers come from measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits
 (tests/sweep_rows.py measures them again). Rows of unknown size get smaller blocks than long rows. The rules for columns
 are in `_columns` and `_short_columns`.
@@ -116,8 +116,7 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
     rule = "rows held whole" if count == 1 else f"short rows held whole, {count} a program"
     warps = _row_warps(kernel, row, row * count)
     if warps <= 8:
-        blocks = {name: block for name, (_, block) in axes.items()}
-        warps = more_warps(kernel, blocks, warps, most=1024 if warps == 8 else 2048)
+        warps = more_warps(kernel, {name: block for name, (_, block) in axes.items()}, warps, most=2048)
     return Schedule(axes, warps, rule=rule)
 
 
