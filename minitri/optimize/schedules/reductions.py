@@ -16,7 +16,7 @@ the kernel also writes rows:
 
 A program has few warps, because each reduction must wait for all warps of its program. If rows are only reduced, each
 warp has about a thousand elements. If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit
-elements. The numbers come from measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits
+elements. If much is computed for each element, a row has twice as many warps (long_bodies.py). The numbers come from measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits
 (tests/sweep_rows.py measures them again). Rows of unknown size get smaller blocks than long rows. The rules for columns
 are in `_columns` and `_whole_columns`.
 """
@@ -27,6 +27,7 @@ from minitri.base.operators import OPERATORS, POSITIONS
 from minitri.hardware.chips import SECTOR, Chip
 from minitri.kernels.ir import Axis, Compute, Kernel, Load, Old, Reduce, Scan, Store
 from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, rival, widest_bytes
+from minitri.optimize.schedules.long_bodies import more_warps
 from minitri.optimize.schedules.rule_arguments import Request
 from minitri.tiles.schedule import Schedule, ceil_pow2, size
 
@@ -129,7 +130,11 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
     count = math.prod(together.values())
     rule = "rows held whole" if count == 1 else f"short rows held whole, {count} a program"
     warps, transposes = _row_warps(kernel, row, row * count), sector and not _only_reduces(kernel) and row >= ENOUGH
-    return Schedule(axes, max(warps, min(16, row * count // 512)) if transposes else warps, rule=rule)
+    if transposes:
+        warps = max(warps, min(16, row * count // 512))
+    elif warps <= 8:
+        warps = more_warps(kernel, {name: block for name, (_, block) in axes.items()}, warps, most=2048)
+    return Schedule(axes, warps, rule=rule)
 
 
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
