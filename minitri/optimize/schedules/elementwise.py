@@ -37,4 +37,4 @@ def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
     else:
         blocks = filled(order, INTERPRETER.elements if request.interpreter else 2048 if bytes <= 2 else ENOUGH)
         warps, rule = 4, f"elements, contiguous along {first.name}"
-    return Schedule({a.name: ("grid", blocks[a.name]) for a in kernel.axes}, at_most(warps, blocks), rule=rule)
+    return Schedule({a.name: ("grid", blocks[a.name]) for a in kernel.axes}, rule, warps=at_most(warps, blocks))

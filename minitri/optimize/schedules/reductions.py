@@ -113,7 +113,7 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
     axes |= {name: ("grid", block) for name, block in together.items()}
     count = math.prod(together.values())
     rule = "rows held whole" if count == 1 else f"short rows held whole, {count} a program"
-    return Schedule(axes, _row_warps(kernel, row, row * count), rule=rule)
+    return Schedule(axes, rule, warps=_row_warps(kernel, row, row * count))
 
 
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
@@ -209,7 +209,7 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
     axes = {name: ("loop", block) for name, block in blocks.items()} | {a: ("grid", n) for a, n in sector.items()}
     warps = min(warps, max(4, math.prod(blocks.values()) // 256)) if reads_again else warps
     again = ", read again for their results" if reads_again else ""
-    return Schedule(axes, warps, rule=f"rows in blocks{again}", near=near)
+    return Schedule(axes, f"rows in blocks{again}", near, warps=warps)
 
 
 def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
@@ -246,7 +246,7 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     several = corrects and programs > 2 * few
     warps = 2 if several else at_most(_column_warps(kernel, lanes[0], blocks, corrects, looped), blocks)
     axes = {name: (role, blocks[name]) for name, role in roles.items()}
-    return Schedule(axes, warps, rule=f"columns, contiguous along {lanes[0].name}")
+    return Schedule(axes, f"columns, contiguous along {lanes[0].name}", warps=warps)
 
 
 def _short_columns(kernel: Kernel, lane: Axis, axes: dict[str, tuple[str, int]], many: bool) -> Schedule | None:
@@ -264,7 +264,7 @@ def _short_columns(kernel: Kernel, lane: Axis, axes: dict[str, tuple[str, int]],
     if not fits or not (many or alone):
         return None
     warps = max(1, width * bytes // 512) if alone else 1
-    return Schedule({**axes, lane.name: ("grid", width)}, warps, rule=f"short columns, contiguous along {lane.name}")
+    return Schedule({**axes, lane.name: ("grid", width)}, f"short columns, contiguous along {lane.name}", warps=warps)
 
 
 def _column_warps(kernel: Kernel, lane: Axis, blocks: dict[str, int], corrects: bool, looped: set[str]) -> int:
