@@ -39,30 +39,16 @@ from minitri.base.intervals import joined
 from minitri.base.tf32_splitting import LEAST_DEPTH
 from minitri.base.types import f32
 from minitri.graph import ir
-from minitri.graph.ir import (
-    Apply,
-    Contract,
-    Graph,
-    Index,
-    Input,
-    Interner,
-    Layouts,
-    Node,
-    View,
-    axis,
-    axis_symbol,
-    contiguous,
-)
+from minitri.graph.ir import Contract, Graph, Interner, Layouts, Node, axis, axis_symbol, contiguous
 from minitri.graph.rewrite import rewritten
 from minitri.graph.scalar_form import element
 from minitri.graph.weight_scales import scaled, taken_out
+from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize.dequantised_product_cost import is_converted
 from minitri.optimize.partial_reductions import made_of, padded
-from minitri.optimize.split_k import is_read
+from minitri.optimize.split_k import ASYNC, is_read
 from minitri.optimize.split_kv import loops
 
-ALIGNMENT = 16  # bytes that are copied at once
-ASYNC = 4  # the fewest bytes that an asynchronous copy to shared memory can have
 DEPTH = 512  # the least depth of a product
 REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # the fewest uses of an element
 REUSE_OF_F32 = 128
@@ -140,11 +126,16 @@ def _wanted(node: Contract, layouts: Layouts, parts: bool) -> str:
 
 def _swapped(i: Interner, node: Contract) -> Node:
     """Returns the transposed product of the transposed factors, whose second factor is the first factor of `node`."""
-    last = node.rank - 1
-    turned = (*map(axis, range(last - 1)), axis(last), axis(last - 1))
-    b, a = (i.view(f, (*f.shape[:-2], f.shape[-1], f.shape[-2]), turned) for f in (node.a, node.b))
     shape = (*node.shape[:-2], node.shape[-1], node.shape[-2])
-    return i.view(i.contract(node.dtype, shape, a, b, node.precision), node.shape, turned)
+    b, a = (_transposed(i, f) for f in (node.a, node.b))
+    return _transposed(i, i.contract(node.dtype, shape, a, b, node.precision))
+
+
+def _transposed(i: Interner, x: Node) -> Node:
+    """Returns a view of an array in which the last two axes have changed places."""
+    last = x.rank - 1
+    index = (*map(axis, range(last - 1)), axis(last), axis(last - 1))
+    return i.view(x, (*x.shape[:-2], x.shape[-1], x.shape[-2]), index)
 
 
 def suits_parts(node: Contract) -> bool:
@@ -170,7 +161,7 @@ def in_loops(graph: Graph, parts: bool) -> set[Node]:
         made = made_of(node.a)
         products = [node, *(n for n in made if isinstance(n, Contract))]
         divided = parts and all(map(suits_parts, products)) and math.prod(map(int, node.a.shape)) <= LARGEST
-        if not divided or any(isinstance(n, Index) for n in made):
+        if not divided or any(isinstance(n, ir.Index) for n in made):
             found.update(products)
     return found
 
@@ -210,12 +201,8 @@ def is_along_depth(factor: Node, depth: int, layouts: Layouts) -> bool:
     def suits(node: Node, offset: Dim) -> bool:
         if axis_symbol(depth) not in offset.symbols():
             return True
-        parted = offset.coefficient(axis_symbol(depth))
-        return (
-            parted is not None
-            and parted[0] == 1
-            and all(c * node.dtype.bytes % ALIGNMENT == 0 for _, c in parted[1].terms)
-        )
+        step, start = offset.coefficient(axis_symbol(depth)) or (ZERO, ZERO)
+        return step == 1 and all(c * node.dtype.bytes % ALIGNMENT == 0 for _, c in start.terms)
 
     return all(suits(*read) for read in _reads(factor, tuple(map(axis, range(factor.rank))), layouts))
 
@@ -223,11 +210,11 @@ def is_along_depth(factor: Node, depth: int, layouts: Layouts) -> bool:
 def _reads(node: Node, index: tuple[Dim, ...], layouts: Layouts) -> Iterator[tuple[Node, Dim]]:
     """Returns the arrays in memory that an element of a node is computed from, and the offsets of the elements."""
     node, index = element(node, index)
-    if isinstance(node, (Apply, ir.Concat)) and not ir.is_copy(node):
+    if isinstance(node, (ir.Apply, ir.Concat)) and not ir.is_copy(node):
         for operand in ir.children(node):
             yield from _reads(operand, index, layouts)
-    elif not isinstance(node, (ir.Const, Index)):
-        strides = layouts.get(node.name) if isinstance(node, Input) else None
+    elif not isinstance(node, (ir.Const, ir.Index)):
+        strides = layouts.get(node.name) if isinstance(node, ir.Input) else None
         yield node, joined(sum((d * s for d, s in zip(index, strides or contiguous(node.shape))), Dim.of(0)))
 
 
@@ -235,11 +222,10 @@ def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
     """Returns the offset of a factor's first element in memory and the stride of each axis, in elements. Returns None
     if the factor is computed, or if its elements are not evenly spaced in memory.
     """
-    axes = [axis_symbol(k) for k in range(factor.rank)]
-    reads = list(_reads(factor, tuple(map(axis, range(factor.rank))), layouts))
-    if not isinstance(element(factor, tuple(map(axis, range(factor.rank)))).node, Input):
+    axes, index = [axis_symbol(k) for k in range(factor.rank)], tuple(map(axis, range(factor.rank)))
+    if not isinstance(element(factor, index).node, ir.Input):
         return None
-    ((_, offset),) = reads
+    ((_, offset),) = _reads(factor, index, layouts)
     found = [offset.coefficient(a) for a in axes]
     steps = [int(c[0]) for c in found if c is not None and c[0].constant is not None]
     start = offset.substitute(dict.fromkeys(axes, 0)).constant
@@ -250,7 +236,7 @@ def _copied(i: Interner, factor: Node, depth: int, missing: Dim, wanted: str) ->
     """Returns a copy of a factor, padded with `missing` zeros along its depth (summed axis). If all products of a batch
     use the same factor, the factor is copied once.
     """
-    varies = {s for d in factor.index for s in d.symbols()} if isinstance(factor, View) else None
+    varies = {s for d in factor.index for s in d.symbols()} if isinstance(factor, ir.View) else None
     repeated = [k for k in range(factor.rank - 2) if varies is not None and axis_symbol(k) not in varies]
     if not repeated:
         return _aligned(i, padded(i, factor, depth, missing, 0.0), depth, wanted)
@@ -270,7 +256,5 @@ def _aligned(i: Interner, factor: Node, depth: int, wanted: str) -> Node:
     aligned = wanted == "any" and int(factor.shape[last]) * factor.dtype.bytes % ALIGNMENT == 0
     if depth == last or aligned or wanted == "columns":
         return i.apply("cast", factor.dtype, factor.shape, (factor,))
-    turned = (*map(axis, range(last - 1)), axis(last), axis(last - 1))
-    shape = (*factor.shape[: last - 1], factor.shape[last], factor.shape[last - 1])
-    copied = i.apply("cast", factor.dtype, shape, (i.view(factor, shape, turned),))
-    return i.view(copied, factor.shape, turned)
+    turned = _transposed(i, factor)
+    return _transposed(i, i.apply("cast", factor.dtype, turned.shape, (turned,)))

@@ -193,6 +193,7 @@ PASSES: tuple[Pass, ...] = (
     room(masked_pass, "tensor-descriptors", "tile.described", "tensor_descriptors:describe",
          lambda c: c.options.descriptors is not False,  # a tile program that was loaded as text may have descriptors
          without=lambda programs, c: programs.map(Program.without_descriptors)),
+    room(masked_pass, "cache-hints", "tile.cached", "cache_hints:mark"),
     room(masked_pass, "fast-operators", "tile.fast", "fast_math.fast_operators:hasten"),
     room(masked_pass, "row-maximum-tree", "tile.parted", "row_maximum_tree:part"),
     room(masked_pass, "flatten-loops", "tile.flattened", "flatten_loops:flatten_loops"),

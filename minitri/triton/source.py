@@ -34,7 +34,7 @@ _NAMES = re.compile(
 )
 _MODULES = {"tl", "rt", "libdevice"}
 _GLOBALS = {*_MODULES, "range", "float"}
-_STRINGS = {"nan", "inf", "-inf", *DOT_PRECISIONS}
+_STRINGS = {"nan", "inf", "-inf", *DOT_PRECISIONS, "evict_first"}
 _NODES = (
     ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Assign, ast.AnnAssign, ast.For, ast.If, ast.Expr,
     ast.Call, ast.keyword, ast.Attribute, ast.Name, ast.Load, ast.Store, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare,
