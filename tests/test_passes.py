@@ -51,13 +51,13 @@ from minitri.kernels.verify import verify as verify_plan
 from minitri.optimize import pass_table, simplify
 from minitri.optimize.pass_table import OPTIONAL, PASSES
 from minitri.pipeline import Compilation
-from minitri.tiles.evaluate import AccessError
 from minitri.tiles.evaluate import evaluate as evaluate_tile
 from minitri.tiles.ir import Loop, Program
 from minitri.tiles.rewrite import exchange
 from minitri.tiles.verify import verify as verify_tile
 from minitri.trust.check_passes import compare
 from minitri.trust.error_bounds import enclosures
+from minitri.trust.sanitizer import AccessError
 
 # ---- programs and their fusion ------------------------------------------------------------------
 

@@ -204,7 +204,8 @@ def checked_value(root: ast.Expr) -> ast.Expr:
     Raises ParseError for forms that are allowed only in annotations: strings, `x[*B]` and `x[]`.
     """
     nodes = list(ast.postorder(root))
-    options = {id(option) for node in nodes for option in _options(node)}
+    callers = [node for node in nodes if isinstance(node, ast.Call | ast.Compare)]
+    options = {id(option) for caller in callers for option in ast.children(caller)}
     for node in nodes:
         match node:
             case ast.Pack():
@@ -214,17 +215,6 @@ def checked_value(root: ast.Expr) -> ast.Expr:
             case ast.String() if id(node) not in options:
                 raise mistake("string_value", node.span)
     return root
-
-
-def _options(node: ast.Node) -> Sequence[ast.Expr]:
-    """Returns those operands that are allowed to be strings, as in `f(x, "a")`, `f(x, mode="a")` and `mode == "a"`."""
-    match node:
-        case ast.Call(args=args, keywords=keywords):
-            return [*args, *(option for _, option in keywords)]
-        case ast.Compare(left=left, right=right):
-            return [left, right]
-        case _:
-            return []
 
 
 def read_number(word: Word) -> int | float:

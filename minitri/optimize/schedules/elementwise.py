@@ -33,7 +33,7 @@ def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
     if kernel.reduced:
         return None
     if not kernel.axes:
-        return Schedule({}, warps=1, rule="one element")
+        return Schedule({}, "one element", warps=1)
     order, bytes = innermost(kernel.axes, contiguity(kernel)), widest_bytes(kernel)
     first, second = order[0], rival(order, kernel)
     if second is not None and not request.interpreter:
@@ -47,7 +47,7 @@ def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
         if not request.interpreter and blocks[first.name] < _row_of_a_program(kernel, first, request):
             blocks = dict.fromkeys(blocks, 1) | {first.name: _row_of_a_program(kernel, first, request)}
             warps, rule = max(4, blocks[first.name] // 1024), f"rows that are not aligned, along {first.name}"
-    return Schedule({a.name: ("grid", blocks[a.name]) for a in kernel.axes}, at_most(warps, blocks), rule=rule)
+    return Schedule({a.name: ("grid", blocks[a.name]) for a in kernel.axes}, rule, warps=at_most(warps, blocks))
 
 
 def _row_of_a_program(kernel: Kernel, axis: Axis, request: Request) -> int:

@@ -16,9 +16,9 @@ the kernel also writes rows:
 
 A program has few warps, because each reduction must wait for all warps of its program. If rows are only reduced, each
 warp has about a thousand elements. If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit
-elements. If much is computed for each element, a row has twice as many warps (long_bodies.py). The numbers come from measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits
-(tests/sweep_rows.py measures them again). Rows of unknown size get smaller blocks than long rows. The rules for columns
-are in `_columns` and `_whole_columns`.
+elements. If much is computed for each element, a row has twice as many warps (long_bodies.py). The numbers come from
+measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits (tests/sweep_rows.py measures them again).
+Rows of unknown size get smaller blocks than long rows. The rules for columns are in `_columns` and `_whole_columns`.
 """
 
 import math
@@ -134,7 +134,7 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
         warps = max(warps, min(16, row * count // 512))
     elif warps <= 8:
         warps = more_warps(kernel, {name: block for name, (_, block) in axes.items()}, warps, most=2048)
-    return Schedule(axes, warps, rule=rule)
+    return Schedule(axes, rule, warps=warps)
 
 
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
@@ -233,7 +233,7 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
     axes = {name: ("loop", block) for name, block in blocks.items()} | {a: ("grid", n) for a, n in sector.items()}
     warps = min(warps, max(4, math.prod(blocks.values()) // 256)) if reads_again else warps
     again = ", read again for their results" if reads_again else ""
-    return Schedule(axes, warps, rule=f"rows in blocks{again}", near=near)
+    return Schedule(axes, f"rows in blocks{again}", near, warps=warps)
 
 
 def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
@@ -282,7 +282,7 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     else:  # elements of 8 bits are converted
         warps = 8 if bytes == 1 else max(4, min(8, loaded // 1024))
     axes = {name: (role, blocks[name]) for name, role in roles.items()}
-    return Schedule(axes, at_most(warps, blocks), rule=f"columns, contiguous along {lanes[0].name}")
+    return Schedule(axes, f"columns, contiguous along {lanes[0].name}", warps=at_most(warps, blocks))
 
 
 def _whole_columns(kernel: Kernel, lane: Axis, many: bool) -> Schedule | None:
@@ -290,9 +290,9 @@ def _whole_columns(kernel: Kernel, lane: Axis, many: bool) -> Schedule | None:
     short columns of narrow elements whose rows are not aligned to 16 bytes, and for a few columns that are only reduced.
 
     If a kernel also writes columns, it need not read them again. A program has 256 bytes of each row, fewer of long
-    columns, and more of very short ones. A warp has at least two kilobytes of the columns. Short columns that are only reduced have one warp, because several warps would exchange their partial
-    results through shared memory, for a few elements each. If such columns have at most 16 elements, each warp has 512
-    bytes of a row, also for a few columns.
+    columns, and more of very short ones. A warp has at least two kilobytes of the columns. Short columns that are only
+    reduced have one warp, because several warps would exchange their partial results through shared memory, for a few
+    elements each. If such columns have at most 16 elements, each warp has 512 bytes of a row, also for a few columns.
     """
     column, bytes = math.prod(ceil_pow2(size(a, 2 * HELD_COLUMN)) for a in kernel.reduced), widest_bytes(kernel)
     if _only_reduces(kernel):
@@ -308,4 +308,4 @@ def _whole_columns(kernel: Kernel, lane: Axis, many: bool) -> Schedule | None:
         return None
     axes = {a.name: ("grid", width if a is lane else 1) for a in kernel.parallel}
     axes |= {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
-    return Schedule(axes, max(1, min(16, warps)), rule=f"columns held whole, contiguous along {lane.name}")
+    return Schedule(axes, f"columns held whole, contiguous along {lane.name}", warps=max(1, min(16, warps)))
