@@ -65,7 +65,8 @@ def repaired(error: ParseError, place: Span, parse: Callable[[Span], Any]) -> Pa
         if candidate.edits and _is_accepted(text, candidate.edits, place, parse):
             start = place.source.line_column(candidate.edits[0].span.start)[0] - 1
             lines = text.split("\n")[start : start + 1 + candidate.edits[0].text.count("\n")]
-            candidate.help = candidate.help or printable(f"write `{'`, then `'.join(line.strip() for line in lines)}`")
+            written = "`, then `".join(filter(None, map(str.strip, lines)))
+            candidate.help = candidate.help or printable(f"write `{written}`")
             return candidate
     return error
 
