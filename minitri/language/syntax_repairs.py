@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import chain
 from string import ascii_letters
-from typing import Any, TypeVar
+from typing import Any
 
 from minitri.base.diagnostics import CompileError, Edit, ParseError, edited, printable, together
 from minitri.base.spans import Source, Span
@@ -32,7 +32,6 @@ from minitri.language.python_corrections import lines_of_statement
 from minitri.language.signatures import function_names
 from minitri.language.syntax_errors import CLOSES, tables
 
-T = TypeVar("T")
 LONGEST = 20_000
 LONGEST_LINE = 400
 MOST_ERRORS = 6  # of one text
@@ -40,7 +39,7 @@ _PUNCTUATION = re.compile(r"[^\w\s()\[\]{}\"']+")
 _ASSIGNED = re.compile(r"^(?:(?:[^=()\n]*[^=()<>!\n]=+)+|[ \t]*(?:def\s+)?\w+)", re.MULTILINE)
 
 
-def parsed(parse: Callable[[Span], T], place: Span, known: Container[str] = ()) -> T:
+def parsed(parse: Callable[[Span], Any], place: Span, known: Container[str] = ()) -> Any:
     """Returns the result of `parse` for the range `place` of the source text.
 
     If `parse` raises a ParseError, the first error in the text is raised, with the errors of other lines.
