@@ -108,14 +108,13 @@ def functions(text: str, namespace: Mapping[str, Any]) -> dict[str, FunctionType
 
     `namespace` has the modules that the kernels use as global names: tl, rt and libdevice.
     """
-    tree = ast.parse(text)
-    tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    for node in tree.body:
-        assert isinstance(node, ast.FunctionDef)
-        node.decorator_list = []
+    kernels = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    for kernel in kernels:
+        kernel.decorator_list = []
+    tree = ast.Module([*kernels], [])
     check(tree)
     name = f"<minitri {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     scope: dict[str, Any] = dict(namespace)
     exec(compile(tree, name, "exec"), scope)
-    return {node.name: scope[node.name] for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return {kernel.name: scope[kernel.name] for kernel in kernels}
