@@ -15,7 +15,6 @@ from minitri.language.foreign.names import Foreign
 
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?!\s*(?:=(?!=)|\())")
 _IN_BRACKETS = re.compile(r"[(\[{][^()\[\]{}]*[)\]}]")
-_CALL = r"\w+(?:\([^()]*\))?"
 _OPERAND = re.compile(r"[\w.]*|\"[^\"]*\"|'[^']*'")
 
 
@@ -40,8 +39,8 @@ def rewritten_call(row: Foreign, args: Sequence[str], keywords: Mapping[str, str
 
 def _plain(text: str) -> str:
     """Simplifies a text: `1 if False else f(x)` becomes `f(x)`, and `x.shape.shape[0]` becomes `x.ndim`."""
-    text = re.sub(rf"({_CALL}) if (True|False) else ({_CALL})", lambda m: m[1] if m[2] == "True" else m[3], text)
-    return text.replace(".shape.shape[0]", ".ndim")
+    choice = r"(\w+(?:\(.*\))?) if (True|False) else (\w+(?:\(.*\))?)"
+    return re.sub(choice, lambda m: m[1] if m[2] == "True" else m[3], text).replace(".shape.shape[0]", ".ndim")
 
 
 def substituted(template: str, values: Mapping[str, str]) -> str:
