@@ -28,12 +28,9 @@ from minitri.language.signatures import SIGNATURES
 # ---- reductions ------------------------------------------------------------------------
 
 
-def _accumulator(dtype: DType) -> DType:
-    return dtype if dtype.is_float else u64 if dtype.kind == "u" else i64
-
-
 def _accumulate(function: Any, x: Value, dtype: DType | None, **rest: Any) -> Array:
-    target = dtype or _accumulator(settled(x))
+    own = settled(x)
+    target = dtype or (own if own.is_float else u64 if own.kind == "u" else i64)
     return Array(function(convert(x, target), dtype=target.compute.numpy, **rest), target)
 
 

@@ -20,12 +20,12 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from minitri.base.diagnostics import Edit
-from minitri.base.resource_limits import current
+from minitri.base.resource_limits import current, exceeded
 from minitri.base.spans import Span
 from minitri.language import ast, python_corrections
 from minitri.language.annotations import Reader, read_returns, read_type
 from minitri.language.ast import Word
-from minitri.language.syntax_errors import bad_target, chained_comparison, mistake, too_much
+from minitri.language.syntax_errors import bad_target, chained_comparison, mistake, not_callable
 
 
 class Effect(ast.Node):
@@ -220,7 +220,7 @@ def checked_value(root: ast.Expr) -> ast.Expr:
 def read_number(word: Word) -> int | float:
     text = word.text
     if len(text) > (limit := current().digits):
-        raise too_much("digits", f"a number has {len(text):,} digits, the limit is {limit:,}", word.span)
+        raise exceeded("digits", f"a number has {len(text):,} digits, the limit is {limit:,}", word.span)
     plain = text.rstrip("jJ")
     try:
         value = float(plain) if re.match(r"[0-9_]*[.eE]", plain) else int(plain, 0)
@@ -293,4 +293,4 @@ def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
         case ast.Attribute(value=value, name=name):
             return name, (value,)
         case _:
-            raise mistake("not_callable", function.span)
+            raise not_callable(function)
