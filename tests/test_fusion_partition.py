@@ -32,6 +32,12 @@ def shifted(count: int) -> str:
 
 LOSS = "log(sum(exp(x), axis=1)) + max(x, axis=1)"
 
+
+def arrays(count: int) -> tuple[str, dict[str, str]]:
+    names = [f"x{k}" for k in range(count)]
+    return " + ".join(names), dict.fromkeys(names, "f32[N]")
+
+
 # text, types, how many kernels, how many temporaries
 LIMITS: dict[str, tuple[str, dict[str, str], int, int]] = {
     "the most operations that are recomputed": (both_sums(operations(16)), {"x": "f32[M, N]"}, 2, 0),
@@ -62,6 +68,8 @@ LIMITS: dict[str, tuple[str, dict[str, str], int, int]] = {
     "operations before a mean, next to products": (f"w @ w @ w, mean({LOSS} - x[:, 0])", MN | {"w": "f32[K, K]"}, 4, 2),
     "operations before a mean that need a product": (f"mean({LOSS} - (x @ w)[:, 0])", MN | {"w": "f32[N, K]"}, 3, 2),
     "operations before a mean that are no kernel": ("mean(log(sum(exp(x), axis=1))[::-1] + max(x, axis=1))", MN, 2, 2),
+    "as many arrays as a kernel reads": (*arrays(95), 1, 0),
+    "many more arrays": (*arrays(120), 2, 1),
     "many operations and few reductions": (
         f"sum({operations(14)} * y, axis=1) + max({operations(15)} + z, axis=1)", MN, 1, 0,
     ),

@@ -102,6 +102,26 @@ def test_the_lines_of_an_axis_belong_to_the_accesses_along_it() -> None:
     assert "y" in places(trace, "triton", "j = ")
 
 
+def test_an_operation_in_a_shared_loop_belongs_to_its_own_reduction() -> None:
+    """The loop has two maxima and two sums. The maxima share a constant, but a maximum belongs to its own array."""
+    text = """\
+def f(x: f32[M, N], y: f32[M, N]):
+    m = max(x, axis=1)[:, None]
+    n = max(y, axis=1)[:, None]
+    return sum(exp(x - m), axis=1), m + 1, sum(exp(y - n), axis=1), n + 1
+"""
+    low = mt.compile(text).lower(M=4, N=64, options=mt.Options(blocks={"r": 16}))
+    trace = Trace(low.compilation)
+    shown, found = trace["tile"], dict[str, list[str]]()
+    for nodes, line in zip(shown.lines, shown.text.split("\n")):
+        places = {s.text for k in nodes for s in trace.nodes[k].spans}
+        for op in ("maximum", "multiply"):
+            if f" = {op} " in line:
+                found.setdefault(op, []).append("x" if any("(x" in p for p in places) else "y")
+                assert any("sum" in p for p in places) == (op == "multiply"), line
+    assert found == {"maximum": ["x", "x", "y", "y", "x", "y"], "multiply": ["x", "y", "x", "y"]}
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_there_is_a_row_for_each_line(path: Path) -> None:
     trace = Trace(mt.compile(path).lower().compilation)
