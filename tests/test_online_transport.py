@@ -228,6 +228,35 @@ def test_a_schedule_without_a_shared_loop_ignores_corrections() -> None:
         assert "rescale" not in tiles and tiles.count("for r {") == loops
 
 
+@pytest.mark.parametrize(
+    "power, rule", [("2.0", "one loop with the sum"), ("1.0", "no transport"), ("3.0", "no transport")]
+)
+def test_a_power_of_2_is_a_square(power: str, rule: str) -> None:
+    plan = kernel(f"""
+        %0: f32[i, r] = load x[i, r]
+        %1: f32[i] = reduce.sum %0 {{over = [r]}}
+        %2: f32[] = const 99.0
+        %3: f32[i] = divide %1, %2
+        %4: f32[i, r] = subtract %0, %3
+        %5: f32[] = const {power}
+        %6: f32[i, r] = power %4, %5
+        %7: f32[i] = reduce.sum %6 {{over = [r]}}
+        store out[i] %7""")
+    (decision,) = online(plan, lambda _: "r").ledger
+    assert rule in decision.rule
+
+
+def test_the_first_unsafe_reduction_is_named() -> None:
+    (line,) = (
+        d
+        for d in followed(
+            "return sum(x * min(x, axis=1, keepdims=True) * prod(x, axis=1, keepdims=True), axis=1)"
+        ).ledger
+        if d.again
+    )
+    assert "reduce.min" in line.rule
+
+
 EXPONENTIALS = """
     %0: f32[i, r] = load x[i, r]
     %1: f32[i] = reduce.max %0 {over = [r]}
@@ -262,6 +291,19 @@ def test_two_dependent_factors_of_a_product_need_a_second_loop() -> None:
         store out[i, j] %8"""
     (product,) = kernel(body, "i: 4, reduce r: 99, j: 4", "f32[4, 4]").kernels
     assert one_loop(product, "r") == "a loop of its own: both factors of the product follow a reduction"
+
+
+def test_products_with_the_same_rows_share_a_loop() -> None:
+    body = """
+        %0: f32[i, r] = load x[i, r]
+        %1: f32[r, j] = load x[j, r]
+        %2: f32[r, k] = load x[k, r]
+        %3: f32[i, j] = dot %0, %1 {over = r, precision = ieee, tile = [i, j]}
+        %4: f32[i, k] = dot %0, %2 {over = r, precision = ieee, tile = [i, k]}
+        store out[i, j] %3
+        store out[i, k] %4"""
+    (products,) = kernel(body, "i: 4, reduce r: 99, j: 4, k: 4", "f32[4, 4]").kernels
+    assert one_loop(products, "r") is None
 
 
 @pytest.mark.parametrize("tile, one", [("i, j", True), ("j, i", False)])

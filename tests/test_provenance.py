@@ -62,6 +62,22 @@ def test_a_gather_is_part_of_its_load() -> None:
     assert "w[k]" in places(trace, "kernels", "load w") and "w[k]" not in places(trace, "kernels", "load k")
 
 
+def test_an_index_is_not_part_of_its_gather() -> None:
+    trace = traced("def f(w: f32[V, D], k: u32[N]):\n    return w[k] * 2\n")
+    assert "w[k]" in places(trace, "kernels", "load w") and "w[k]" not in places(trace, "kernels", "load k")
+
+
+def test_each_slice_is_part_of_its_own_load() -> None:
+    trace = traced("def f(x: f32[N]):\n    return x[1:] + x[:-1]\n")
+    own, other = places(trace, "kernels", "load x[i + 1]"), places(trace, "kernels", "load x[i]")
+    assert "x[1:]" in own - other and "x[:-1]" in other - own
+
+
+def test_all_parts_of_a_concat_belong_to_it() -> None:
+    trace = traced("def f(x: f32[N], y: f32[N]):\n    return concat((x, y)) * 2\n")
+    assert all("concat((x, y))" in places(trace, "kernels", line) for line in ("load x", "load y"))
+
+
 def test_a_repeated_number_is_part_of_its_constant() -> None:
     trace = traced("def f(x: f32[M, N]):\n    return x[::2] * full((N,), 2.5)\n")
     assert places(trace, "kernels", "const 2.5") >= {"full((N,), 2.5)", "x[::2] * full((N,), 2.5)"}
