@@ -62,11 +62,6 @@ def test_a_gather_is_part_of_its_load() -> None:
     assert "w[k]" in places(trace, "kernels", "load w") and "w[k]" not in places(trace, "kernels", "load k")
 
 
-def test_an_index_is_not_part_of_its_gather() -> None:
-    trace = traced("def f(w: f32[V, D], k: u32[N]):\n    return w[k] * 2\n")
-    assert "w[k]" in places(trace, "kernels", "load w") and "w[k]" not in places(trace, "kernels", "load k")
-
-
 def test_each_slice_is_part_of_its_own_load() -> None:
     trace = traced("def f(x: f32[N]):\n    return x[1:] + x[:-1]\n")
     own, other = places(trace, "kernels", "load x[i + 1]"), places(trace, "kernels", "load x[i]")
