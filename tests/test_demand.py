@@ -284,6 +284,8 @@ def test_indices_and_guards_are_simplified_by_the_ranges_of_the_axes() -> None:
     ranges = AxisRanges({"i": Dim.of(8), "j": n - 2}, lambda symbol, size: True)
     assert ranges.simplify((4 * i + 1) // 4) == i
     assert ranges.simplify(smallest(n, Dim.of(3)) + j) == j + 3  # j has an element, so N is at least 3
+    unrelated = smallest(n, Dim.of(3)) + dims.size("j")  # a size that has the name of an axis
+    assert ranges.simplify(unrelated) == unrelated
     assert ranges.open_guards([i, i - 2, 7 - i]) == (i - 2,)
     assert ranges.narrowed((i - 2,), [i - 1]) == (i - 2,) and ranges.narrowed((i - 1,), [i - 2]) == (i - 1, i - 2)
     assert ranges.narrowed((i - 2,), [1 - i]) is None and ranges.narrowed((i - 2,), [2 - i]) == (i - 2, 2 - i)

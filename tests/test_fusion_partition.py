@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import networkx as nx
 import pytest
 
 import minitri as mt
@@ -15,7 +16,7 @@ from minitri.graph.ir import Reduce
 from minitri.hardware.chips import CHIPS
 from minitri.kernels.demand import NotOneKernel
 from minitri.kernels.ir import Plan, Store
-from minitri.optimize.fusion.partition import Partition, _chains
+from minitri.optimize.fusion.partition import Partition, _chains, connected
 
 MN = {"x": "f32[M, N]", "y": "f32[M, N]", "z": "f32[M, N]"}
 PRODUCT = {"x": "f32[M, K]", "y": "f32[M, K]", "z": "f32[M, K]", "w": "f32[K, N]"}
@@ -134,6 +135,16 @@ def test_parts_that_share_the_most_are_merged_first(monkeypatch: pytest.MonkeyPa
 
 def test_consecutive_pairs_are_one_chain() -> None:
     assert _chains([(1, 2), (2, 3), (5, 6), (5, 7)]) == [[1, 2, 3], [5, 6], [5, 7]]
+
+
+@pytest.mark.parametrize("more", [[], range(20, 24)])
+def test_a_path_is_found_from_both_sides(more: Sequence[int]) -> None:
+    """With many starts, the search goes on from the end."""
+    graph: Any = nx.path_graph(9, create_using=nx.DiGraph)
+    nx.add_path(graph, [4, 10, 11])
+    graph.add_edges_from((k, k + 10) for k in more)
+    assert connected(graph, [0, *more], [8]) and connected(graph, [0, *more], [11]) and connected(graph, [3], [3])
+    assert not connected(graph, [*more, 8], [0]) and not connected(graph, [10, *more], [8])
 
 
 def test_a_part_that_reads_too_many_arrays_is_divided_before_merging() -> None:

@@ -25,6 +25,7 @@ def test_of_two_equal_outputs_the_first_is_read() -> None:
     assert "load out0[" in kernels and "load out1[" not in kernels
 
 
-def test_a_concat_of_one_empty_array_is_empty() -> None:
-    low = mt.compile("concat((x,))", x="f32[N]").lower(N=0, without=("all",))
-    assert "store out" in low["kernels"]
+def test_a_view_needed_at_many_indices_is_stored_without_fusion() -> None:
+    slices = ", ".join(f"y[{k}:{k + 9}]" for k in range(33))
+    f = mt.compile(f"def f(u: f32[40], v: f32[40]):\n    y = concat((u, v))\n    return concat(({slices}))\n")
+    assert "temporary t0: f32[80]" in f.lower(without=("all",))["kernels"]
