@@ -55,8 +55,8 @@ class Row:
 LOOKED_FOR = table_beside(__file__, "doctor.toml")
 
 
-def doctor(as_json: bool = False) -> None:
-    """Prints a row for each part that minitri needs. Ends with exit code 1 if an essential part is not ok."""
+def doctor(as_json: bool = False) -> int:
+    """Prints a row for each part that minitri needs. Returns the exit code, which is 1 if an essential part is not ok."""
     with progress("doctor"):
         rows = examine()
     ok = all(row.state == "ok" for row in rows if row.essential)
@@ -68,8 +68,7 @@ def doctor(as_json: bool = False) -> None:
             echo(f"{click.style(row.state.ljust(8), fg=colour)}{row.name:<14}{row.detail}".rstrip())
             if row.fix:
                 echo(f"{'':<22}fix: {row.fix}")
-    if not ok:
-        raise SystemExit(1)
+    return int(not ok)
 
 
 def examine() -> list[Row]:

@@ -79,6 +79,7 @@ PRODUCTS = ("layer", "layer", "dequantised", "matmul", "heads", "unary")
 ANY = (*ROWS, "transpose", "reshape", "pad", "concat", "gather", "broadcast", "slice", "where", "cast")
 PARTS = {  # products of TF32 parts, also for small arrays
     "optimize.pack_operands.WORTH_OF_PARTS": 1, "optimize.pack_operands.SIDE_OF_PARTS": 1, "optimize.pack_operands.LEAST_DEPTH": 1,
+    "optimize.pack_operands.COLUMNS_OF_PARTS": 1, "optimize.pack_operands.WORTH_OF_COPY": 1,
 }  # fmt: skip
 REWRITES: dict[str, Rewrite] = {
     "simplify": Rewrite("graph.folded", ANY, exact=False),
@@ -106,9 +107,10 @@ REWRITES: dict[str, Rewrite] = {
         "optimize.split_kv.SHORTEST": 8, "optimize.split_kv.PART": 4, "optimize.split_kv.STEP": 2,
     }, exact=False),
     "fusion": Rewrite("kernels.fused", ANY),
+    "output-layouts": Rewrite("kernels.laid", ("transpose", "unary", "normalise", "matmul")),
     "collapse-axes": Rewrite("kernels.flat", ANY, exact=False),
     "online-reductions": Rewrite("kernels.online", ("normalise", "normalise", "masked_reduction", "heads", "reduce", "unary"), exact=False),
-    "f32-products": Rewrite("kernels.products", ("matmul", "matmul", "layer"), PARTS, SIXTEEN, exact=False, sides=(16, 32, 48)),
+    "f32-products": Rewrite("graph.precise", ("matmul", "matmul", "layer", "heads"), PARTS, SIXTEEN, exact=False, sides=(16, 32, 48)),
     "fast-math": Rewrite("kernels", ("normalise", "unary", "unary", "layer", "binary", "cast"), exact=False),
     "skip-blocks": Rewrite("tile", ("masked_reduction", "masked_reduction", "heads", "pad", "concat", "reduce")),
     "software-pipelining": Rewrite("tile", ("heads",), {"optimize.software_pipelining.MIN_BLOCKS": 2}, SIXTEEN, sides=(16, 32, 48)),
@@ -118,6 +120,7 @@ REWRITES: dict[str, Rewrite] = {
     "narrow-integers": Rewrite("tile.target", ("masked", "masked_reduction", "make", "integer", "one_hot", "heads", "where")),
     "f16-multiplication": Rewrite("tile.target", ("dequantised", "dequantised", "unary"), {}, SIXTEEN),
     "tensor-descriptors": Rewrite("tile.target", ("layer", "dequantised", "heads"), {}, SIXTEEN, sides=(16, 32, 48, 17)),
+    "cache-hints": Rewrite("tile.target", ("reduce", "reduce", "normalise", "matmul")),
     "early-start": Rewrite("tile.target", ANY),
     "fast-operators": Rewrite("tile.target", ("normalise", "normalise", "unary", "unary", "layer", "cast"), exact=False),
     "row-maximum-tree": Rewrite("tile.target", ("heads",), {

@@ -46,7 +46,7 @@ FILES = (
     "minitri/optimize/fusion/fuse.py", "minitri/optimize/collapse_axes.py", "minitri/optimize/online_reductions/merge_loops.py", "minitri/optimize/online_reductions/lower.py",
     "minitri/optimize/skip_blocks/skip.py", "minitri/optimize/skip_blocks/condition_ranges.py", "minitri/optimize/skip_blocks/abstract_values.py", "minitri/optimize/skip_blocks/no_effect_proofs.py",
     "minitri/optimize/program_order.py", "minitri/optimize/boundary_peeling.py",
-    "minitri/optimize/online_reductions/partial_sum_correction.py",
+    "minitri/graph/partial_sum_correction.py",
     "minitri/triton/emit.py", "minitri/triton/grid.py", "minitri/triton/expressions.py", "minitri/optimize/narrow_integers.py",
     "minitri/optimize/f16_multiplication.py", "minitri/triton/workarounds/loops.py",
     "minitri/optimize/simplify.py", "minitri/optimize/split_reduction.py", "minitri/optimize/partial_reductions.py",

@@ -441,6 +441,7 @@ CASES: dict[str, Case] = {
     "cumsum": Case("cumulative_sum(x, axis=1)", MN, lambda x: x.cumsum(1)),
     "cumsum of columns": Case("cumulative_sum(x * 2, axis=0) + 1", MN, lambda x: (x * 2).cumsum(0) + 1),
     "cumprod": Case("cumulative_prod(x, axis=1)", MN, lambda x: x.cumprod(1), values={"x": "signs"}),
+    "exclusive cumsum": Case("pad(cumulative_sum(exp(x), axis=1), ((0, 0), (2, 1)))", MN, lambda x: np.pad(np.exp(x.astype(f8)).cumsum(1), ((0, 0), (2, 1))).astype(f4), off=1e-5),
     "cumsum of softmax": Case(
         "cumulative_sum(softmax(x, axis=-1), axis=-1)", MN, lambda x: _softmax(x).cumsum(1), values={"x": "normal"}, off=1e-5
     ),

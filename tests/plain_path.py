@@ -5,8 +5,7 @@
     python tests/plain_path.py random 0 30        random programs by their seeds, from 0 to 29
 
 Each program is compiled to Triton source for every target of `TARGETS`. Then `check` runs each stage and, in Triton's
-interpreter, the kernels. The first failure ends the process with an exception. `ALLOWED` names the modules of
-`minitri.optimize` that can be imported, because modules of the core still do so.
+interpreter, the kernels. The first failure ends the process with an exception.
 """
 
 from __future__ import annotations
@@ -22,19 +21,13 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 ROOMS = "minitri.optimize"
 TARGETS = ("cuda:90", "hip:gfx942")
-ALLOWED = {
-    ROOMS,
-    *(f"{ROOMS}.{name}" for name in (
-        "online_reductions", "online_reductions.partial_sum_correction", "round_products", "affine_gathers", "simplify", "weight_scales",  # trust/error_bounds.py
-    )),
-}  # fmt: skip
 
 
 class NoRooms(MetaPathFinder):
     """An import hook that refuses to import optimisations."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        if name.startswith(ROOMS) and name not in ALLOWED:
+        if name.startswith(ROOMS):
             raise ImportError(f"the plain path imports the optimisation {name}")
 
 

@@ -15,7 +15,7 @@ import pytest
 from stages import CPU_STAGES, program
 
 from minitri.base.operators import ALIASES, OPERATORS
-from minitri.language.number_operators import CONSTANTS
+from minitri.language.ast import CONSTANTS
 from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -88,7 +88,9 @@ class Grid:
             case Reduce():
                 return getattr(np, node.op)(self.value(*below[0]), axis=self.over(node, demand), keepdims=True)
             case Scan():
-                return np.cumsum(self.value(*below[0]), axis=self.axes.index(str(demand.index[node.axis])))
+                started = self.number(demand.index[node.axis]) >= 0
+                along, _ = self.found.scan_axis(node, demand)
+                return np.cumsum(np.where(started, self.value(*below[0]), 0), axis=self.axes.index(along))
             case Contract():
                 return np.sum(
                     np.prod([self.value(*b) for b in below], axis=0), axis=self.over(node, demand), keepdims=True
@@ -121,7 +123,9 @@ SHARED = (
     "x + y * u", "x * v[:, None] - u", "s + s.mT", "x[:, 1:] - x[:, :-1]", "max(x, axis=1)", "sum(x, axis=0)", "sum(x)", "sum(b, axis=(0, 2))",
     "sum(b, axis=1)", "sum(x * v[:, None], axis=0)", "sum(s * t.mT, axis=1)", "x - max(x, axis=1, keepdims=True)",
     "exp(x - max(x, axis=1, keepdims=True))", "sum(s, axis=0) + sum(s, axis=1)", "sum(s, axis=0) - sum(t.mT, axis=1)",
-    "max(abs(x), axis=1) * sum(x, axis=1)", "cumulative_sum(x, axis=1)", "cumulative_sum(x, axis=0) * 2", "x @ z", "(x @ z) * 2 + w[:, 0]",
+    "max(abs(x), axis=1) * sum(x, axis=1)", "cumulative_sum(x, axis=1)", "cumulative_sum(x, axis=0) * 2",
+    "cumulative_sum(exp(x), axis=1)[:, :-1]", "concat((y, cumulative_sum(exp(x), axis=1)), axis=1)", "concat((cumulative_sum(x, axis=1), y, y)) * 2",
+    "concat((y, cumulative_sum(exp(x), axis=0)))[3:]", "x @ z", "(x @ z) * 2 + w[:, 0]",
     "b @ z", "(x * u) @ (z * 2)", "s @ t", "s @ t.mT", "s.mT @ s", "b @ b.mT", "x @ z * sum(x, axis=1, keepdims=True)", "sum(x @ z, axis=1)",
     "sum(x[k], axis=1)", "sum(concat((x, y), axis=1), axis=1)", "max(concat((x, y * 2)), axis=0)", "x[:, k] @ z[k]",
     "concat((s, t), axis=1) @ concat((t, s))", "mean(x, axis=0) * 2", "sum(x, axis=1), x * 2", "x.mT, exp(x)", "s * 2, s.mT - t",
@@ -188,6 +192,9 @@ AXES = {
     "(b @ z)[0]": "i, j | r: b[0, i, r], z[r, j]",
     "sum(x @ z, axis=1)": "i | r | s: x[i, s], z[s, r]",
     "cumulative_sum(x, axis=0)": "j | i: x[i, j]",
+    "cumulative_sum(x, axis=1)[:, :-1]": "i | j: x[i, j]",
+    "pad(cumulative_sum(x[:, :-1], axis=1), ((0, 0), (1, 0)))": "i | j: x[i, j - 1, j - 1 >= 0]",  # an exclusive sum
+    "pad(cumulative_sum(x, axis=1), ((0, 1), (2, 3)))": "i | j: x[i, j - 2, j - 2 >= 0, 8 - j >= 0, 4 - i >= 0]",
     "cumulative_sum(x, axis=1) - max(x, axis=1, keepdims=True)": "i | j: x[i, j]",
     # a further result takes the axes at which its inputs are already read
     "exp(s), exp(s)[::-1]": "i, j: s[6 - i, j], s[i, j]",  # results are stored at plain axes only
@@ -212,6 +219,8 @@ AXES = {
     "concat((b * g[:, :, None], b), axis=2)": "i, j, k: b[i, j, k - 7, k - 7 >= 0], b[i, j, k, 6 - k >= 0], g[i, j]",
     "concat((x * m, y), axis=1)": "i, j: m[i, 0], x[i, j, 6 - j >= 0], y[i, j - 7, j - 7 >= 0]",
     "concat((x * u, y), axis=1)": "i, j: u[j, 6 - j >= 0], x[i, j, 6 - j >= 0], y[i, j - 7, j - 7 >= 0]",
+    "stack((x, y), axis=0)": "i, j, k: x[j, k, -i >= 0], y[j, k, i - 1 >= 0]",
+    "stack((exp(x), y), axis=2)": "i, j, k: x[i, j], y[i, j]",  # each program has elements of both
     "x[:, k]": "i, j: k[j], x[i, p0, p0 >= 0, 6 - p0 >= 0]",
     "x[:, k] + y[:, k]": "i, j: k[j], x[i, p0, p0 >= 0, 6 - p0 >= 0], y[i, p0, p0 >= 0, 6 - p0 >= 0]",
     "concat((u[k], u))": "i: k[i, 2 - i >= 0], u[i - 3, i - 3 >= 0], u[p0, 2 - i >= 0, p0 >= 0, 6 - p0 >= 0]",
@@ -245,7 +254,7 @@ REFUSED = {  # the reason, and the nodes to store so that the rest may be one ke
     "concat((sum(x, axis=1), v))": (PLACES, "sum[5]"),
     "cumulative_sum(x, axis=1)[::-1]": (PLACES, "sum[5, 7]"),
     "cumulative_sum(x, axis=1)[:, ::-1]": (SCANNED, "sum[5, 7]"),
-    "cumulative_sum(x, axis=1)[:, :-1]": (SCANNED, "sum[5, 7]"),
+    "cumulative_sum(x, axis=1)[:, 1:]": (SCANNED, "sum[5, 7]"),
     "cumulative_sum(x, axis=1)[:, 0]": (SCANNED, "sum[5, 7]"),
     "cumulative_sum(s, axis=0) + cumulative_sum(s, axis=1)": (REPEATED, "sum[7, 7]"),
     "cumulative_sum(x, axis=1) * sum(x)": (REPEATED, "sum[5, 7]"),

@@ -28,7 +28,7 @@ from minitri.base.operators import OPERATORS
 from minitri.base.types import DTYPES
 from minitri.explore.completions import MEANINGS, TABLE, completions
 from minitri.graph.unknown_names import ATTRIBUTES, function_names
-from minitri.language.number_operators import CONSTANTS
+from minitri.language.ast import CONSTANTS
 from minitri.language.signatures import SIGNATURES, library_functions
 from minitri.tiles.text import program_lines
 

@@ -40,6 +40,13 @@ PROGRAMS: dict[
     "a scan in blocks": ("cumulative_sum(x, axis=1)", ((70, 40_001),), "rows in blocks"),
     "a scan of columns": ("cumulative_sum(x, axis=0)", ((1037, 67),), ""),
     "a scan in parts": ("cumulative_sum(x, axis=1)", ((2, 40_001),), ""),
+    "an exclusive scan": ("pad(cumulative_sum(exp(x), axis=1), ((0, 0), (2, 1)))", ((67, 3001),), "rows held whole"),
+    "an exclusive scan in blocks": (
+        "pad(cumulative_max(x, axis=1), ((0, 0), (2, 1)))",
+        ((70, 40_001),),
+        "rows in blocks",
+    ),
+    "an exclusive scan in parts": ("pad(cumulative_sum(x, axis=1), ((0, 0), (2, 1)))", ((2, 40_001),), ""),
     "scans and sums": ("cumulative_sum(x, axis=1) / sum(x * x, axis=1, keepdims=True)", ((2, 40_001),), ""),
     "several results": ("sum(x, axis=1), max(x, axis=1), x * 2", ((300, 3001),), ""),
     "a product": ("relu(x @ y)", ((137, 70), (70, 91)), "a product"),

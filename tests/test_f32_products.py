@@ -14,6 +14,7 @@ from minitri.base.tf32_splitting import LEAST_DEPTH, SPLIT_SCALE, tf32_parts
 from minitri.base.types import f32
 from minitri.hardware.chips import has_fast_tf32
 from minitri.hardware.targets import Target
+from minitri.optimize import pack_operands
 from minitri.runtime.call_binding import bind
 from minitri.tiles.ir import Loop
 from minitri.trust.check_passes import check
@@ -119,20 +120,30 @@ def test_sums_of_parts_are_as_exact_as_the_bound_says(k: int, signed: bool) -> N
 
 NT, NN = {"x": "f32[M, K]", "w": "f32[N, K]"}, {"x": "f32[M, K]", "w": "f32[K, N]"}
 LARGE = {"M": 1024, "K": 1024, "N": 512}
+SHALLOW = LARGE | {"K": 128}  # too little depth to be split
 CHOICES: dict[str, tuple[str, dict[str, str], dict[str, int], str, list[str]]] = {  # the last list: what the products become
     "contiguous along the depth": ("x @ w.mT", NT, LARGE, "cuda:90", ["tf32x3"]),
     "with an epilogue": ("relu(x @ w.mT + 1)", NT, LARGE, "cuda:90", ["tf32x3"]),
     "packed": ("x @ w", NN, LARGE, "cuda:90", ["tf32x3"]),
     "both packed": ("x.mT @ w", {**NN, "x": "f32[K, M]"}, LARGE, "cuda:90", ["tf32x3"]),
-    "too small to be packed": ("x @ w", NN, {"M": 512, "K": 1024, "N": 512}, "cuda:90", ["ieee"]),
+    "too small to be packed": ("x @ w", NN, {"M": 64, "K": 1024, "N": 1023}, "cuda:90", ["tf32x3"]),  # its factors are swapped
+    "neither packed nor swapped": ("x.mT @ w", {**NN, "x": "f32[K, M]"}, {"M": 64, "K": 1024, "N": 1024}, "cuda:90", ["ieee"]),
     "computed": ("(x * 2) @ tanh(w).mT", NT, {"M": 128, "K": 1024, "N": 1024}, "cuda:90", ["tf32x3"]),
     "IEEE": ('matmul(x, w.mT, precision="ieee")', NT, LARGE, "cuda:90", ["ieee"]),
     "little depth": ("x @ w.mT", NT, {"M": 8192, "K": LEAST_DEPTH - 4, "N": 8192}, "cuda:90", ["ieee"]),
     "few rows": ("x @ w.mT", NT, {"M": 16, "K": 8192, "N": 8192}, "cuda:90", ["ieee"]),
     "small": ("x @ w.mT", NT, {"M": 128, "K": 128, "N": 128}, "cuda:90", ["ieee"]),
     "symbolic rows": ("x @ w.mT", NT, {"K": 1024, "N": 1024}, "cuda:90", ["ieee"]),
-    "odd rows": ("x @ w.mT", NT, {"M": 130, "K": 2049, "N": 1024}, "cuda:90", ["ieee"]),
-    "attention": ("softmax(x @ w.mT) @ w", {"x": "f32[8, M, 64]", "w": "f32[8, M, 64]"}, {"M": 1024}, "cuda:90", ["ieee"] * 2),
+    "odd rows": ("x @ w.mT", NT, {"M": 130, "K": 2049, "N": 1024}, "cuda:90", ["tf32x3"]),
+    "odd rows, few": ("x @ w.mT", NT, {"M": 64, "K": 2049, "N": 1024}, "cuda:90", ["ieee"]),
+    "attention": ("softmax(x @ w.mT) @ w", {"x": "f32[8, M, 64]", "w": "f32[8, M, 64]"}, {"M": 1024}, "cuda:90", ["tf32x3"] * 2),
+    "attention with few rows": ("softmax(x @ w.mT) @ w", {"x": "f32[8, 16, 64]", "w": "f32[8, M, 64]"}, {"M": 1024}, "cuda:90", ["ieee"] * 2),
+    "attention with many scores": ("softmax(x @ w.mT) @ w", {"x": "f32[8, M, 64]", "w": "f32[8, M, 64]"}, {"M": 8192}, "cuda:90", ["ieee"] * 2),
+    "attention with a mask of positions": (
+        "softmax(where(arange(M) <= arange(M)[:, None], x @ w.mT, -inf)) @ w",
+        {"x": "f32[8, M, 64]", "w": "f32[8, M, 64]"}, {"M": 1024}, "cuda:90", ["ieee"] * 2,
+    ),
+    "two products in one sum": ("x @ w.mT + (x + 1) @ w.mT", NT, {"M": 1024, "K": 1024, "N": 1024}, "cuda:90", ["tf32x3"] * 2),
     "f64": ("x @ w.mT", {"x": "f64[M, K]", "w": "f64[N, K]"}, LARGE, "cuda:90", ["ieee"]),
     "16 bits": ("x @ w.mT", {"x": "f16[M, K]", "w": "f16[N, K]"}, LARGE, "cuda:90", ["ieee"]),
     "Ampere": ("x @ w.mT", NT, LARGE, "a100", ["tf32x3"]),
@@ -160,6 +171,36 @@ def test_chips_whose_rates_are_not_known_have_no_fast_tensor_cores() -> None:
     assert has_fast_tf32(Target.parse("cuda:90")) and not has_fast_tf32(Target.parse("cuda:86"))
 
 
+SMALL_PARTS = ("WORTH_OF_PARTS", "WORTH_OF_COPY", "SIDE_OF_PARTS", "COLUMNS_OF_PARTS", "LEAST_DEPTH")
+
+
+@pytest.mark.parametrize(
+    ("text", "types", "products"),
+    [
+        ("x @ w", {"x": "f32[M, K]", "w": "f32[K, N]"}, ["tf32x3"]),  # the factors are swapped
+        ("relu(x @ w + 1)", {"x": "f32[B, M, K]", "w": "f32[K, N]"}, ["tf32x3"]),
+        ("x.mT @ w.mT", {"x": "f32[B, K, M]", "w": "f32[B, N, K]"}, ["tf32x3"]),
+        ("softmax(x @ w.mT) @ w", {"x": "f32[B, M, K]", "w": "f32[B, N, K]"}, ["tf32x3"] * 2),
+    ],
+)
+def test_products_of_any_layout_are_right_at_every_stage(
+    text: str, types: dict[str, str], products: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For arrays so small that the interpreter can run the kernels. Infinities and NaN stay in their rows."""
+    for constant in SMALL_PARTS:
+        monkeypatch.setattr(pack_operands, constant, 1)
+    sizes = {"B": 2, "M": 35, "K": 68, "N": 36}
+    rng = np.random.default_rng(1)
+    shapes = [[sizes[d] for d in t[4:-1].split(", ")] for t in types.values()]
+    given = [rng.normal(size=shape).astype(F32) for shape in shapes]
+    given[0][..., 0, 0], given[0][..., -1, -1] = np.inf, np.nan
+    f = mt.compile(text, **types)
+    plan = f.lower(*given, target="cuda:90").compilation.value("kernels")
+    assert [dot.precision for kernel in plan.kernels for dot in kernel.dots] == products
+    report = check(f, bind(f.function, tuple(given), {}), ("cuda",), shrinking=False)
+    assert report.ok, report
+
+
 # ---- the check after the loop ------------------------------------------------------------
 
 
@@ -172,10 +213,10 @@ def loops_of(
 
 
 def test_one_check_follows_the_loop() -> None:
-    first, second = loops_of("x @ w.mT", NT, **LARGE)
+    first, second = loops_of("x @ w.mT", NT, **SHALLOW)
     assert first.carries[0][1].precision == "tf32x3_unchecked"  # type: ignore[union-attr]
     assert second.redo is first.carries[0][0] and second.axes == ("s",)
-    (only,) = loops_of("x @ w.mT", NT, without=("deferred-tf32-checks",), **LARGE)
+    (only,) = loops_of("x @ w.mT", NT, without=("deferred-tf32-checks",), **SHALLOW)
     assert only.carries[0][1].precision == "tf32x3" and only.redo is None  # type: ignore[union-attr]
 
 

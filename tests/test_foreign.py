@@ -21,9 +21,9 @@ import minitri as mt
 from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.types import DTYPES, DType, f32
 from minitri.graph.unknown_names import ATTRIBUTES, function_names
+from minitri.language.ast import CONSTANTS
 from minitri.language.foreign import names as answers
 from minitri.language.foreign.names import LIBRARIES, Foreign, table
-from minitri.language.number_operators import CONSTANTS
 
 MODULES: dict[str, list[Any]] = {
     "np": [np], "array": [np.ndarray], "torch": [torch], "F": [torch.nn.functional], "tensor": [torch.Tensor],

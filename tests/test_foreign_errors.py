@@ -11,8 +11,8 @@ import pytest
 import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.graph.unknown_names import function_names
+from minitri.language.ast import CONSTANTS
 from minitri.language.foreign.names import table
-from minitri.language.number_operators import CONSTANTS
 
 
 def refusal(text: str, **types: str) -> CompileError:

@@ -5,6 +5,7 @@ GPU.
 from __future__ import annotations
 
 import itertools
+import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -59,6 +60,7 @@ class Torchs:
 def torchs(monkeypatch: pytest.MonkeyPatch) -> Torchs:
     made = Torchs()
     monkeypatch.setattr(torch._C, "_StaticCudaLauncher", made, raising=False)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(gpu_launcher, "driver", lambda: None)
     return made
 
@@ -72,8 +74,7 @@ def test_torch_launches_usual_kernels(torchs: Torchs) -> None:
 
 @pytest.mark.parametrize("compiled", [
     Compiled(ADD | {"desc0": "tensordesc<fp16[64, 64]>"}), Compiled(ADD, scratch=128), Compiled(ADD, hsaco=b"code"),
-    Compiled(ADD, early=True),
-], ids=["descriptors", "scratch", "AMD", "early"])  # fmt: skip
+], ids=["descriptors", "scratch", "AMD"])  # fmt: skip
 def test_triton_launches_kernels_that_torch_cannot(compiled: Compiled, torchs: Torchs) -> None:
     load(compiled, 0)(10, 99, (16, 32))
     ((*grid, stream, function, packed, _, _, _, first, second),) = compiled.by_triton
@@ -89,6 +90,25 @@ def test_triton_launches_if_torch_fails_or_lacks_the_launcher(torchs: Torchs, mo
         assert len(compiled.by_triton) == 1
 
 
+def test_torch_starts_early_kernels_until_the_launcher_of_triton_is_made(
+    torchs: Torchs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, captured = threading.Event(), [True]
+    monkeypatch.setattr(gpu_launcher, "_prepare_launcher", lambda source, count: made.wait(10))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: captured[0])
+    compiled = Compiled(ADD, early=True)
+    start = load(compiled, 0)
+    start(10, 99, (16, 32, 5, 2**40, 0.5))
+    assert not compiled.by_triton and len(torchs.launched) == 1
+    made.set()
+    gpu_launcher.finish_launchers()
+    start(10, 99, (16, 32))
+    assert not compiled.by_triton and len(torchs.launched) == 2
+    captured[0] = False
+    start(10, 99, (16, 32))
+    assert len(compiled.by_triton) == 1 and len(torchs.launched) == 2
+
+
 @pytest.mark.parametrize("where", ["driver", "launcher"])
 def test_without_a_c_compiler_a_kernel_starts_late(where: str, torchs: Torchs, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> None:
@@ -99,8 +119,11 @@ def test_without_a_c_compiler_a_kernel_starts_late(where: str, torchs: Torchs, m
     else:
         monkeypatch.setattr(Compiled, "run", property(fails))
     compiled = Compiled(ADD, early=True)
-    load(compiled, 0)(10, 99, (16, 32, 5, 2**40, 0.5))
-    assert not compiled.by_triton and len(torchs.launched) == 1
+    start = load(compiled, 0)
+    gpu_launcher.finish_launchers()
+    for _ in range(2):
+        start(10, 99, (16, 32, 5, 2**40, 0.5))
+    assert not compiled.by_triton and len(torchs.launched) == 2
 
 
 def test_a_kernel_that_no_launcher_can_load_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +177,7 @@ def test_a_profiler_in_a_chain_sees_launches(hook: str, torchs: Torchs) -> None:
 def test_too_much_shared_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     low = mt.compile("x + 1", x="f32[64]").lower(target="cuda:90")
     (kernel,) = low.compilation.value("triton")
-    native = NativeKernel(lambda: compiled_stages.jit_functions(low["triton"])["k0"], kernel, Target.parse("cuda:90"))
+    native = NativeKernel(compiled_stages.jit_functions(low["triton"])["k0"], kernel, Target.parse("cuda:90"))
     asked = SimpleNamespace(metadata=SimpleNamespace(shared=300_000))
     monkeypatch.setattr(compiled_stages, "compiled", lambda *given: asked)
     with pytest.raises(mt.CompileError, match="MT0404.*k0 asks for 300,000 bytes .* cuda:90 has 232,448") as caught:
@@ -162,8 +185,8 @@ def test_too_much_shared_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
     assert "fewer stages" in str(caught.value)
 
 
-def test_the_launcher_of_an_early_started_kernel_is_built_in_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
-    low = mt.compile("sum(x)", x="f32[1048576]").lower(target="cuda:90")
+def test_the_launcher_of_a_kernel_with_descriptors_is_built_in_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
+    low = mt.compile("sum(x @ w)", x="f16[4096, 4096]", w="f16[4096, 4096]").lower(target="cuda:90")
     jitted, made = compiled_stages.jit_functions(low["triton"]), list[tuple[str, int]]()
     compiled = SimpleNamespace(metadata=SimpleNamespace(shared=0))
     monkeypatch.setattr(compiled_stages, "compiled", lambda *given: compiled)
@@ -172,9 +195,9 @@ def test_the_launcher_of_an_early_started_kernel_is_built_in_parallel(monkeypatc
         gpu_launcher, "_prepare_launcher", lambda source, count: made.append((source.fn.__name__, count))
     )
     for kernel in low.compilation.value("triton"):
-        start = NativeKernel(lambda name=kernel.name: jitted[name], kernel, Target.parse("cuda:90"))
-        start.loaded(0, (16, 32), ())
-    assert made == [("k1", 0)]
+        start = NativeKernel(jitted[kernel.name], kernel, Target.parse("cuda:90"))
+        start.loaded(0, (16, 32, 48), ())
+    assert made == [("k0", 2)]
 
 
 @pytest.mark.parametrize("count, asked", [(1, False), (2, True)])
@@ -189,7 +212,7 @@ def test_with_one_gpu_the_current_device_is_not_queried(
 def test_machine_code_is_cached_for_a_limited_number_of_argument_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_launcher, "MAX_KINDS", 3)
     monkeypatch.setattr(gpu_launcher, "load", lambda compiled, device: object())
-    kernel = NativeKernel(lambda: None, cast(Any, None), Target.parse("cuda:90"))
+    kernel = NativeKernel(None, cast(Any, None), Target.parse("cuda:90"))
     monkeypatch.setattr(kernel, "_compiled", lambda kind: kind)
     for addresses in itertools.product((16, 24), repeat=3):
         found = kernel.loaded(0, addresses, [])

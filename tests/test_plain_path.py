@@ -53,15 +53,15 @@ def test_more_random_programs() -> None:
 def test_optimisations_are_refused() -> None:
     with pytest.raises(ImportError, match=r"minitri\.optimize\.pass_table"):
         plain_path.NoRooms().find_spec("minitri.optimize.pass_table")
-    for name in ("minitri.optimize", "minitri.tiles.lower", "numpy"):
+    for name in ("minitri.tiles.lower", "numpy"):
         assert plain_path.NoRooms().find_spec(name) is None
 
 
-def test_exceptions_are_needed() -> None:
+def test_the_core_and_check_import_no_optimisation() -> None:
     code = "import sys, minitri.pipeline, minitri.trust.check_passes; print(*[m for m in sys.modules if 'minitri.opt' in m])"
     places = {**os.environ, "PYTHONPATH": str(ROOT)}
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=places)
-    assert {*found.stdout.split()} == plain_path.ALLOWED
+    assert (found.returncode, found.stdout.split()) == (0, [])
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)

@@ -11,6 +11,8 @@ import torch
 import minitri as mt
 from minitri.base.dims import Dim
 from minitri.base.types import bool_, f32
+from minitri.graph.ir import contiguous
+from minitri.kernels.ir import Buffer
 from minitri.runtime import replay as replays
 from minitri.runtime.replay import Replay, again_like
 
@@ -52,7 +54,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
 
 
 def buffer(name: str, dtype: Any = f32, *shape: int) -> Any:
-    return SimpleNamespace(name=name, dtype=dtype, shape=tuple(map(Dim.of, shape)))
+    return Buffer(name, dtype, (size := tuple(map(Dim.of, shape))), contiguous(size), "output")
 
 
 def launch(

@@ -9,6 +9,7 @@ import pytest
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError
+from minitri.base.operators import OPERATORS
 from minitri.hardware.targets import Target
 from minitri.triton import cached_compile, compiled_stages
 from minitri.triton.cached_compile import compile_options
@@ -37,7 +38,7 @@ def given(text: str, target: str, **types: str) -> tuple[Any, EmittedKernel, Tar
 
 
 def on_disk(source: Any, kernel: Any, target: Target) -> Any:
-    return cached_compile._on_disk(source, kernel, cached_compile.cache_name(source, kernel, target))
+    return cached_compile._on_disk(source, cached_compile.cache_name(source, kernel, target))
 
 
 @pytest.mark.parametrize("target, binary", [("cuda:90", "cubin"), ("cuda:80", "cubin"), ("hip:gfx942", "hsaco")])
@@ -108,3 +109,23 @@ def test_an_error_of_triton_is_reported(kept: Path) -> None:
     source, kernel, _ = given("x + 1", "cuda:90", x="f32[100]")
     with pytest.raises(CompileError, match="could not compile k0 for cuda:9000"):
         compiled_stages.compiled(source, kernel, Target("cuda", "9000"))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_a_small_copy_of_libdevice_has_the_functions_of_a_kernel(dtype: str, kept: Path) -> None:
+    used = [o for o in OPERATORS.values() if any("libdevice" in text for text in o.templates.values())]
+    calls = [f"{o.name}({', '.join('xy'[: o.arity])})" for o in used]
+    assert len(calls) > 20
+    source, kernel, to = given(
+        " + ".join([*calls, "sqrt(x)", "floor(x)", "ceil(y)"]), "cuda:90", x=f"{dtype}[64]", y=f"{dtype}[64]"
+    )
+    assert "__CUDA_FTZ" not in cached_compile.compiled(source, kernel, to).asm["ptx"]
+    (copy,) = kept.rglob("libdevice.ll")
+    end = "f(" if dtype == "f32" else "("
+    assert all(f"@__nv_{name}{end}" in copy.read_text() for name in ("tan", "atan2", "floor", "sqrt"))
+
+
+def test_kernels_share_a_small_copy_of_libdevice(kept: Path) -> None:
+    for text in ("exp(x)", "log(x) + tanh(x)", "x + 1"):
+        cached_compile.compiled(*given(text, "cuda:90", x="f32[64]"))
+    assert len([*kept.rglob("libdevice.ll")]) == 1

@@ -10,9 +10,10 @@ import torch
 from strategies import by_types
 
 import minitri as mt
+from minitri.graph import weight_scales
 from minitri.graph.evaluate import evaluate
 from minitri.graph.ir import Const, Contract
-from minitri.optimize import pack_operands, weight_scales
+from minitri.optimize import pack_operands
 from minitri.runtime.call_binding import bind
 from minitri.trust.check_passes import compare, enclosures
 

@@ -66,7 +66,7 @@ DimLike = Union["Dim", int]
 class Dim:
     """An integer polynomial in canonical form. `Dim.of`, `size`, `axis` and the operators + - * // % make a `Dim`."""
 
-    __slots__ = ("terms", "_hash", "_text")
+    __slots__ = ("terms", "_hash", "_text", "_symbols")
     terms: tuple[tuple[Monomial, int], ...]
 
     def __init__(self, terms: dict[Monomial, int]) -> None:
@@ -77,6 +77,7 @@ class Dim:
         constant = self.constant
         self._hash = hash(self.terms) if constant is None else hash(constant)
         self._text: str | None = None
+        self._symbols: frozenset[Symbol] | None = None
 
     @staticmethod
     def of(value: DimLike) -> Dim:
@@ -160,8 +161,10 @@ class Dim:
 
     def symbols(self) -> frozenset[Symbol]:
         """Returns all symbols, including the symbols inside quotients, remainders, maxima and minima."""
-        parts = ({a} if isinstance(a, Symbol) else a.a.symbols() | a.b.symbols() for a in self.atoms())
-        return frozenset[Symbol]().union(*parts)
+        if self._symbols is None:
+            parts = ({a} if isinstance(a, Symbol) else a.a.symbols() | a.b.symbols() for a in self.atoms())
+            self._symbols = frozenset[Symbol]().union(*parts)
+        return self._symbols
 
     def pairs(self) -> Iterator[Pair]:
         """Yields all quotients, remainders, maxima and minima, the inner before the outer: i//4 before (i//4)//2."""

@@ -12,13 +12,12 @@ processes that the child has started. Left out: a queue of requests, because the
 import contextlib
 import json
 import os
-import selectors
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TextIO
 
 MAX_ANSWER_BYTES = 64 << 20
@@ -36,6 +35,7 @@ class Child:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, env=environment,
             start_new_session=True,
         )  # fmt: skip
+        self.reader = ThreadPoolExecutor(1)  # waits for the answers, so that `ask` can stop waiting
 
     def ask(self, request: Any, seconds: float) -> Any:
         """Sends a request and returns the answer. The request and the answer are any JSON values.
@@ -43,25 +43,13 @@ class Child:
         Raises TimeoutError if the answer takes more than `seconds`, and ValueError if the answer is not JSON. Raises
         EOFError or OSError if the child has died, and EOFError if the answer is too long.
         """
-        assert self.process.stdin is not None
+        assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(json.dumps(request).encode() + b"\n")
         self.process.stdin.flush()
-        return json.loads(self._line(time.monotonic() + seconds))
-
-    def _line(self, deadline: float) -> bytes:
-        assert self.process.stdout is not None
-        received = bytearray()
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stdout, selectors.EVENT_READ)
-            while not received.endswith(b"\n"):
-                left = deadline - time.monotonic()
-                if left <= 0 or not selector.select(left):
-                    raise TimeoutError
-                piece = os.read(self.process.stdout.fileno(), 1 << 16)
-                if not piece or len(received) > MAX_ANSWER_BYTES:
-                    raise EOFError
-                received += piece
-        return bytes(received)
+        answer = self.reader.submit(self.process.stdout.readline, MAX_ANSWER_BYTES).result(seconds)
+        if not answer.endswith(b"\n"):
+            raise EOFError
+        return json.loads(answer)
 
     def end(self) -> str:
         """Kills the child and all processes that the child has started.

@@ -55,14 +55,17 @@ def _has_nodes(kind: Any) -> bool:
 def children(node: Any) -> tuple[Any, ...]:
     """Returns the nodes in the fields of a node, also those in tuples, in the order of the fields."""
     found: list[Any] = []
-    stack = [getattr(node, name) for name in reversed(node_fields(type(node)))]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, tuple):
-            stack += reversed(value)
-        elif isinstance(type(value), NodeClass):
-            found.append(value)
+    for name in node_fields(type(node)):
+        _gather(getattr(node, name), found)
     return tuple(found)
+
+
+def _gather(value: Any, found: list[Any]) -> None:
+    if type(value) is tuple:
+        for part in value:
+            _gather(part, found)
+    elif isinstance(type(value), NodeClass):
+        found.append(value)
 
 
 def with_children(node: N, change: Callable[[Any], Any]) -> N:

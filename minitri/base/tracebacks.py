@@ -81,7 +81,7 @@ def _print_in_short() -> None:
         sys.excepthook = _hook
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is not None and not shell.custom_exceptions:
-        shell.set_custom_exc((CompileError,), _show_in_ipython)
+        shell.set_custom_exc((CompileError,), show_in_ipython)
 
 
 def _hook(kind: type[BaseException], error: BaseException, frames: TracebackType | None) -> None:
@@ -91,7 +91,7 @@ def _hook(kind: type[BaseException], error: BaseException, frames: TracebackType
         sys.__excepthook__(kind, error, frames)
 
 
-def _show_in_ipython(shell: Any, kind: type[CompileError], error: CompileError, *_: Any, **__: Any) -> list[str]:
+def show_in_ipython(shell: Any, kind: type[CompileError], error: CompileError, *_: Any, **__: Any) -> list[str]:
     """Prints the lines of an error in IPython, and returns them for the notebook.
 
     The lines show no frame, because the cell that raised the error is next to them.

@@ -91,7 +91,7 @@ bool_ = DType("bool", "b", 1, "int1", "i1")
 
 DTYPES: dict[str, DType] = {d.name: d for d in (f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool_)}
 
-_BY_NUMPY_NAME = {d.numpy_name: d for d in DTYPES.values()}
+BY_NUMPY_NAME = {d.numpy_name: d for d in DTYPES.values()}
 
 
 def dtype(name: str) -> DType:
@@ -109,7 +109,7 @@ def from_numpy(name: str) -> DType | None:
     """Returns the dtype that has this name in numpy or torch, such as `float32` or `bfloat16`, or None if there is no
     such dtype.
     """
-    return _BY_NUMPY_NAME.get(name)
+    return BY_NUMPY_NAME.get(name)
 
 
 @cache
@@ -118,7 +118,7 @@ def promote(a: DType, b: DType) -> DType:
     if a.is_float != b.is_float:
         return a if a.is_float else b
     is_mixed = {a, b} == {f16, bf16}  # neither can represent all values of the other
-    return f32 if is_mixed else _BY_NUMPY_NAME[np.promote_types(a.numpy, b.numpy).name]
+    return f32 if is_mixed else BY_NUMPY_NAME[np.promote_types(a.numpy, b.numpy).name]
 
 
 class ListValue(tuple[Any, ...]):

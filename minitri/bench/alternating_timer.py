@@ -31,6 +31,7 @@ from itertools import cycle, islice
 from typing import Any
 
 from minitri.bench.case import torch
+from minitri.runtime.gpu_launcher import finish_launchers
 
 Run = Callable[[], Any]
 Calls = Sequence[Run]  # the calls of one implementation: one call for each set of inputs
@@ -96,6 +97,7 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace, device: Cuda = Cud
     between calls computes faster. The GPU spins often enough for the host to queue even the call that takes the host
     longest.
     """
+    finish_launchers()
     each = {name: _Peer(calls, device) for name, calls in peers.items()}
     for peer in each.values():
         peer.attempt(peer.find_spins)

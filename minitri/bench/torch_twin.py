@@ -20,11 +20,10 @@ from typing import Any
 from minitri.base.types import DTYPES
 from minitri.bench.case import torch
 from minitri.language import ast
-from minitri.language.number_operators import BINARY, COMPARE, CONSTANTS, UNARY
 from minitri.language.parser import parse_module
 
 Scope = dict[str, Any]
-OPERATORS = {**BINARY, **COMPARE, "@": torch.matmul}
+OPERATORS = {**ast.BINARY, **ast.COMPARE, "@": torch.matmul}
 KEYWORDS = {"axis": "dim", "keepdims": "keepdim"}
 NAMES = {
     "max": "amax", "min": "amin", "maximum": "clamp_min", "minimum": "clamp_max", "clip": "clamp", "concat": "cat",
@@ -59,7 +58,7 @@ def torch_twin(text: str) -> Callable[..., Any]:
     used = {n.id for s in function.body for n in ast.postorder(s.value) if isinstance(n, ast.Name)}
     names = [p.name for p in function.params if p.default is None]
     known: Scope = {p.name: p.default.value for p in function.params if isinstance(p.default, ast.Number)}
-    known |= {name: value for name, value in CONSTANTS.items() if name in used}
+    known |= {name: value for name, value in ast.CONSTANTS.items() if name in used}
     dtypes = {t: getattr(torch, DTYPES[t].triton) for t in used & DTYPES.keys()}
     wide = known | dict.fromkeys(dtypes, torch.float64)  # the reference does not round in between
     sizes = {
@@ -102,7 +101,7 @@ def _closure(node: ast.Node | None) -> Callable[[Scope], Any]:
         case ast.Subscript(value=of, indices=indices):
             return _applied(lambda x, *where: x[where[0] if len(where) == 1 else where], [of, *indices])
         case ast.Unary(op=op, operand=x):
-            return _applied(UNARY[op], [x])
+            return _applied(ast.UNARY[op], [x])
         case ast.Binary(op=op, left=x, right=y) | ast.Compare(op=op, left=x, right=y):
             return _applied(OPERATORS[op], [x, y])
         case ast.Call(function="arange", args=(size,)):

@@ -33,10 +33,10 @@ REFUSALS = ("MT0201", "MT0205", "MT0206", "MT0209", "MT0306")
 Outcome = CheckReport | CompileError  # the error of a program that does not accept these sizes
 
 
-def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, as_json: bool) -> None:
+def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, as_json: bool) -> int:
     """Runs `minitri check` for a program, and prints a line for each choice of sizes.
 
-    The exit code is 1 if a pass is wrong.
+    Returns the exit code, which is 1 if a pass is wrong.
     """
     program = request.program(untyped=list(given))
     choices = list(_choices(program, given, request.sizes))
@@ -51,7 +51,7 @@ def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, 
             if first_wrong or (verbose and isinstance(outcome, CheckReport)):
                 terminal.echo(str(outcome).rstrip())
         outcomes.append(outcome)
-    _conclude(choices, outcomes, as_json)
+    return _conclude(choices, outcomes, as_json)
 
 
 def error_text(report: CheckReport) -> str:
@@ -106,10 +106,10 @@ def _result(outcome: Outcome) -> str:
     return f"{click.style('ok', fg='green')}       {error_text(outcome)}"
 
 
-def _conclude(choices: Sequence[Mapping[str, Size]], outcomes: Sequence[Outcome], as_json: bool) -> None:
+def _conclude(choices: Sequence[Mapping[str, Size]], outcomes: Sequence[Outcome], as_json: bool) -> int:
     """Prints the verdict. If `as_json` is true, prints all reports as JSON instead of the verdict.
 
-    The exit code is 1 if a pass is wrong, or if the program accepts none of the sizes.
+    Returns the exit code, which is 1 if a pass is wrong. If the program accepts none of the sizes, the command fails.
     """
     reports = [(sizes, found) for sizes, found in zip(choices, outcomes) if isinstance(found, CheckReport)]
     wrong = [(sizes, report) for sizes, report in reports if not report.ok]
@@ -125,5 +125,4 @@ def _conclude(choices: Sequence[Mapping[str, Size]], outcomes: Sequence[Outcome]
         count = f" at {len(reports)} choices of sizes" if len(reports) > 1 else ""
         terminal.echo(f"{click.style('ok', fg='green', bold=True)}: every pass is within its bound{count}")
         terminal.echo(reports[0][1].scope)
-    if wrong:
-        raise SystemExit(1)
+    return int(bool(wrong))

@@ -38,11 +38,11 @@ from minitri.trust import check_passes as trust
 
 def compile(
     request: Request, emit: Sequence[str], print_after: str | None, directory: str | None, as_json: bool
-) -> None:
+) -> int:
     """Runs `minitri compile`: prints the requested stages, and the program after each of the requested passes.
 
-    If `directory` is given, the stages are written to files in this directory, and are not printed. The exit code is 3
-    if a stage is not available on this machine.
+    If `directory` is given, the stages are written to files in this directory, and are not printed. Returns the exit
+    code, which is 3 if a stage is not available on this machine.
     """
     low = request.lower()
     everything = "all" in emit or (directory is not None and not emit)
@@ -60,10 +60,9 @@ def compile(
         _show(shown, titles=len(shown) > 1 or bool(passes))
     if directory is not None:
         error_reporting.write_files(directory, texts)
-    if missing is not None:
-        if not as_json:
-            error_reporting.note(error_reporting.rendered(missing))
-        raise SystemExit(error_reporting.exit_code(missing))
+    if missing is not None and not as_json:
+        error_reporting.note(error_reporting.rendered(missing))
+    return error_reporting.exit_code(missing) if missing else 0
 
 
 def _texts(low: Lowered, stages: Sequence[str]) -> tuple[dict[str, str], CompileError | None]:
@@ -111,10 +110,10 @@ def _show(parts: Sequence[tuple[str, str, str]], titles: bool) -> None:
 # ---- run -----------------------------------------------------------------------------------
 
 
-def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int, check: bool, as_json: bool) -> None:
+def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int, check: bool, as_json: bool) -> int:
     """Runs a program once, and prints the result, the time, and how the result compares with the reference.
 
-    The exit code is 1 if the check fails.
+    Returns the exit code, which is 1 if the check fails.
     """
     program = request.program(untyped=list(given))
     inputs = make_inputs(program.function, given, request.sizes, seed)
@@ -145,8 +144,7 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
             error_reporting.note(f"check: ok at {len({r.stage for r in report.ran})} stages, {error_text(report)}")
         elif report is not None:
             error_reporting.note(f"{report}\ncheck: {report.first}")
-    if report is not None and not report.ok:
-        raise SystemExit(1)
+    return int(report is not None and not report.ok)
 
 
 def _show_outputs(outputs: Sequence[np.ndarray[Any, Any]]) -> None:
@@ -245,11 +243,11 @@ def _serve(request: Request, port: int | None) -> None:
 def bench(
     cases: Sequence[str], json: str | None, plot: str | None, figures: str | None, tune: bool, host: bool, ablate: bool,
     programs: int | None, seed: int, dtype: str, shrink: float, budget: float | None,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Runs `minitri bench`: measures cases of the benchmark, measures random programs, or draws figures.
 
     With `programs`, measures that many random programs. With `figures`, a file of an earlier run, only draws the
-    figures of that run. Without `programs` and `figures`, measures `cases`.
+    figures of that run. Without `programs` and `figures`, measures `cases`. Returns the exit code.
     """
     from minitri.bench import random_run
     from minitri.bench import run as benchmarks
@@ -259,12 +257,12 @@ def bench(
         if plot is None or cases or json or tune or host or ablate or programs:
             raise click.UsageError("--from takes --plot and nothing else: it draws figures, and measures none")
         plot_file(figures, plot)
-    elif programs is not None:
+        return 0
+    if programs is not None:
         if cases or plot or tune or host or ablate:
             raise click.UsageError("--random takes --seed, --dtype, --shrink, --budget and --json, and nothing else")
-        raise SystemExit(random_run.main(random_run.Session(programs, seed, dtype, shrink, budget, json)))
-    else:
-        raise SystemExit(benchmarks.main(cases, json, plot, tune, host, ablate))
+        return random_run.main(random_run.Session(programs, seed, dtype, shrink, budget, json))
+    return benchmarks.main(cases, json, plot, tune, host, ablate)
 
 
 # ---- fuzz ------------------------------------------------------------------------------------
@@ -273,12 +271,12 @@ def bench(
 def fuzz(
     budget: float, programs: int | None, seed: int, jobs: int | None, on: str, directory: str | None,
     replay: str | None, as_json: bool,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Runs `minitri fuzz`: checks random programs for `budget` seconds, or until as many as `programs` were checked.
 
     If `replay` names a file that an earlier run wrote, only the program in this file is checked again.
 
-    The exit code is 1 if the check of some program fails.
+    Returns the exit code, which is 1 if the check of some program fails.
     """
     from minitri.fuzz.session import Session, Summary
     from minitri.fuzz.session import fuzz as run_session
@@ -300,12 +298,14 @@ def fuzz(
         error_reporting.show_json(summary.as_dict())
     else:
         click.echo(str(summary))
-    if summary.found:
-        raise SystemExit(1)
+    return int(bool(summary.found))
 
 
-def _replay(path: Path, on: str, as_json: bool) -> None:
-    """Checks the program in a file that `minitri fuzz` wrote, and prints whether the check still fails."""
+def _replay(path: Path, on: str, as_json: bool) -> int:
+    """Checks the program in a file that `minitri fuzz` wrote, and prints whether the check still fails.
+
+    Returns the exit code, which is 1 if the check fails.
+    """
     from minitri.fuzz.failure_file import read
     from minitri.fuzz.trial import VARIANTS, examined
 
@@ -319,5 +319,4 @@ def _replay(path: Path, on: str, as_json: bool) -> None:
         click.echo(case.program.text.rstrip("\n"))
         verdict = f"failed: {found.said}" if found else "ok: every pass is right, and every related program agrees"
         error_reporting.note(verdict)
-    if found:
-        raise SystemExit(1)
+    return int(found is not None)

@@ -206,13 +206,14 @@ def add_command(name: str, row: Mapping[str, Any]) -> None:
     The field `where` of the row names the function that runs the command. If the row has no field `where`, the function
     in command_functions.py with the name of the command runs the command. The function that runs the command is
     imported only when the command runs. The function's arguments are the values of the command's options. If the
-    command takes a program, the function's first argument is a `Request`.
+    command takes a program, the function's first argument is a `Request`. The function returns the exit code of the
+    command; None stands for 0.
     """
 
     def run(**given: Any) -> None:
         with reported(given.get("as_json", False)), allowed(given.pop("allowed", {})):
             request = _request(given) if "expression" in given else ()
-            resolve_name(row.get("where", f"minitri.cli.command_functions:{name}"))(*request, **given)
+            raise SystemExit(resolve_name(row.get("where", f"minitri.cli.command_functions:{name}"))(*request, **given))
 
     params = [parameter(p, row) for p in (*row["takes"], "color")]
     main.add_command(click.Command(name, callback=run, params=params, help=row["help"]))

@@ -81,7 +81,7 @@ class _Ledger:
             if isinstance(node, COMPUTE) and node not in outputs and key in fused and len(found) < most:
                 found[key] = len(plans)
                 title = f"{fused[key].partition(':')[0]} kept in memory"
-                plans.append(self._plan(title, fuse(self.graph, self.chip, self.layouts, (node,))))
+                plans.append(self._plan(title, fuse(self.graph, self.chip, self.layouts, kept=(node,))))
         return found
 
     def _decision(self, d: Decision, instead: Mapping[tuple[Any, ...], int]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from minitri.base.diagnostics import CompileError
-from minitri.base.types import DTYPES, from_numpy
+from minitri.base.types import BY_NUMPY_NAME, DTYPES
 from minitri.runtime.array_interop import strided
 from minitri.testing import Parameter, RandomProgram
 
@@ -101,8 +101,7 @@ def _listed(arguments: Sequence[Any] | None) -> list[Any] | None:
 def _plain(value: Any) -> Any:
     if not isinstance(value, np.ndarray):
         return float(value)
-    dtype = from_numpy(value.dtype.name)
-    assert dtype is not None
+    dtype = BY_NUMPY_NAME[value.dtype.name]
     wide = value.astype(np.float64) if dtype.is_float else value  # f64 holds every float dtype exactly
     strides, elements = [s // value.dtype.itemsize for s in value.strides], wide.reshape(-1).tolist()
     return {"dtype": dtype.name, "shape": list(value.shape), "strides": strides, "values": elements}

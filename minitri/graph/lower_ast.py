@@ -35,7 +35,6 @@ from minitri.graph.typing_rules import Array, Scope, Strong, Typer, Value, descr
 from minitri.graph.unknown_names import is_method, unknown_function, unknown_name
 from minitri.language import ast
 from minitri.language.ast_interpreter import Interpreter
-from minitri.language.number_operators import CONSTANTS, UNARY
 from minitri.language.signatures import bind, function_names, signature_of
 
 BROKEN: Any = object()
@@ -255,7 +254,7 @@ class _Builder(Interpreter):
     def unknown(self, node: ast.Name | ast.Call, scope: Scope, root: Any) -> CompileError:
         if isinstance(node, ast.Name):
             return unknown_name(node, root, scope, self.functions)
-        if (node.function in scope or node.function in CONSTANTS) and not is_method(node):
+        if (node.function in scope or node.function in ast.CONSTANTS) and not is_method(node):
             help = "an element is `x[0]`, a product `x * y`"
             return CompileError("MT0101", f"`{node.function[:40]}` is a value, not a function", help=help)
         own = self.functions.keys() - {self.entry}  # the entry function cannot call itself
@@ -265,7 +264,7 @@ class _Builder(Interpreter):
 
     def unary(self, op: str, x: Value) -> Value:
         if isinstance(x, (int, float, Dim)) and not (op == "~" and not isinstance(x, int)):
-            return static(lambda: UNARY[op](x))
+            return static(lambda: ast.UNARY[op](x))
         return self.typer.elementwise(BY_SYMBOL[op, 1].name, [x])
 
     def binary(self, node: ast.Binary, x: Value, y: Value) -> Value:

@@ -32,7 +32,6 @@ from minitri.graph import corrections
 from minitri.graph.ir import Shape, along
 from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure, view
 from minitri.language import ast
-from minitri.language.number_operators import BINARY
 
 FAR = 2 * MAX_ELEMENTS  # larger than every index; its sum with an index still fits i64
 
@@ -117,7 +116,7 @@ def _eval_node(expr: ast.Node, values: Mapping[int, Dim], sizes: Sizes) -> Dim:
         case ast.Binary(op="+" | "-" | "*" | "//" | "%" as op):
             a, b = values[id(expr.left)], values[id(expr.right)]
             if op not in ("//", "%") or (b != 0 and dims.sign(b) in (0, 1)):
-                return BINARY[op](a, b)
+                return ast.BINARY[op](a, b)
     raise CompileError("MT0004", "a dimension is a name, an integer, or + - * // % of them", expr.span)
 
 

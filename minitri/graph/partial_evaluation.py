@@ -27,7 +27,6 @@ from minitri.graph.parameter_binding import as_int, plain, static
 from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure
 from minitri.graph.unknown_names import unknown_attribute
 from minitri.language import ast
-from minitri.language.number_operators import BINARY, COMPARE
 
 NUMBERS = (int, float, Dim)
 
@@ -41,13 +40,13 @@ def fold_numbers(op: str, x: int | float | Dim, y: int | float | Dim) -> int | f
         if isinstance(x, float) or isinstance(y, float):
             return None
         if op in ("+", "-", "*") or (op in ("//", "%") and sign(Dim.of(y)) in (0, 1) and y != 0):
-            return plain(BINARY[op](Dim.of(x), Dim.of(y)))
+            return plain(ast.BINARY[op](Dim.of(x), Dim.of(y)))
         if op == "**" and isinstance(y, int) and 0 <= y <= 16:
             return plain(dims.product([Dim.of(x)] * y))
         return None
     refusal = "MT0208", f"{op} of these constants is past all floats", "write inf"
     ensure(isinstance(x, float) or isinstance(y, float) or _bits(op, x, y) <= MAX_BITS, *refusal)
-    folded = static(lambda: BINARY[op](x, y))
+    folded = static(lambda: ast.BINARY[op](x, y))
     overflows = isinstance(folded, float) and math.isinf(folded) and math.isfinite(x) and math.isfinite(y)
     ensure(not overflows, *refusal)
     return folded
@@ -115,11 +114,11 @@ def compare(t: Typer, op: str, x: Value, y: Value) -> Value:
         ensure(op in ("==", "!="), "MT0102", f"dtypes are compared by == and !=, not {op}")
     _refuse_list(op, x, y)
     if not isinstance(x, Dim) and not isinstance(y, Dim):
-        return static(lambda: COMPARE[op](x, y))
+        return static(lambda: ast.COMPARE[op](x, y))
     if isinstance(x, (int, Dim)) and isinstance(y, (int, Dim)):
         difference = Dim.of(x) - Dim.of(y)
         if difference.constant is not None:
-            return COMPARE[op](difference.constant, 0)
+            return ast.COMPARE[op](difference.constant, 0)
     return t.elementwise(BY_SYMBOL[op, 2].name, [x, y])
 
 

@@ -5,7 +5,7 @@
 
 In: a reduction. Out: the expression of the reduction's operand, and the other reductions in this expression that run
 over the same axes. Reductions over the same axes can often be computed together in one loop (online reductions). From
-the expression, minitri/optimize/online_reductions/partial_sum_correction.py decides whether one loop is possible. Each
+the expression, minitri/graph/partial_sum_correction.py decides whether one loop is possible. Each
 subexpression is an `Element`: a node and an index. `build` turns an expression into graph nodes again. While `build`
 does so, it can replace axes of the expression by other indices, and elements by other nodes.
 """
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from minitri.base.dims import ZERO, Dim, Symbol, product
 from minitri.graph import ir
 from minitri.graph.ir import Interner, Node, Reduce, Shape, View, axis, axis_symbol, const_value, postorder
-from minitri.optimize.online_reductions.partial_sum_correction import Reduced, Refused, Rescale, Shift, above, transport
+from minitri.graph.partial_sum_correction import Reduced, Refused, Rescale, Shift, above, transport
 
 Axes = Mapping[Symbol, Dim]
 

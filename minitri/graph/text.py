@@ -81,6 +81,18 @@ def format_node(node: Node, names: Mapping[Node, str]) -> str:
     return LINES[type(node)].write(fields_of(node), Writer(names, AXIS))
 
 
+def format_number(value: int | float | bool) -> str:
+    """Returns a number as text that reads back as the same number: inf, -inf, nan, true, false or Python's repr."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def quoted(text: str) -> str:
+    """Returns a text as a JSON string: on one line, in double quotes."""
+    return json.dumps(text, ensure_ascii=False)
+
+
 class Writer:
     """Writes the fields of nodes and operations as text.
 
@@ -92,19 +104,14 @@ class Writer:
             an index that is read from an array
     """
 
+    number = flag = staticmethod(format_number)
+    text = staticmethod(quoted)
+
     def __init__(self, names: Mapping[Any, str], axis: re.Pattern[str], values: Mapping[Symbol, Dim] = {}) -> None:
         self.names, self.axis_name, self.values = names, axis, values
 
     def ref(self, value: Any) -> str:
         return self.names[value]
-
-    def number(self, value: int | float | bool) -> str:
-        return format_number(value)
-
-    flag = number
-
-    def text(self, text: str) -> str:
-        return quoted(text)
 
     def named(self, d: Dim) -> Dim:
         """Returns the index expression `d` with the text's names for symbols, such as `$d0` for a size d0."""
@@ -112,18 +119,6 @@ class Writer:
 
     def dim(self, d: Dim) -> str:
         return str(self.named(d))
-
-
-def format_number(value: int | float | bool) -> str:
-    """Returns a number as text that reads back as the same number: inf, -inf, nan, true, false or Python's repr."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    return str(value).lower() if isinstance(value, bool) else repr(value)
-
-
-def quoted(text: str) -> str:
-    """Returns a text as a JSON string: on one line, in double quotes."""
-    return json.dumps(text, ensure_ascii=False)
 
 
 def marked(d: Dim, axis: re.Pattern[str]) -> Dim:

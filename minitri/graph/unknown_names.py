@@ -20,7 +20,6 @@ from minitri.language import ast
 from minitri.language.foreign import names as foreign
 from minitri.language.foreign.call_rewriting import is_operand, rewritten_call, substituted
 from minitri.language.foreign.names import LONGEST
-from minitri.language.number_operators import CONSTANTS
 from minitri.language.python_corrections import update
 from minitri.language.signatures import function_names
 
@@ -41,7 +40,7 @@ def unknown_name(node: ast.Name, root: ast.Expr, scope: Iterable[str], functions
 
     `scope` and `functions` are the names of the program, and `root` is the whole expression.
     """
-    name, own, known = node.id, [*scope, *functions], [*CONSTANTS, *DTYPES, *function_names()]
+    name, own, known = node.id, [*scope, *functions], [*ast.CONSTANTS, *DTYPES, *function_names()]
     if name in functions or name in function_names():
         return _uncalled(node, root)
     error = CompileError("MT0101", f"there is no `{name}` here", node.span)

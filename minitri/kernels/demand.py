@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from minitri.base import dims, intervals
-from minitri.base.dims import Dim, Symbol
+from minitri.base.dims import Dim, Symbol, axis_names
 from minitri.base.minmax_canonical_form import Allows, where_present
 from minitri.base.resource_limits import check_time
 from minitri.graph import ir
@@ -31,6 +31,7 @@ from minitri.graph.ir import Node, axis_symbol, children, postorder
 MAX_DEMANDS = 8  # indices at which one node may be computed
 MAX_VIEWS = 32  # indices at which one view, gather or concat may be needed
 MAX_GUARDS = 16  # guards of one demand; each guard is tested for every element
+FEW = 9  # positions of an axis, which are more than most programs stack arrays
 COMPUTE = (ir.Apply, ir.Reduce, ir.Scan, ir.Contract)
 
 
@@ -170,15 +171,24 @@ class Indexing:
         self._limit(node)
         for demand in self.demands.get(node, ()):
             if isinstance(node, ir.Scan) and not self.is_leaf(node):
-                self._run_along(node, demand)
+                self.reduced.add(self.scan_axis(node, demand)[0])
             for operand, below in self.pull(node, demand):
                 self._demand(operand, below)
 
-    def _run_along(self, node: ir.Scan, demand: Demand) -> None:
-        along = plain_axis(demand.index[node.axis])
-        if along is None or self.axes[along] != node.shape[node.axis]:
+    def scan_axis(self, node: ir.Scan, demand: Demand) -> tuple[str, Dim]:
+        """Returns the axis along which a scan runs to compute the needed element, and the shift of the scan: the number
+        of positions on this axis before the first element of the scan.
+
+        For example, the exclusive sum `pad(cumulative_sum(x[:-1]), ((1, 0),))` needs the scan at the index `i - 1`. The
+        scan then runs along `i`, and the shift is 1.
+        """
+        place, extent = demand.index[node.axis], node.shape[node.axis]
+        along = next((s for s in place.symbols() if s.kind == "axis"), None)
+        shift = dims.axis(along.name) - place if along is not None else place
+        inside = self.ranges.narrowed(demand.guards, [place, extent - 1 - place]) == demand.guards
+        if along is None or axis_names([shift]) or dims.sign(shift) not in (0, 1) or not inside:
             raise NotOneKernel("a running sum is needed at permuted places", node)
-        self.reduced.add(along)
+        return along.name, shift
 
     def _demand(self, node: Node, demand: Demand) -> None:
         known = self.demands.setdefault(node, [])
@@ -252,11 +262,15 @@ class Indexing:
         the element.
 
         If an axis is missing from the index, the needed element is the same for all positions on this axis. At least
-        one position on the axis fulfils the guard, so the element is needed in any case.
+        one position on the axis fulfils the guard, so the element is needed in any case. Guards on an axis of few
+        positions remain, because a program usually has only one of these positions: a program that stores elements of
+        `y` in `stack((x, y), axis=0)` does not read `x`. But a program has all positions on the last axis of a result.
         """
         if not demand.guards or not self._plain(node, demand):
             return demand
-        own = {s for d in demand.index for s in d.symbols()}
+        last = axis_names(d for _, store in self.stores for d in store.index[-1:])
+        few = {a for a in self.parallel if (self.axes[a].constant or FEW) < FEW and a not in last}
+        own = {s for d in demand.index for s in d.symbols()} | {Symbol(a, "axis") for a in few}
         kept = tuple(g for g in demand.guards if all(s in own for s in g.symbols() if s.kind != "size"))
         return Demand(demand.index, kept)
 

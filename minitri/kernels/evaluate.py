@@ -70,7 +70,7 @@ def _laid_out(b: Buffer, array: Any, sizes: Sizes) -> Memory:
 
 def result(memory: Memory, buffer: Buffer, sizes: Sizes) -> Any:
     """Returns the contents of an output buffer as a numpy array."""
-    return memory.flat.reshape([e.evaluate(sizes) for e in buffer.shape])
+    return memory.view(*([d.evaluate(sizes) for d in dims] for dims in (buffer.shape, buffer.strides)))
 
 
 class Values:

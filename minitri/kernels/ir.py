@@ -28,7 +28,7 @@ expressions that it computes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Union
 
@@ -63,6 +63,11 @@ class Buffer:
     shape: tuple[Dim, ...]
     strides: tuple[Dim, ...]
     role: str
+
+    def layout(self, sizes: Mapping[str, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Returns the shape and the strides as numbers."""
+        shape, strides = (tuple(d.evaluate(sizes) for d in dims) for dims in (self.shape, self.strides))
+        return shape, strides
 
     def __str__(self) -> str:
         """The buffer as text, such as `x: f32[M, N] {strides = [1, M]}`. The text omits the strides of a contiguous

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from minitri.base.dims import Dim, axis_names, product
-from minitri.base.operators import fill_value
+from minitri.base.operators import fill_value, neutral
 from minitri.base.resource_limits import check_time
 from minitri.base.spans import Span
 from minitri.base.types import DType, bool_
@@ -261,9 +261,11 @@ class _Builder:
                 axes = tuple(a for a in x.axes if a not in over)
                 return self._add(ir.Reduce(**same, axes=axes, op=node.op, x=x, over=over))
             case graph_ir.Scan():
-                along = plain_axis(demand.index[node.axis])
-                assert along is not None
+                along, shift = self.part.scan_axis(node, demand)
                 x = self._spread(below[0], (along,))
+                started, before = (demand.index[node.axis],), neutral(node.op, node.dtype)
+                if shift != 0:  # elements before the first element of the scan must not change its result
+                    x = self._select(started, x, self._constant(before, node.dtype, spans), spans)
                 return self._add(ir.Scan(**same, axes=x.axes, op=node.op, x=x, along=along))
             case graph_ir.Contract():
                 (over,) = self.part.over[node, demand]
@@ -325,11 +327,14 @@ class _Builder:
         *values, result = [self.value[key] for key in self.part.pull(node, demand)]
         for (_, below), value in reversed(list(zip(pieces[:-1], values))):
             own = tuple(g for g in below.guards if g not in demand.guards)
-            if not own or _covers_rest(value, own, result):
-                result = value
-            else:
-                result = self._where(self._inside(own, spans), value, result, spans)
+            result = self._select(own, value, result, spans)
         return result
+
+    def _select(self, conditions: tuple[Dim, ...], value: Op, rest: Op, spans: tuple[Span, ...]) -> Op:
+        """Returns `value` for elements that meet the conditions, and `rest` for all other elements."""
+        if not conditions or _covers_rest(value, conditions, rest):
+            return value
+        return self._where(self._inside(conditions, spans), value, rest, spans)
 
 
 def _op_key(node: Node, demand: Demand) -> Key:

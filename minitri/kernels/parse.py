@@ -9,6 +9,7 @@ and tile programs, because both consist of the same kinds of lines.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 from minitri.base.diagnostics import suggest
@@ -108,16 +109,17 @@ def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
 
 
 def _merged_axes(buffer: Buffer) -> list[tuple[Dim, Dim]]:
-    """Returns the extent and the stride of each axis, after neighbouring axes that are contiguous in memory are merged.
+    """Returns the extents and the strides of the axes in a fixed order, after axes that are contiguous in memory are
+    merged.
 
     For example, `x: f32[4, 6, 8] {strides = [64, 8, 1]}` has the merged axes [(4, 64), (48, 1)].
     """
-    found: list[tuple[Dim, Dim]] = []
-    for extent, stride in zip(buffer.shape, buffer.strides):
-        if found and found[-1][1] == extent * stride:
-            extent = extent * found.pop()[0]
-        found.append((extent, stride))
-    return found
+    found = [axis for axis in zip(buffer.shape, buffer.strides) if axis[0] != 1]
+    while pair := next(((a, b) for a, b in permutations(found, 2) if a[1] == b[0] * b[1]), None):
+        for axis in pair:
+            found.remove(axis)
+        found.append((pair[0][0] * pair[1][0], pair[1][1]))
+    return sorted(found, key=str)
 
 
 def _kernel(block: Node, plan: Plan, names: Names, source: Source, taken: Sequence[str]) -> Kernel:

@@ -12,11 +12,13 @@
 
 Every node has its span, the range of its characters in the source. `x.sum()` and `sum(x)` become the same Call, because
 the object before the dot of a method call becomes the first argument. The tree omits the parentheses and the whitespace
-of the source, but keeps everything else.
+of the source, but keeps everything else. The tables at the end of the file say what the operators of Unary, Binary and
+Compare compute for Python numbers, and list named numbers such as `pi`.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, TypeVar, Union
 
@@ -204,3 +206,20 @@ def postorder(root: Node, holds: Callable[[Conditional], bool] | None = None) ->
             stack += [(node, "tested"), (node.test, "open")]
         else:
             stack += [(node, "done"), (node.body if holds(node) else node.orelse, "open")]
+
+
+# ---- operators on Python numbers, and named numbers --------------------------------------------
+
+
+UNARY: dict[str, Callable[[Any], Any]] = {
+    "-": operator.neg, "+": lambda x: x * 1, "~": lambda x: not x if isinstance(x, bool) else ~x,
+}  # fmt: skip
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "<<": operator.lshift, ">>": operator.rshift,
+}  # fmt: skip
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+CONSTANTS = {"inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793, "e": 2.718281828459045}

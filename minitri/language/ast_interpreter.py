@@ -17,12 +17,11 @@ from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.spans import Span
 from minitri.base.types import DTYPES, ListValue
 from minitri.language import ast
-from minitri.language.number_operators import CONSTANTS
 from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, bind, library_functions
 
 Value = Any
 Scope = dict[str, Value]  # what each name is bound to
-NAMED_VALUES: Scope = {**CONSTANTS, **DTYPES, "newaxis": None}
+NAMED_VALUES: Scope = {**ast.CONSTANTS, **DTYPES, "newaxis": None}
 
 
 class Interpreter:

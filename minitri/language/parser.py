@@ -112,9 +112,8 @@ def lark_parser(grammar: Path, start: Sequence[str], lexer: str, **callables: An
     return Lark(grammar.read_text(encoding="utf-8"), parser="lalr", lexer=lexer, start=list(start), **callables)
 
 
-make_parser: Callable[..., Any] = (
-    lark_parser  # language/parser_table_cache.py has one that keeps tables between processes
-)
+# language/parser_table_cache.py has a function that keeps tables between processes.
+make_parser: Callable[..., Any] = lark_parser
 
 
 _parse_type_expression = partial(_parse, start="type")

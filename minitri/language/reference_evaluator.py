@@ -23,10 +23,9 @@ from minitri.base import numpy_array_operations
 from minitri.base.diagnostics import CompileError
 from minitri.base.operators import BY_SYMBOL
 from minitri.base.spans import Span
-from minitri.base.types import DTYPES, Info, ListValue, from_numpy
+from minitri.base.types import BY_NUMPY_NAME, DTYPES, Info, ListValue
 from minitri.language import ast
 from minitri.language.ast_interpreter import Interpreter, Scope
-from minitri.language.number_operators import BINARY, COMPARE, UNARY
 from minitri.language.reference_arrays import Array, Value, array, elementwise, rounded, settled, strong
 from minitri.language.reference_functions import FUNCTIONS, subscript
 from minitri.language.signatures import bind, library_functions, signature_of
@@ -51,8 +50,7 @@ def _entered(given: Any) -> Value:
     """Converts an array or a number, which a caller gave as an argument, to a value of the evaluator."""
     if not isinstance(given, (np.ndarray, np.generic)):
         return given
-    dtype = from_numpy(given.dtype.name)
-    assert dtype is not None
+    dtype = BY_NUMPY_NAME[given.dtype.name]
     return Array(numpy_array_operations.cast(given, dtype.compute), dtype)
 
 
@@ -124,7 +122,7 @@ class Reference(Interpreter):
         return FUNCTIONS[name](**arguments)
 
     def unary(self, op: str, x: Value) -> Value:
-        return UNARY[op](x) if isinstance(x, (int, float)) else _applied(BY_SYMBOL[op, 1].name, [x])
+        return ast.UNARY[op](x) if isinstance(x, (int, float)) else _applied(BY_SYMBOL[op, 1].name, [x])
 
     def binary(self, node: ast.Binary, x: Value, y: Value) -> Value:
         """Evaluates a binary operator. Python's own operator combines two numbers, or adds two tuples.
@@ -138,7 +136,7 @@ class Reference(Interpreter):
             return x + y
         if not isinstance(x, (Array, tuple)) and not isinstance(y, (Array, tuple)):
             try:
-                result = BINARY[node.op](x, y)
+                result = ast.BINARY[node.op](x, y)
                 if not isinstance(result, complex):
                     return result
             except (ArithmeticError, ValueError):
@@ -150,7 +148,7 @@ class Reference(Interpreter):
             return (x is y) == (op == "==")
         if isinstance(x, Array) or isinstance(y, Array):
             return _applied(BY_SYMBOL[op, 2].name, [x, y])
-        return COMPARE[op](x, y)
+        return ast.COMPARE[op](x, y)
 
     def subscript(self, x: Value, items: list[Value]) -> Value:
         if isinstance(x, tuple):

@@ -18,6 +18,7 @@ from typing import Any
 
 from minitri.api import compile
 from minitri.base.diagnostics import CompileError, ParseError
+from minitri.base.tracebacks import show_in_ipython
 from minitri.language.parser import is_name
 from minitri.program import Program
 
@@ -25,7 +26,7 @@ from minitri.program import Program
 def load(shell: Any) -> None:
     """Adds the magic `%%minitri` to an IPython shell."""
     shell.register_magic_function(cell, "cell", "minitri")
-    shell.set_custom_exc((ParseError,), _show)  # IPython would show it as a mistake in the Python cell
+    shell.set_custom_exc((ParseError,), show_in_ipython)  # IPython would show it as a mistake in the Python cell
 
 
 def cell(line: str, text: str) -> Program:
@@ -44,10 +45,3 @@ def cell(line: str, text: str) -> Program:
     shell: Any = get_ipython()
     shell.user_ns[name or program.name] = program
     return program
-
-
-def _show(shell: Any, kind: type, error: CompileError, traceback: Any, tb_offset: int | None = None) -> list[str]:
-    """Prints the message of an error in IPython, without a traceback."""
-    lines = error._render_traceback_()
-    shell._showtraceback(kind, error, lines)
-    return lines

@@ -9,10 +9,8 @@ program multiplies. In the example above, f16[128, 4096] @ f16[4096, 4096], the 
 second kernel adds the results of the parts (split_k.py).
 
 If the tiles have fewer rows, more programs share the work, but the second factor is read more often. If the depth is
-divided into more parts, more additions are needed. For each number of parts and number of rows in a tile, the cost
-model estimates the time of the product as the following sum:
-
-    start-up time for each wave of programs + blocks of depth * time of a block + second kernel
+divided into more parts, more additions are needed. For each number of parts and number of rows in a tile, product_cost.py
+estimates the time of the product.
 
 In: a chip, and the sizes of a product. Out: the number of parts of the depth (for split_k.py) and the number of rows in
 a tile (for schedules/products.py) with the least estimated time. The time that a block takes was measured on an H200,
@@ -22,48 +20,21 @@ bits, although products with these wider factors were not measured. Left out: pr
 factor is converted and stored once (pack_operands.py).
 """
 
-from itertools import product
 from typing import NamedTuple
 
 from minitri.graph.ir import Apply, Const, Contract, Index, Input, Node, View, children, is_copy, postorder
 from minitri.hardware.chips import Chip
+from minitri.optimize.product_cost import Pace, cheapest
 
 LITTLE = {"cast", "multiply", "add", "subtract", "negative"}  # operators that run while a tensor core multiplies
 COLUMNS = 64  # columns of a tile: the product is transposed, so they are the rows of a tensor core instruction
-STEP = 128  # the depth for which PACES gives times
 UNIT = 64  # the depth of a part is a multiple of this
 PART = 512  # the least depth of a part
 MOST = 16  # the largest number of parts; each part's sums are written and read again
-START = 1.0  # microseconds until a program has its first block
-SECOND = 2.2  # microseconds of a second kernel that adds little
-ADDED = 6.5e6  # bytes of partial sums that are written and read in a microsecond
-
-
-class Pace(NamedTuple):
-    """The time in microseconds that a tile of `rows` rows takes for STEP indices of the summed axis (the depth).
-
-    alone    the time with one program on a multiprocessor
-    beside   the time with another program on the same multiprocessor
-    most     how many programs fit on a multiprocessor
-    """
-
-    rows: int
-    alone: float
-    beside: float
-    most: int
-
-    def time(self, chip: Chip, programs: int, depth: float) -> float:
-        """Returns the estimated time of all programs in microseconds. Each of the `programs` programs sums over `depth`
-        elements.
-        """
-        load = -(-programs // chip.multiprocessors)  # programs on the busiest multiprocessor
-        pairs = load / 2 if self.most > 2 else -(-load // 2)  # if there is room, a third program runs as well
-        step = self.alone if load <= 1 else self.beside * pairs
-        return START * -(-load // self.most) + step * depth / STEP
-
 
 PACES = (
-    Pace(16, 0.40, 0.65, 4), Pace(32, 0.48, 0.67, 4), Pace(64, 0.50, 0.76, 2), Pace(128, 0.66, 1.03, 2), Pace(256, 1.06, 1.75, 2)
+    Pace(16, COLUMNS, 0.40, 0.65, 4), Pace(32, COLUMNS, 0.48, 0.67, 4), Pace(64, COLUMNS, 0.50, 0.76, 2),
+    Pace(128, COLUMNS, 0.66, 1.03, 2), Pace(256, COLUMNS, 1.06, 1.75, 2),
 )  # fmt: skip
 
 
@@ -99,13 +70,5 @@ def choose(chip: Chip, batch: int, rows: int, columns: int, depth: int, most: in
     """
     powers = [1 << k for k in range(most.bit_length())]
     parts = [p for p in powers if p == 1 or depth % (p * UNIT) == 0 and depth >= p * PART]
-
-    def time(choice: tuple[int, Pace]) -> float:
-        n, pace = choice
-        programs = n * batch * -(-rows // pace.rows) * -(-columns // COLUMNS)
-        sums = (4 + 4) * n * batch * rows * columns  # bytes, written and read
-        second = 0.0 if n == 1 else SECOND + sums / ADDED
-        return pace.time(chip, programs, depth / n) + second
-
-    n, pace = min(product(parts, PACES), key=time)
+    n, pace = cheapest(chip, PACES, parts, batch, rows, columns, depth)
     return Choice(n, pace.rows)

@@ -1,7 +1,6 @@
-"""kernels → kernels: computes a matrix product of f32 arrays on tensor cores, as the sum of three products of TF32
-parts.
+"""graph → graph: computes a matrix product of f32 arrays on tensor cores, as the sum of three products of TF32 parts.
 
-    %2: f32[i, j] = dot %0, %1 {over = r, precision = f32}       becomes       precision = tf32x3
+    %0: f32[4096, 4096] = contract x, w {precision = f32}       becomes       precision = tf32x3
 
 Each factor is written as a sum of two TF32 numbers, which a tensor core multiplies. On a Hopper GPU three products of
 TF32 numbers take less time than one product on the units for f32. The sum of the three TF32 products is as exact as one
@@ -11,50 +10,33 @@ Infinities, NaN and numbers of 2**101 and more cannot be split into TF32 parts. 
 cannot be split, the sum is not finite, and the f32 factors themselves are multiplied
 (minitri/base/numpy_array_operations.py). deferred_tf32_checks.py makes the kernel check the sum only once, after the loop.
 
-In: the kernels of a plan. Out: the same kernels, in which every product has a precision. A product whose `precision`
-argument is absent gets the precision "tf32x3" or "ieee". Products of unknown or small sizes get "ieee", and so do all
-products on chips without fast tensor cores. Products that share a loop with other reductions get "ieee" too. Products
-whose factors are not contiguous along the depth (the summed axis) also get "ieee". Tensor cores need TF32 blocks that
-are contiguous along the depth. pack_operands.py copies large factors into a layout that is contiguous along the depth.
+In: a graph; the strides of inputs that are not contiguous. Out: the same graph, in which every product has a precision.
+A product whose `precision` argument is absent gets the precision "tf32x3" or "ieee". Products of unknown or small sizes
+get "ieee", and so do all products on chips without fast tensor cores. Products whose second factor is not contiguous
+along the depth (the summed axis) also get "ieee". The parts of the second factor are stored in shared memory, where
+tensor cores need TF32 blocks that are contiguous along the depth. The parts of the first factor stay in registers, so
+its layout does not matter. pack_operands.py copies large second factors into a layout that is contiguous along the
+depth.
+
+Products of attention are computed from TF32 parts in kernels of their own, because a loop with both products would
+need too many registers. The scores are then stored in memory.
 """
 
-from dataclasses import replace
-
-from minitri.base.dims import Symbol
-from minitri.kernels.ir import Dot, Kernel, Load, Op, Plan, needed, rewritten
-from minitri.optimize.pack_operands import suits_parts
+from minitri.graph.ir import Contract, Graph, Interner, Layouts, Node
+from minitri.graph.rewrite import rewritten
+from minitri.optimize.pack_operands import in_loops, is_along_depth, suits_parts
 
 
-def on_tensor_cores(plan: Plan, fast: bool) -> Plan:
+def on_tensor_cores(graph: Graph, layouts: Layouts, fast: bool) -> Graph:
     """Chooses the precision of products of f32 arrays. `fast` says whether three products of TF32 numbers take less
     time on the chip than one product in f32.
     """
-    return replace(plan, kernels=tuple(_chosen(kernel, fast) for kernel in plan.kernels))
+    looped = in_loops(graph, fast)
 
+    def chosen(i: Interner, node: Node, made: Node) -> Node | None:
+        if not isinstance(made, Contract) or made.precision != "f32":
+            return None
+        suits = fast and node not in looped and suits_parts(made) and is_along_depth(made.b, made.rank - 2, layouts)
+        return i.contract(made.dtype, made.shape, made.a, made.b, "tf32x3" if suits else "ieee")
 
-def _chosen(kernel: Kernel, fast: bool) -> Kernel:
-    """Returns the kernel with a precision for each product for which the user has not chosen a precision."""
-    if not any(dot.precision == "f32" for dot in kernel.dots):
-        return kernel
-    parts = fast and len(kernel.dots) == 1 and kernel.shared_loop is None and _suits(kernel, kernel.dots[0])
-
-    def chosen(op: Op) -> Op:
-        left_open = isinstance(op, Dot) and op.precision == "f32"
-        return replace(op, precision="tf32x3" if parts else "ieee") if left_open else op
-
-    return replace(kernel, body=tuple(rewritten(kernel.body, chosen).values()))
-
-
-def _suits(kernel: Kernel, dot: Dot) -> bool:
-    extents = {a.name: a.extent for a in kernel.axes}
-    sizes = [extents[name] for name in dot.axes if name not in dot.tile] + [extents[name] for name in dot.tile]
-    loads = [op for factor in (dot.a, dot.b) for op in needed(factor) if isinstance(op, Load) and dot.over in op.axes]
-    return suits_parts(sizes, extents[dot.over]) and all(_is_contiguous(load, dot.over) for load in loads)
-
-
-def _is_contiguous(load: Load, depth: str) -> bool:
-    """Checks whether a factor is contiguous along the depth (the summed axis), and whether its rows begin at multiples
-    of 16 bytes.
-    """
-    parted = load.offset.coefficient(Symbol(depth, "axis"))
-    return parted is not None and parted[0] == 1 and all(c * load.dtype.bytes % 16 == 0 for _, c in parted[1].terms)
+    return rewritten(graph, on_tensor_cores, chosen)

@@ -32,41 +32,44 @@ depth.
 """
 
 import math
-from collections.abc import Sequence
-from operator import or_
+from collections.abc import Iterator
 
 from minitri.base.dims import ZERO, Dim
 from minitri.base.intervals import joined
 from minitri.base.tf32_splitting import LEAST_DEPTH
 from minitri.base.types import f32
-from minitri.graph.ir import Contract, Graph, Input, Interner, Layouts, Node, View, axis, axis_symbol, contiguous
+from minitri.graph import ir
+from minitri.graph.ir import Contract, Graph, Interner, Layouts, Node, axis, axis_symbol, contiguous
 from minitri.graph.rewrite import rewritten
 from minitri.graph.scalar_form import element
+from minitri.graph.weight_scales import scaled, taken_out
+from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize.dequantised_product_cost import is_converted
-from minitri.optimize.partial_reductions import padded
-from minitri.optimize.split_k import is_read
-from minitri.optimize.weight_scales import scaled, taken_out
+from minitri.optimize.partial_reductions import made_of, padded
+from minitri.optimize.split_k import ASYNC, is_read
+from minitri.optimize.split_kv import loops
 
-ALIGNMENT = 16  # bytes that are copied at once
-ASYNC = 4  # the fewest bytes that an asynchronous copy to shared memory can have
 DEPTH = 512  # the least depth of a product
 REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # the fewest uses of an element
 REUSE_OF_F32 = 128
 WORTH, WORTH_COMPUTED = 1 << 34, 1 << 31  # the fewest operations of a product; 2**34 take about ten microseconds
 WORTH_F32 = 1 << 30  # takes more than ten microseconds in f32
-WORTH_OF_PARTS = 1 << 28  # the fewest operations of a product of TF32 parts
-SIDE_OF_PARTS = 32  # the fewest rows and columns: tensor cores compute 64 rows at a time
+WORTH_OF_PARTS = 1 << 26  # the fewest operations of a product of TF32 parts
+WORTH_OF_COPY = 1 << 29  # the fewest operations of a product of TF32 parts whose second factor is copied
+SIDE_OF_PARTS, COLUMNS_OF_PARTS = 32, 16  # the fewest rows (tensor cores compute 64 at a time) and columns
+LARGEST = 1 << 28  # the most elements of scores that are stored between the products of attention
 
 
 def pack(graph: Graph, layouts: Layouts, parts: bool = False) -> Graph:
     """Copies factors of large products. `parts` says whether tensor cores compute f32 products as sums of products of
     TF32 parts.
     """
+    looped = in_loops(graph, parts)
 
-    def packed(i: Interner, _: Node, made: Node) -> Node | None:
+    def packed(i: Interner, node: Node, made: Node) -> Node | None:
         if not isinstance(made, Contract):
             return None
-        wanted = _wanted(made, layouts, parts)
+        wanted = _wanted(made, layouts, parts and node not in looped)
         return _packed(i, made, layouts, wanted) if wanted else None
 
     return rewritten(graph, pack, packed)
@@ -75,6 +78,8 @@ def pack(graph: Graph, layouts: Layouts, parts: bool = False) -> Graph:
 def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node | None:
     """Returns the product with packed (copied) factors, or None if no copy makes the product faster."""
     last, moves = node.rank - 1, _moves(node, layouts, wanted)
+    if wanted == "swapped":
+        return _swapped(i, node)
     if not any(moves):
         return None
     second, scale = taken_out(i, node) if moves[1] else (node.b, None)
@@ -87,44 +92,78 @@ def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node 
 
 def _moves(node: Contract, layouts: Layouts, wanted: str) -> tuple[bool, bool]:
     """Decides for each of the two factors of a product whether to copy it."""
-    computed = _places(node.b, layouts) is None
+    computed, of_parts = _places(node.b, layouts) is None, wanted == "depth" and node.precision != "tf32"
     worth, reuse = (WORTH, REUSE) if node.a.dtype.bits == 16 or node.precision == "tf32" else (WORTH_F32, REUSE_OF_F32)
-    least = min(worth, WORTH_COMPUTED) if computed else worth
-    if not _is_large(node, least) or not (is_read(node.a) and is_read(node.b)):
+    least = WORTH_OF_COPY if of_parts else min(worth, WORTH_COMPUTED) if computed else worth
+    if not _is_large(node, least) or not is_read(node.b):
         return False, False
     *_, m, n = (int(e) for e in node.shape)
     last = node.rank - 1
-    often = REUSE_OF_ASYNC if _fits(node.a, last, layouts, wanted, ASYNC) else reuse
+    often = REUSE_OF_ASYNC if of_parts or _fits(node.a, last, layouts, wanted, ASYNC) else reuse
     of_computed = REUSE_OF_CONVERTED if is_converted(node) else min(reuse, REUSE_OF_COMPUTED)
-    first = n >= often and _is_large(node, worth) and not _fits(node.a, last, layouts, wanted)
-    return first, m >= (of_computed if computed else reuse) and not _fits(node.b, last - 1, layouts, wanted)
+    first = n >= often and _is_large(node, worth) and is_read(node.a) and not _fits(node.a, last, layouts, wanted)
+    fits = is_along_depth(node.b, last - 1, layouts) if of_parts else _fits(node.b, last - 1, layouts, wanted)
+    return first, m >= (of_computed if computed else reuse) and not fits and (of_parts or is_read(node.a))
 
 
 def _wanted(node: Contract, layouts: Layouts, parts: bool) -> str:
     """Returns the axis along which the factors of a product must be contiguous. "depth" means the summed axis, and
     "any" means either of a factor's last two axes. "columns" means that only the second factor must be contiguous,
-    along the column index. "" means that the layout does not matter.
+    along the column index. "swapped" means that the factors change places. "" means that the layout does not matter.
     """
     if node.a.dtype != f32:
         return "any" if node.a.dtype.is_float and node.a.dtype.bits == 16 else ""
     if node.precision.startswith("tf32"):
         return "depth"
-    if not parts or node.precision != "f32" or not suits_parts(node.shape, node.a.shape[-1]):
-        return "columns"
-    moves, last = _moves(node, layouts, "depth"), node.rank - 1
-    fits = _fits(node.a, last, layouts, "depth"), _fits(node.b, last - 1, layouts, "depth")
-    return "depth" if all(map(or_, moves, fits)) else "columns"
+    if parts and suits_parts(node):
+        last = node.rank - 1
+        if is_along_depth(node.b, last - 1, layouts) or _moves(node, layouts, "depth")[1]:
+            return "depth"
+        if is_along_depth(node.a, last, layouts) and min(map(int, node.shape[-2:])) >= SIDE_OF_PARTS:
+            return "swapped"
+    return "columns"
 
 
-def suits_parts(sizes: Sequence[Dim], depth: Dim) -> bool:
-    """Checks whether a product is large enough to be computed as a sum of products of TF32 parts (f32_products.py).
-    `sizes` is the shape of the product's result, and `depth` is the extent of the summed axis.
+def _swapped(i: Interner, node: Contract) -> Node:
+    """Returns the transposed product of the transposed factors, whose second factor is the first factor of `node`."""
+    shape = (*node.shape[:-2], node.shape[-1], node.shape[-2])
+    b, a = (_transposed(i, f) for f in (node.a, node.b))
+    return _transposed(i, i.contract(node.dtype, shape, a, b, node.precision))
+
+
+def _transposed(i: Interner, x: Node) -> Node:
+    """Returns a view of an array in which the last two axes have changed places."""
+    last = x.rank - 1
+    index = (*map(axis, range(last - 1)), axis(last), axis(last - 1))
+    return i.view(x, (*x.shape[:-2], x.shape[-1], x.shape[-2]), index)
+
+
+def suits_parts(node: Contract) -> bool:
+    """Checks whether a product of f32 arrays is large enough to be computed as a sum of products of TF32 parts
+    (f32_products.py).
     """
-    if any(e.constant is None for e in (*sizes, depth)):
+    sizes = [e.constant for e in (*node.shape, node.a.shape[-1])]
+    if node.precision != "f32" or None in sizes:
         return False
-    *_, m, n = map(int, sizes)
-    work = 2 * math.prod(map(int, (*sizes, depth)))
-    return int(depth) >= LEAST_DEPTH and min(m, n) >= SIDE_OF_PARTS and work >= WORTH_OF_PARTS
+    *_, m, n, depth = known = [e for e in sizes if e is not None]
+    enough = m >= SIDE_OF_PARTS and n >= COLUMNS_OF_PARTS and 2 * math.prod(known) >= WORTH_OF_PARTS
+    return depth >= LEAST_DEPTH and enough
+
+
+def in_loops(graph: Graph, parts: bool) -> set[Node]:
+    """Returns the products that stay in a loop with other reductions, as in attention.
+
+    A loop of products of f32 arrays is divided into kernels if the products can be computed from TF32 parts. A loop
+    stays if its scores would take too much memory, or if it may skip blocks of scores.
+    """
+    found: set[Node] = set()
+    for node in {group.node for groups in loops(graph).values() for group in groups}:
+        made = made_of(node.a)
+        products = [node, *(n for n in made if isinstance(n, Contract))]
+        divided = parts and all(map(suits_parts, products)) and math.prod(map(int, node.a.shape)) <= LARGEST
+        if not divided or any(isinstance(n, ir.Index) for n in made):
+            found.update(products)
+    return found
 
 
 def _is_large(node: Contract, worth: int) -> bool:
@@ -132,7 +171,7 @@ def _is_large(node: Contract, worth: int) -> bool:
     if it has at least `worth` operations and a long summed axis.
     """
     sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
-    deep = len(sizes) > node.rank and (sizes[-1] >= DEPTH or node.rank == 2 and node.a.dtype == f32)
+    deep = len(sizes) > node.rank and (sizes[-1] >= DEPTH or node.a.dtype == f32)
     return deep and 2 * math.prod(sizes) >= worth
 
 
@@ -153,16 +192,40 @@ def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: in
     return all(n * factor.dtype.bytes % alignment == 0 for n in (start, *(s for s in steps if s != 1)))
 
 
+def is_along_depth(factor: Node, depth: int, layouts: Layouts) -> bool:
+    """Checks whether all arrays that a factor is computed from are contiguous along `depth`, the axis that the product
+    sums over, and whether their rows begin at multiples of 16 bytes. Arrays that do not vary along this axis may have
+    any layout.
+    """
+
+    def suits(node: Node, offset: Dim) -> bool:
+        if axis_symbol(depth) not in offset.symbols():
+            return True
+        step, start = offset.coefficient(axis_symbol(depth)) or (ZERO, ZERO)
+        return step == 1 and all(c * node.dtype.bytes % ALIGNMENT == 0 for _, c in start.terms)
+
+    return all(suits(*read) for read in _reads(factor, tuple(map(axis, range(factor.rank))), layouts))
+
+
+def _reads(node: Node, index: tuple[Dim, ...], layouts: Layouts) -> Iterator[tuple[Node, Dim]]:
+    """Returns the arrays in memory that an element of a node is computed from, and the offsets of the elements."""
+    node, index = element(node, index)
+    if isinstance(node, (ir.Apply, ir.Concat)) and not ir.is_copy(node):
+        for operand in ir.children(node):
+            yield from _reads(operand, index, layouts)
+    elif not isinstance(node, (ir.Const, ir.Index)):
+        strides = layouts.get(node.name) if isinstance(node, ir.Input) else None
+        yield node, joined(sum((d * s for d, s in zip(index, strides or contiguous(node.shape))), Dim.of(0)))
+
+
 def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
     """Returns the offset of a factor's first element in memory and the stride of each axis, in elements. Returns None
     if the factor is computed, or if its elements are not evenly spaced in memory.
     """
-    axes = [axis_symbol(k) for k in range(factor.rank)]
-    factor, index = element(factor, tuple(map(axis, range(factor.rank))))
-    if not isinstance(factor, Input):
+    axes, index = [axis_symbol(k) for k in range(factor.rank)], tuple(map(axis, range(factor.rank)))
+    if not isinstance(element(factor, index).node, ir.Input):
         return None
-    strides = layouts.get(factor.name, contiguous(factor.shape))
-    offset = joined(sum((d * s for d, s in zip(index, strides)), Dim.of(0)))
+    ((_, offset),) = _reads(factor, index, layouts)
     found = [offset.coefficient(a) for a in axes]
     steps = [int(c[0]) for c in found if c is not None and c[0].constant is not None]
     start = offset.substitute(dict.fromkeys(axes, 0)).constant
@@ -173,7 +236,7 @@ def _copied(i: Interner, factor: Node, depth: int, missing: Dim, wanted: str) ->
     """Returns a copy of a factor, padded with `missing` zeros along its depth (summed axis). If all products of a batch
     use the same factor, the factor is copied once.
     """
-    varies = {s for d in factor.index for s in d.symbols()} if isinstance(factor, View) else None
+    varies = {s for d in factor.index for s in d.symbols()} if isinstance(factor, ir.View) else None
     repeated = [k for k in range(factor.rank - 2) if varies is not None and axis_symbol(k) not in varies]
     if not repeated:
         return _aligned(i, padded(i, factor, depth, missing, 0.0), depth, wanted)
@@ -193,7 +256,5 @@ def _aligned(i: Interner, factor: Node, depth: int, wanted: str) -> Node:
     aligned = wanted == "any" and int(factor.shape[last]) * factor.dtype.bytes % ALIGNMENT == 0
     if depth == last or aligned or wanted == "columns":
         return i.apply("cast", factor.dtype, factor.shape, (factor,))
-    turned = (*map(axis, range(last - 1)), axis(last), axis(last - 1))
-    shape = (*factor.shape[: last - 1], factor.shape[last], factor.shape[last - 1])
-    copied = i.apply("cast", factor.dtype, shape, (i.view(factor, shape, turned),))
-    return i.view(copied, factor.shape, turned)
+    turned = _transposed(i, factor)
+    return _transposed(i, i.apply("cast", factor.dtype, turned.shape, (turned,)))

@@ -8,7 +8,7 @@ In: a reduction or a product, and the length of a part. Out: nodes that compute 
 parts. A sum can depend on the maximum or the mean of the same elements. In each part, a sum that depends on a maximum
 or mean uses the maximum or mean of this part alone, called the *own* maximum or mean. When the parts are combined, a
 transport corrects the sum to the maximum or mean of all parts
-(minitri/optimize/online_reductions/partial_sum_correction.py).
+(minitri/graph/partial_sum_correction.py).
 
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. So if the maximum of a part is -inf, 0 replaces this
 maximum, and 1 replaces the correction factor of the part. If the maximum of all parts is -inf, 0 replaces this maximum
@@ -33,9 +33,9 @@ from minitri.base.symbolic_minmax import smallest
 from minitri.base.types import DType, bool_, i64
 from minitri.graph import ir
 from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, View, axis, axis_symbol
+from minitri.graph.partial_sum_correction import Reduced, Rescale, Shift
 from minitri.graph.rewrite import compute, number, rewritten
 from minitri.graph.scalar_form import Axes, Element, GraphTerms, build
-from minitri.optimize.online_reductions.partial_sum_correction import Reduced, Rescale, Shift
 
 WAVES = 8  # the number of programs for each multiprocessor that splitting aims at
 LANES = 64  # the fewest neighbouring results that one program computes

@@ -18,12 +18,9 @@ error_bounds.py adds this error. Left out: f16, whose largest number is 65504. A
 would make it infinite.
 """
 
-from collections.abc import Callable
-
-from minitri.base.nodes import children
-from minitri.base.operators import JUMPS, reduction
 from minitri.base.types import bf16, f32
-from minitri.graph.ir import Apply, Contract, Graph, Node, Reduce, Scan
+from minitri.graph.ir import Contract, Graph, Node
+from minitri.graph.reduced_products import is_discontinuous, reduced_products, used_by
 from minitri.graph.rewrite import rewritten
 
 
@@ -37,27 +34,4 @@ def round_products(graph: Graph) -> Graph:
 
 def stored_products(graph: Graph) -> set[Node]:
     """Returns the products whose results this pass rounds."""
-    return reduced_products(graph) - _used_by(graph, lambda n: isinstance(n, Contract) or is_discontinuous(n))
-
-
-def reduced_products(graph: Graph) -> set[Node]:
-    """Returns the products of bf16 arrays that a reduction or scan uses, if all results of the graph are bf16."""
-    reduced = _used_by(graph, lambda n: isinstance(n, (Reduce, Scan)))
-    narrow = all(o.dtype == bf16 for o in graph.outputs)
-    return {n for n in reduced if narrow and isinstance(n, Contract) and n.a.dtype == n.b.dtype == bf16}
-
-
-def _used_by(graph: Graph, user: Callable[[Node], bool]) -> set[Node]:
-    """Returns the nodes that nodes for which `user` returns True depend on."""
-    used: set[Node] = set()
-    for node in reversed(graph.nodes()):
-        if node in used or user(node):
-            used |= {*children(node)}
-    return used
-
-
-def is_discontinuous(node: Node) -> bool:
-    """Checks whether the result of an operation can jump if an operand changes a little, as in `floor`."""
-    if isinstance(node, Apply):
-        return node.op in JUMPS or not node.dtype.is_float
-    return isinstance(node, Reduce) and reduction(node.op).kind in ("position", "logical")
+    return reduced_products(graph) - used_by(graph, lambda n: isinstance(n, Contract) or is_discontinuous(n))

@@ -24,6 +24,7 @@ from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize import dequantised_product_cost
 from minitri.optimize.dequantised_product_cost import MOST, PART, viewed
 from minitri.optimize.partial_reductions import Halves, contract_in_parts, made_of, padded, parts_of, split
+from minitri.optimize.product_cost import TF32_PARTS, cheapest
 from minitri.optimize.split_kv import loops
 
 MANY = 128  # the most parts of a product with very few tiles
@@ -31,7 +32,10 @@ IDLE = 2  # a product of computed factors is split if it has this many times few
 STEP = 64  # the length of uneven parts is a multiple of this, so that parts consist of complete blocks
 ROWS, COLUMNS = 64, 128  # the approximate size of a tile
 FEW_ROWS, NARROW = 32, 32  # products with at most FEW_ROWS rows have tiles of NARROW columns
+SHORTEST_OF_PARTS = 128  # the least depth of a part of a product of TF32 parts
 SHORTEST, SHORTEST_STREAM = 4096, 8192  # a smaller depth is not worth a second kernel; the latter if small tiles do
+SHORTEST_OF_FEW = 2000  # the same if most of the chip is idle; half of it if rows begin at odd places
+ASYNC = 4  # the fewest bytes that an asynchronous copy to shared memory can have
 
 
 def split_products(graph: Graph, chip: Chip) -> Graph:
@@ -46,18 +50,22 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
     """Returns the sum of partial products, or None if the product is not split. `looped` says whether the graph has
     loops of attention.
     """
-    alone = is_read(node.a) and is_read(node.b)
+    of_parts = node.precision == "tf32x3"  # such products share no loop
+    alone = of_parts or is_read(node.a) and is_read(node.b)
     if any(e.constant is None for e in (*node.shape, node.a.shape[-1])) or looped and not alone:
         return None
     *batch, m, n, depth = map(int, (*node.shape, node.a.shape[-1]))
     if dequantised_product_cost.is_converted(node):
         parts = dequantised_product_cost.choose(chip, math.prod(batch), m, n, depth).parts
+    elif of_parts:
+        powers = [1 << k for k in range(MANY.bit_length()) if k == 0 or depth >= SHORTEST_OF_PARTS << k]
+        parts, _ = cheapest(chip, TF32_PARTS, powers, math.prod(batch), m, n, depth)
     else:
         parts = _parts(node, chip.multiprocessors // (1 if alone else IDLE), math.prod(batch), m, n, depth)
     if parts == 1:
         return None
     lead = node.rank - 2
-    parts, length = parts_of(node.a.shape[-1], parts, STEP if depth % parts else 1)
+    parts, length = parts_of(node.a.shape[-1], parts, STEP if depth % (parts * _unit(node, depth)) else 1)
     a = padded(i, node.a, node.rank - 1, parts * length - depth, 0.0)
     index = (*map(axis, range(lead)), axis(lead + 1), axis(lead) * length + axis(lead + 2))
     rows = i.view(a, (*node.shape[:-2], Dim.of(parts), Dim.of(m), length), index)
@@ -80,17 +88,25 @@ def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, dep
     """
     tiles = batch * -(-m // ROWS) * -(-n // COLUMNS)
     fills = m <= FEW_ROWS and batch * -(-n // NARROW) >= multiprocessors - 4
-    shortest = SHORTEST_STREAM if fills or _streams(node) else SHORTEST
     few = 2 * tiles * MOST <= multiprocessors  # half of the chip is idle, even with the usual number of parts
-    if depth < (shortest // 2 if few else shortest) or not 0 < tiles < multiprocessors:
+    if 4 * tiles <= multiprocessors and not fills:
+        shortest = SHORTEST_OF_FEW if _unit(node, depth) * node.a.dtype.bytes >= ASYNC else SHORTEST_OF_FEW // 2
+    else:
+        shortest = SHORTEST_STREAM if fills or _streams(node) else SHORTEST
+    if depth < shortest or not 0 < tiles < multiprocessors:
         return 1
     wanted = max(1, min(2 * multiprocessors // tiles, depth // PART, MANY if few else MOST))
     if node.a.dtype.bits == 32 and tiles * 4 > 3 * multiprocessors:
         return 1
-    even, row = math.gcd(depth, 1 << (wanted.bit_length() - 1)), depth * node.a.dtype.bytes
-    while even > 1 and row % ALIGNMENT == 0 and row // even % ALIGNMENT:
-        even //= 2
+    even = math.gcd(depth // _unit(node, depth), 1 << (wanted.bit_length() - 1))
     return even if even * 4 > wanted else wanted
+
+
+def _unit(node: Contract, depth: int) -> int:
+    """Returns the number of elements that even parts of the depth are a multiple of, so that parts of rows begin at
+    multiples of 16 bytes if complete rows do.
+    """
+    return math.gcd(depth, ALIGNMENT // node.a.dtype.bytes)
 
 
 def is_read(node: Node) -> bool:

@@ -8,7 +8,7 @@
 
 Attention with few rows has few programs, so without this optimisation most of the chip would be idle. This optimisation
 works for every product whose first factor depends on a maximum along the summed axis, not only for attention.
-minitri/optimize/online_reductions/partial_sum_correction.py decides whether the product can be corrected to a new
+minitri/graph/partial_sum_correction.py decides whether the product can be corrected to a new
 maximum.
 
 All products that share a loop have the same number of parts. The maximum, the sums that depend on the maximum, and the
@@ -28,11 +28,11 @@ from collections.abc import Callable
 from minitri.base.dims import ONE, Dim
 from minitri.base.types import f32
 from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, axis, axis_symbol
+from minitri.graph.partial_sum_correction import Rescale
 from minitri.graph.rewrite import compute
 from minitri.graph.scalar_form import Element, GraphTerms, build
 from minitri.hardware.chips import Chip
 from minitri.optimize import partial_reductions
-from minitri.optimize.online_reductions.partial_sum_correction import Rescale
 from minitri.optimize.partial_reductions import Cut, Cuts, Following, Halves, made_of, terms_of
 
 MAX_HELD = 256  # the longest axis of a product that a program keeps complete while it loops over another axis
@@ -174,7 +174,8 @@ def _is_known(node: Contract) -> bool:
     """Checks whether a product has dtype f32 and a result of known size. The length of the loop over keys can be
     unknown.
     """
-    return node.dtype == f32 and all(e.constant is not None for e in node.shape)
+    known = all(e.constant is not None for e in node.shape)
+    return known and node.dtype == f32 and node.precision != "tf32x3"
 
 
 def _may_be_held(node: Contract) -> bool:

@@ -212,13 +212,26 @@ def as_tensor(array: Any) -> Any:
     return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16) if is_bf16 else torch.from_numpy(array)
 
 
-def empty(like: ArrayView | None, dtype: DType, shape: tuple[int, ...]) -> ArrayView:
-    """Returns a new array of the same library and device as the array `like`.
+Numbers = tuple[int, ...]
+
+
+def empty(like: ArrayView | None, dtype: DType, shape: Numbers, strides: Numbers) -> ArrayView:
+    """Returns a new array without gaps, of the same library and device as the array `like`.
 
     If `like` is None, the new array is a numpy array.
     """
     if like is None or like.kind == "numpy":
-        return replace(_numpy_view(np.empty(shape, dtype.numpy), "out"), library=like.library if like else "")
+        made = permuted(lambda sorted: np.empty(sorted, dtype.numpy), shape, strides)
+        return replace(_numpy_view(made, "out"), library=like.library if like else "")
     torch = sys.modules["torch"]
-    made = torch.empty(shape, dtype=getattr(torch, dtype.numpy.name), device=like.owner.device)
+    made = torch.empty_strided(shape, strides, dtype=getattr(torch, dtype.numpy.name), device=like.owner.device)
     return replace(_torch_view(made, "out"), library=like.library)
+
+
+def permuted(make: Callable[[list[int]], Any], shape: Numbers, strides: Numbers) -> Any:
+    """Returns a numpy array of this shape, whose axes have the order of `strides` in memory.
+
+    `make(shape)` makes a row-major array.
+    """
+    order = sorted(range(len(shape)), key=lambda k: -strides[k])
+    return make([shape[k] for k in order]).transpose(np.argsort(order))

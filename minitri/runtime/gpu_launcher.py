@@ -12,7 +12,8 @@ library that loads machine code. Compiling the launcher and the library runs a C
 
 Some kernels still use Triton's launcher, because torch's launcher does not support them. Triton's launcher is used for
 kernels with tensor descriptors, kernels for GPUs of other vendors, and kernels with an early start. While a profiler is
-active, Triton's launcher is used too.
+active, Triton's launcher is used too. A first result does not wait for the C compiler of an early start: until Triton's
+launcher is made, torch's launcher starts the kernel after the end of the kernel before it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
@@ -64,7 +65,7 @@ class Described:
 class NativeKernel:
     """One emitted kernel on GPUs of one architecture."""
 
-    def __init__(self, function: Callable[[], Any], kernel: EmittedKernel, target: Target) -> None:
+    def __init__(self, function: Any, kernel: EmittedKernel, target: Target) -> None:
         self._function, self.kernel, self.target = function, kernel, target
         self._loaded: Recent[tuple[int, Kind], Start] = Recent(MAX_KINDS)
         self.pointer, self.described = attrgetter("address"), Described
@@ -86,10 +87,10 @@ class NativeKernel:
 
         Raises CompileError MT0404 if a program of the kernel needs more shared memory than the GPU has.
         """
-        source = compiled_stages.ast_source(self._function(), self.kernel, kind)
+        source = compiled_stages.ast_source(self._function, self.kernel, kind)
         descriptors = len(self.kernel.descriptors) * self.target.has_descriptors
         with ThreadPoolExecutor(1) as beside:
-            if descriptors or self.kernel.program.early_start:
+            if descriptors:
                 beside.submit(_prepare_launcher, source, descriptors)
             compiled = compiled_stages.compiled(source, self.kernel, self.target)
         asked, most = compiled.metadata.shared, shared_bytes(self.target)
@@ -145,18 +146,49 @@ SCRATCH = ("global_scratch_size", "profile_scratch_size")  # memory that Triton'
 
 def load(compiled: Any, device: int) -> Start:
     """Returns the function that launches a compiled kernel on a device, which must be the current device."""
-    by_triton, early = _by_triton(compiled), getattr(compiled.metadata, "launch_pdl", False)
-    if not early and (by_torch := _by_torch(compiled, device, by_triton)):
-        return by_torch
-    try:
-        driver()
-        _ = compiled.run  # this call loads the machine code
+    by_triton = _by_triton(compiled)
+    by_torch = _by_torch(compiled, device, by_triton)
+    if by_torch is None:
+        _load_by_triton(compiled)
         return by_triton
-    except Exception:
-        # torch's launcher cannot start the kernel early, but the result is right, and it needs no C compiler.
-        if early and (by_torch := _by_torch(compiled, device, by_triton)):
-            return by_torch
-        raise
+    return _early(compiled, by_torch, by_triton) if getattr(compiled.metadata, "launch_pdl", False) else by_torch
+
+
+def _early(compiled: Any, by_torch: Start, by_triton: Start) -> Start:
+    """Returns the function that launches a kernel with an early start.
+
+    The function uses torch's launcher until another thread has made Triton's launcher. Without a C compiler, the
+    function always uses torch's launcher: the kernel then starts later, but its result is the same.
+    """
+    launcher, now = LAUNCHERS.submit(_prepare_launcher, compiled.src, 0), by_torch
+    UNFINISHED.add(launcher)
+    launcher.add_done_callback(UNFINISHED.discard)
+    waits, capturing = True, sys.modules["torch"].cuda.is_current_stream_capturing
+
+    def start(programs: int, stream: int, arguments: tuple[Any, ...]) -> None:
+        nonlocal now, waits
+        if waits and launcher.done() and not capturing():  # a CUDA graph must not load machine code
+            waits = False
+            with contextlib.suppress(Exception):
+                _load_by_triton(compiled)
+                now = by_triton
+        now(programs, stream, arguments)
+
+    return start
+
+
+LAUNCHERS = ThreadPoolExecutor(thread_name_prefix="launcher")
+UNFINISHED = set[Future[None]]()  # launchers of kernels with an early start that are not made yet
+
+
+def finish_launchers() -> None:
+    """Waits until all kernels that have been compiled can start early. Measurements call this function."""
+    wait(UNFINISHED)
+
+
+def _load_by_triton(compiled: Any) -> None:
+    driver()
+    _ = compiled.run  # this property loads the machine code
 
 
 def _by_triton(compiled: Any) -> Start:

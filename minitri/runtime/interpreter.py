@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from minitri.base.types import DType
-from minitri.runtime.array_interop import ArrayView, strided, view
+from minitri.runtime.array_interop import ArrayView, Numbers, permuted, strided, view
 from minitri.runtime.call_binding import Call
 from minitri.triton.descriptors import Descriptor
 from minitri.triton.emit import EmittedKernel
@@ -62,9 +62,9 @@ def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> tuple[Interprete
     return tuple(InterpretedKernel(k, InterpretedFunction(made[k.name])) for k in kernels)
 
 
-def _range(*bounds: Any) -> range:
-    """A replacement for Python's `range` in the loops of kernels. The loop bounds of a kernel are sometimes tensors
-    with one number.
+def _range(*bounds: Any, **_hints: Any) -> range:
+    """A replacement for Python's `range` and Triton's `tl.range` in the loops of kernels. The loop bounds of a kernel are
+    sometimes tensors with one number.
 
     Triton's interpreter up to 3.8 converts a tensor in a loop bound with numpy, and numpy 2.4 and later refuse the
     conversion.
@@ -75,11 +75,10 @@ def _range(*bounds: Any) -> range:
 class _Language:
     """The module `triton.language` with minitri's own `range`."""
 
+    range = staticmethod(_range)
+
     def __init__(self, language: Any) -> None:
         self._language = language
-
-    def range(self, *bounds: Any, **_hints: Any) -> range:
-        return _range(*bounds)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._language, name)
@@ -142,13 +141,14 @@ class Guarded:
     made: list[tuple[str, Any]] = field(default_factory=list)  # (description, the array with its bands as bytes)
     inputs: list[tuple[str, Any, Any]] = field(default_factory=list)  # (name, the copy, the caller's array)
 
-    def empty(self, like: ArrayView | None, dtype: DType, shape: tuple[int, ...]) -> ArrayView:
+    def empty(self, like: ArrayView | None, dtype: DType, shape: Numbers, strides: Numbers) -> ArrayView:
         """Returns memory filled with `poison` for an output or a temporary.
 
         The parameters are those of the function `empty` in runtime/array_interop.py.
         """
         inside = self._memory("an output", math.prod(shape), dtype.numpy)
-        return replace(view(inside.reshape(shape), "out"), library=like.library if like else "")
+        made = permuted(inside.reshape, shape, strides)
+        return replace(view(made, "out"), library=like.library if like else "")
 
     def call(self, call: Call) -> Call:
         """Returns the call with guarded copies of its arrays. The copies have the strides of the original arrays."""

@@ -27,14 +27,14 @@ from minitri.base.types import DType
 from minitri.graph.ir import Graph
 from minitri.hardware.targets import StageUnavailable, Target
 from minitri.kernels.ir import Plan
-from minitri.runtime.array_interop import ArrayView, as_tensor, empty, returned, view
-from minitri.runtime.call_binding import Call
+from minitri.runtime.array_interop import ArrayView, Numbers, as_tensor, empty, returned, view
+from minitri.runtime.call_binding import Call, row_major
 from minitri.runtime.gpu_launcher import NativeKernel, Start, current_device, current_stream, load_all
 from minitri.runtime.interpreter import InterpretedKernel, interpreted
 from minitri.triton import compiled_stages
 from minitri.triton.emit import EmittedKernel
 
-Allocate = Callable[[ArrayView | None, DType, tuple[int, ...]], ArrayView]  # like, dtype, shape
+Allocate = Callable[[ArrayView | None, DType, Numbers, Numbers], ArrayView]  # like, dtype, shape, strides
 Memory = Mapping[str, ArrayView]
 Step = NativeKernel | InterpretedKernel  # one kernel, with the function that runs it
 
@@ -130,11 +130,11 @@ def launcher(launches: Sequence[Launch], call: Call) -> Callable[[], None]:
 def _memory(plan: Plan, call: Call, allocate: Allocate) -> dict[str, ArrayView]:
     """Returns the inputs, and new arrays for temporaries and outputs, by name."""
     made = (*plan.temporaries, *plan.outputs)
-    shapes = {b: tuple(e.evaluate(call.sizes) for e in b.shape) for b in made}
+    layouts = {b: b.layout(call.sizes) for b in made}
     if call.device == "cpu":
-        for b, shape in shapes.items():
+        for b, (shape, _) in layouts.items():
             require_memory(b.dtype, shape)
-    return dict(call.arrays) | {b.name: allocate(call.model, b.dtype, shape) for b, shape in shapes.items()}
+    return dict(call.arrays) | {b.name: allocate(call.model, b.dtype, *layout) for b, layout in layouts.items()}
 
 
 def _launch(step: Step, call: Call, memory: Memory) -> Launch:
@@ -163,8 +163,8 @@ def executable(plan: Plan, kernels: Sequence[EmittedKernel], text: str, target: 
     compiled_stages.require_triton()
     if target.kind == "interpreter":
         return Executable(plan, interpreted(text, kernels))
-    jitted = cache(lambda: compiled_stages.jit_functions(text))
-    return Executable(plan, tuple(NativeKernel(lambda name=k.name: jitted()[name], k, target) for k in kernels))
+    functions = compiled_stages.jit_functions(text)
+    return Executable(plan, tuple(NativeKernel(functions[k.name], k, target) for k in kernels))
 
 
 # ---- memory --------------------------------------------------------------------------------------
@@ -265,6 +265,6 @@ def on_gpu(call: Call) -> Call:
 
 def _copied(array: ArrayView, torch: Any) -> ArrayView:
     """Returns a row-major copy of a CPU array in new GPU memory."""
-    made = empty(view(torch.empty(0, device="cuda"), "moved"), array.dtype, array.shape)
+    made = empty(view(torch.empty(0, device="cuda"), "moved"), array.dtype, array.shape, row_major(array.shape))
     made.owner.copy_(as_tensor(np.array(array.numpy(), order="C", copy=True)))
     return made

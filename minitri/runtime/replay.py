@@ -22,7 +22,7 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.lru_cache import Recent
 from minitri.base.types import DType
 from minitri.runtime.call_binding import Call
-from minitri.runtime.gpu_launcher import Described, current_device, current_stream
+from minitri.runtime.gpu_launcher import Described, current_device, current_stream, finish_launchers
 from minitri.runtime.launch import Bound, Executable, Launch, on_device
 
 Key = tuple[Any, ...]
@@ -118,7 +118,7 @@ class Replay:
         self.device, self.switch = model.owner.device.index, torch.cuda.device
         self.current, self.stream = current_device(), current_stream()
         made = (*plan.temporaries, *plan.outputs)
-        self.made = tuple(_empty(b.dtype, tuple(e.evaluate(call.sizes) for e in b.shape), self.device) for b in made)
+        self.made = tuple(_empty(b.dtype, *b.layout(call.sizes), self.device) for b in made)
         self.first, self.single = len(plan.temporaries), len(plan.outputs) == 1
         slots = {name: k for k, name in enumerate((*call.arrays, *(b.name for b in made)))}
         with on_device(model):
@@ -157,7 +157,7 @@ class Replay:
         return run
 
 
-def _empty(dtype: DType, shape: tuple[int, ...], device: int) -> Callable[[], Any]:
+def _empty(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], device: int) -> Callable[[], Any]:
     """Returns a function that allocates a tensor on this device. The device must be the current device when the
     function is called.
 
@@ -166,11 +166,11 @@ def _empty(dtype: DType, shape: tuple[int, ...], device: int) -> Callable[[], An
     """
     import torch
 
-    kind, strides = getattr(torch, dtype.numpy.name), torch.empty(shape, device="meta").stride()
+    kind = getattr(torch, dtype.numpy.name)
     try:
         return partial(importlib.import_module("torch._C._dynamo.guards")._empty_strided_cuda, shape, strides, kind)
     except (ImportError, AttributeError):
-        return partial(torch.empty, shape, dtype=kind, device=f"cuda:{device}")
+        return partial(torch.empty_strided, shape, strides, dtype=kind, device=f"cuda:{device}")
 
 
 class _Step:
@@ -216,6 +216,7 @@ class Captured(Bound):
         super().__init__(executable, call)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(call.device):
+            finish_launchers()
             self()  # the work of a first launch must not become part of the graph
             torch.cuda.synchronize()
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may load kernels

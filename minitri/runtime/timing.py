@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minitri.base.text_tables import milliseconds
+from minitri.runtime.gpu_launcher import finish_launchers
 
 CACHE_BYTES = 256 << 20  # bytes: more than the L2 cache of any GPU
 
@@ -54,6 +55,7 @@ def measure(run: Callable[[], Any], device: str, repeats: int = 20, warmup: int 
         raise ValueError("nothing is measured in less than one repetition")
     for _ in range(warmup):
         run()
+    finish_launchers()
     seconds = timeit.repeat(run, number=1, repeat=repeats) if device == "cpu" else _events(run, device, repeats)
     return Timing(tuple(seconds), device)
 

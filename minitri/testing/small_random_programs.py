@@ -29,7 +29,7 @@ import numpy as np
 
 from minitri.base.diagnostics import CompileError
 from minitri.base.toml_tables import table_beside
-from minitri.base.types import DTYPES, from_numpy
+from minitri.base.types import BY_NUMPY_NAME, DTYPES
 from minitri.language import ast
 from minitri.language.parser import parse_module
 from minitri.language.reference_evaluator import evaluate
@@ -128,8 +128,7 @@ class SmallWriter(FormFiller):
             data = evaluate(module, "f", {n: self.values[n].data for n in reads}, self.sizes)[0]
         except CompileError:
             raise DoesNotFit from None
-        dtype = from_numpy(data.dtype.name)
-        assert dtype is not None
+        dtype = BY_NUMPY_NAME[data.dtype.name]
         made = Value(data, dtype, not dtype.is_float or exact and "rounded" not in group)
         overflows = made.overflows and "inf" not in text and not any(v.overflows for v in operands)
         limit = 2e4 if dtype.name == "f16" else 1e12 if dtype.is_float else math.inf

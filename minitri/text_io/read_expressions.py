@@ -17,7 +17,7 @@ from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim
 from minitri.base.symbolic_minmax import largest, smallest
 from minitri.base.types import DType, dtype
-from minitri.language.number_operators import BINARY
+from minitri.language.ast import BINARY
 from minitri.language.parser import is_name
 from minitri.text_io.stage_parser import MAX_NESTING, MAX_NUMBER, Attributes, Mistake, Node, Text
 

@@ -124,6 +124,7 @@ class LineReader(Generic[V]):
     example = "f32[i, j]"
     names: Names
     dtype: DType
+    text = staticmethod(read_text)
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -147,9 +148,6 @@ class LineReader(Generic[V]):
         if e.kind != "number" or not isinstance(e.parts[0], int):
             raise Mistake(e, "a number is wanted here")
         return e.parts[0]
-
-    def text(self, e: Node) -> str:
-        return read_text(e)
 
     def flag(self, e: Node) -> bool:
         return bool(self._word(e, ("true",)))

@@ -93,6 +93,7 @@ class Hints:
     Operators with `fast` round differently. No other hint changes the result of a program.
 
     descriptor     the access uses a tensor descriptor with a block of these sizes, one for each axis of the array
+    evict_first    the L2 cache may drop the loaded elements before others
     fast           the operator is compiled to its faster, less precise fast-math form
     in_parts       a maximum over rows first reduces parts of 16 columns each
     unknown_start  the initial value of a `Carry` is hidden from Triton's compiler
@@ -100,6 +101,7 @@ class Hints:
     """
 
     descriptor: tuple[int, ...] = ()
+    evict_first: bool = False
     fast: bool = False
     in_parts: bool = False
     unknown_start: bool = False

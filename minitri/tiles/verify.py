@@ -51,7 +51,7 @@ def verify(program: Program, masked: bool) -> None:
 
 
 HINTED: dict[str, tuple[type, ...]] = {
-    "descriptor": (Load, Store), "fast": (Compute,), "in_parts": (Reduce,),
+    "descriptor": (Load, Store), "evict_first": (Load,), "fast": (Compute,), "in_parts": (Reduce,),
     "unknown_start": (Carry,), "wait": (Loop,),
 }  # fmt: skip
 

@@ -9,14 +9,18 @@ minitri instead contains the version, size and date of Triton's library, which a
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache as once
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from minitri.base import pass_logs
 from minitri.hardware.targets import Target
 from minitri.triton.emit import EmittedKernel
+from minitri.triton.small_libdevice import small_copy
 from minitri.triton.workarounds.ptxas import mended
 
 
@@ -32,7 +36,7 @@ def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
 
         return triton.compile(source, target=target.of_triton, options=compile_options(kernel, target))
     name = cache_name(source, kernel, target)
-    found = _on_disk(source, kernel, name)
+    found = _on_disk(source, name)
     pass_logs.log("cache", f"{kernel.name}: {'compiled' if found is None else 'found on the disk'}")
     return found or _new(source, kernel, target, name)
 
@@ -50,35 +54,55 @@ def compile_options(kernel: EmittedKernel, target: Target) -> dict[str, Any]:
     return options
 
 
-def _on_disk(source: Any, kernel: EmittedKernel, name: str) -> Any:
+def _on_disk(source: Any, name: str) -> Any:
     """Returns the cached kernel, or None if the kernel is not in the cache."""
-    from triton.compiler.compiler import CompiledKernel
-    from triton.runtime.cache import get_cache_manager
-
+    if not (folder := _folder(name)).exists():
+        return None
     try:
-        group = get_cache_manager(name).get_group(f"{kernel.name}.json")
-        return CompiledKernel(source, group, name) if group else None
+        return _loaded(source, folder)
     except Exception:  # damaged files or another format: compile it again
+        shutil.rmtree(folder, ignore_errors=True)
         return None
 
 
 def _new(source: Any, kernel: EmittedKernel, target: Target, name: str) -> Any:
-    """Compiles a kernel, and stores it in Triton's cache folder in the format of `triton.compile`.
+    """Compiles a kernel, and stores it as a folder in Triton's cache folder.
 
-    In this format, each stage of the compiler has a file, and one more file lists the files of the stages.
+    Each stage of the compiler has a file, and so has the dictionary that describes the kernel. A complete folder gets
+    its name at the end, so that no other process finds a part of a kernel. The functions of Triton's own cache would
+    make and rename a folder for each file, which takes as long as a stage.
     """
     import triton
-    from triton.compiler.compiler import CompiledKernel
-    from triton.runtime.cache import get_cache_manager
 
-    keeper, files = get_cache_manager(name), dict[str, str]()
     metadata: dict[str, Any] = {"hash": name, "target": target.of_triton, "triton_version": triton.__version__}
-    for stage, module in stages(source, kernel, target, metadata):
-        files[f"{kernel.name}.{stage}"] = keeper.put(module, f"{kernel.name}.{stage}")
-    about = f"{kernel.name}.json"
-    files[about] = keeper.put(json.dumps(metadata, default=vars), about, binary=False)
-    keeper.put_group(about, files)
-    return CompiledKernel(source, files, name)
+    made = {stage: _bytes(module) for stage, module in stages(source, kernel, target, metadata)}
+    made["json"] = json.dumps(metadata, default=vars).encode()
+    folder = _folder(name)
+    unnamed = folder.with_name(f"{name}.{uuid4()}")
+    unnamed.mkdir(parents=True)
+    for stage, data in made.items():
+        (unnamed / f"{kernel.name}.{stage}").write_bytes(data)
+    try:
+        unnamed.rename(folder)
+    except OSError:  # another process has been faster
+        shutil.rmtree(unnamed)
+    return _loaded(source, folder)
+
+
+def _bytes(module: Any) -> bytes:
+    return module if isinstance(module, bytes) else str(module).encode()
+
+
+def _folder(name: str) -> Path:
+    from triton import knobs
+
+    return Path(knobs.cache.dir, name)
+
+
+def _loaded(source: Any, folder: Path) -> Any:
+    from triton.compiler.compiler import CompiledKernel
+
+    return CompiledKernel(source, {file.name: str(file) for file in folder.iterdir()}, folder.name)
 
 
 def stages(source: Any, kernel: EmittedKernel, target: Target, metadata: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -96,10 +120,14 @@ def stages(source: Any, kernel: EmittedKernel, target: Target, metadata: dict[st
     backend.load_dialects(context)
     options = backend.parse_options({**compile_options(kernel, target), **source.parse_options()})
     metadata |= vars(options) | {"target": gpu}
-    passes: dict[str, Any] = {}
-    backend.add_stages(passes, options, source.language)
     functions, modules = backend.get_codegen_implementation(options), backend.get_module_map()
     module = source.make_ir(gpu, options, functions, modules, context)
+    libraries = dict(options.extern_libs or ())
+    if "libdevice" in libraries:
+        libraries["libdevice"] = small_copy(libraries["libdevice"], module, context)
+        options = replace(options, extern_libs=libraries)
+    passes: dict[str, Any] = {}
+    backend.add_stages(passes, options, source.language)
     for stage, run in passes.items():
         module = run(module, metadata)
         module = mended(module) if stage == "ptx" else module

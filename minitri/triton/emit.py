@@ -214,6 +214,8 @@ class _Emitter(Expressions):
         if tests := self._tests(op):
             mask = self.predicate(tests, context, op.picks)
             arguments += [f"mask={mask}", f"other={other_value(op.other, op.dtype)}"]
+        if self.program.hint(op).evict_first:
+            arguments.append('eviction_policy="evict_first"')
         return f"tl.load({', '.join(arguments)})"
 
     def _tests(self, op: Load | Store) -> list[Dim]:

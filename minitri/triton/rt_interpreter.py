@@ -26,7 +26,7 @@ from triton.runtime.interpreter import TensorHandle
 from minitri.base import numpy_array_operations
 from minitri.base.operators import OPERATORS, REDUCTIONS, SCANS, Reduction
 from minitri.base.operators_unlike_numpy import float_to_int
-from minitri.base.types import DTYPES, from_numpy
+from minitri.base.types import BY_NUMPY_NAME, DTYPES
 
 _TRITON = {d.numpy: getattr(tl, d.triton) for d in DTYPES.values()}
 _BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -116,9 +116,7 @@ def _argument(ufunc: np.ufunc) -> Callable[..., Any]:
 
 
 def _dot(a: Any, b: Any, acc: Any, precision: str = "ieee") -> Any:
-    dtype = from_numpy(acc.dtype.name)
-    assert dtype is not None
-    return numpy_array_operations.contract(a, b, dtype, precision) + acc
+    return numpy_array_operations.contract(a, b, BY_NUMPY_NAME[acc.dtype.name], precision) + acc
 
 
 libdevice = Namespace("libdevice", {})

@@ -34,7 +34,7 @@ _NAMES = re.compile(
 )
 _MODULES = {"tl", "rt", "libdevice"}
 _GLOBALS = {*_MODULES, "range", "float"}
-_STRINGS = {"nan", "inf", "-inf", *DOT_PRECISIONS}
+_STRINGS = {"nan", "inf", "-inf", *DOT_PRECISIONS, "evict_first"}
 _NODES = (
     ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Assign, ast.AnnAssign, ast.For, ast.If, ast.Expr,
     ast.Call, ast.keyword, ast.Attribute, ast.Name, ast.Load, ast.Store, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare,
@@ -108,14 +108,13 @@ def functions(text: str, namespace: Mapping[str, Any]) -> dict[str, FunctionType
 
     `namespace` has the modules that the kernels use as global names: tl, rt and libdevice.
     """
-    tree = ast.parse(text)
-    tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    for node in tree.body:
-        assert isinstance(node, ast.FunctionDef)
-        node.decorator_list = []
+    kernels = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    for kernel in kernels:
+        kernel.decorator_list = []
+    tree = ast.Module([*kernels], [])
     check(tree)
     name = f"<minitri {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     scope: dict[str, Any] = dict(namespace)
     exec(compile(tree, name, "exec"), scope)
-    return {node.name: scope[node.name] for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return {kernel.name: scope[kernel.name] for kernel in kernels}

@@ -38,11 +38,9 @@ from minitri.base.tf32_splitting import BLOCK, FACTOR_ERROR, LEAST_DEPTH
 from minitri.base.types import DType, bf16, f32
 from minitri.graph import evaluate
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
-from minitri.graph.rewrite import specialise
+from minitri.graph.reduced_products import is_discontinuous, reduced_products
 from minitri.graph.scalar_form import deviations
-from minitri.optimize.round_products import is_discontinuous, reduced_products, stored_products
-from minitri.optimize.simplify import simplify
-from minitri.optimize.weight_scales import find
+from minitri.graph.weight_scales import find
 from minitri.trust import error_propagation
 from minitri.trust.error_propagation import BITS, GRID, Fold, corners, farthest, moved, on_grid, rounded, shifted, unit
 
@@ -106,9 +104,7 @@ class _Analysis:
         self.radii: dict[Node, Any] = {}
         self.terms: dict[Node, Terms] = {}
         scales = [find(n) for n in graph.nodes() if isinstance(n, Contract)]
-        reduced = reduced_products(graph) if strict is not None else set[Node]()
-        compiled = (graph, specialise(graph, sizes)) if reduced else ()  # for any sizes, and for these
-        self.stored = reduced if any(stored_products(simplify(g)) for g in compiled) else set[Node]()
+        self.stored = reduced_products(graph) if strict is not None else set[Node]()
         self.unrounded = {s.rounded for s in scales if s is not None}
 
     @np.errstate(all="ignore")
@@ -266,7 +262,7 @@ class _Analysis:
         the sum is computed in parts.
 
         Online reductions compute sums in parts, and each part uses the mean of the elements so far, the running mean
-        (minitri/optimize/online_reductions/partial_sum_correction.py). The extra error occurs even if every term is
+        (minitri/graph/partial_sum_correction.py). The extra error occurs even if every term is
         exact.
 
         Let n be the number of elements, V = sum (x - mean)^2, and o the largest error of a running mean. If the running

@@ -191,8 +191,9 @@ class Watch:
         """
         buffer = op.buffer
         if buffer not in self.shapes:
-            if not np.array_equal(self._places(buffer), self._places(self.known[buffer.name])):
-                raise self._error("layout", f"takes {buffer} for {self.known[buffer.name]}", op, ())
+            known = self.known[buffer.name]
+            if not np.array_equal(np.sort(self._places(buffer)), np.sort(self._places(known))):
+                raise self._error("layout", f"takes {buffer} for {known}", op, ())
             self.shapes[buffer] = self._sizes(buffer.shape)
         return self.shapes[buffer]
 
@@ -229,8 +230,9 @@ class Watch:
             raise self._error("race", problem, op, at)
 
     def _index(self, buffer: Buffer, offset: Any) -> tuple[int, ...]:
-        shape = self._sizes(self.known[buffer.name].shape)
-        return tuple(map(int, np.unravel_index(offset, shape))) if shape else ()
+        known = self.known[buffer.name]
+        at = np.flatnonzero(self._places(known) == offset)[0]
+        return tuple(map(int, np.unravel_index(at, self._sizes(known.shape)))) if known.shape else ()
 
     def _error(self, kind: str, problem: str, op: Op, index: tuple[int, ...]) -> AccessError:
         assert self.program is not None

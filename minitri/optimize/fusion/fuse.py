@@ -25,16 +25,17 @@ from minitri.kernels.lower_graph import decision, plan_of, with_copies, with_sto
 from minitri.optimize.fusion.partition import Partition
 
 
-def fuse(graph: Graph, chip: Chip, layouts: Layouts = {}, kept: Iterable[Node] = ()) -> Plan:
+def fuse(graph: Graph, chip: Chip, layouts: Layouts = {}, laid: bool = True, kept: Iterable[Node] = ()) -> Plan:
     """Decides which nodes of a graph share a kernel, and returns the plan: the kernels in launch order.
 
     layouts   strides in elements of inputs that are not contiguous
+    laid      whether the pass output-layouts will choose the strides of the results
     kept      values that must be stored in memory, even if this costs time
     """
     graph = with_stored_outputs(graph)
     stored: set[Node] = set(kept)
     while True:
-        parts = Partition(graph, stored, chip)
+        parts = Partition(graph, stored, chip, laid)
         try:
             return plan_of(graph, parts.run(), _ledger(parts), layouts)
         except NotOneKernel as refusal:

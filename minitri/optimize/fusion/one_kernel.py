@@ -48,6 +48,8 @@ def one_kernel(inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -
     part = FusedIndexing(inside, roots, allows)
     reductions = [n for n in part.demands if isinstance(n, (Reduce, Scan, Contract)) and not part.is_leaf(n)]
     contracts = [n for n in reductions if isinstance(n, Contract)]
+    if len(contracts) > 1 and any(n.precision == "tf32x3" for n in contracts):
+        raise NotOneKernel("a product of TF32 parts takes all registers", contracts[-1])
     _find_loop(part, contracts, len(contracts) < len(reductions))
     for node in reductions:
         for demand in part.demands[node]:
@@ -67,7 +69,8 @@ def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand
     if isinstance(node, Scan):
         index.pop(node.axis)
     names = [plain_axis(d) for d in index if d != 0]
-    if demand.guards or None in names or len(set(names)) != len(names):
+    guarded = demand.guards and not isinstance(node, Scan)
+    if guarded or None in names or len(set(names)) != len(names):
         raise NotOneKernel("a reduction is needed at permuted or partial places", node)
     if isinstance(node, Contract) and None in map(plain_axis, demand.index[-2:]):
         raise NotOneKernel("a single row or column of a matrix product is needed", node)
@@ -93,7 +96,7 @@ def _check_store(part: FusedIndexing, node: Node, demand: Demand) -> None:
 def _check_scan(part: FusedIndexing, node: Scan) -> None:
     """Checks that a scan has a loop of its own: no other loop is allowed around the scan or inside it."""
     for demand in part.demands[node]:
-        along = plain_axis(demand.index[node.axis])
+        along, _ = part.scan_axis(node, demand)
         for other in (d for demands in part.demands.values() for d in demands):
             names = axis_names(other.index)
             if along in names and len(names & part.reduced) > 1:
@@ -131,7 +134,8 @@ def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) 
     held = {a for a in columns if a is not None and a not in part.reduced}
     loops = part.reduced - inner
     short = all((n := part.axes[a].constant) is not None and 1 <= n <= MAX_HELD for a in held | inner)
-    if mixed and contracts and len(loops) == 1 and short and all(n.dtype == f32 for n in contracts):
+    known = all(n.dtype == f32 and n.precision != "tf32x3" for n in contracts)
+    if mixed and contracts and len(loops) == 1 and short and known:
         (part.loop,), part.held, part.inner = loops, held, inner
 
 

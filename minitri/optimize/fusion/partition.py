@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import networkx as nx
 
 from minitri.base.resource_limits import check_time
-from minitri.graph.ir import Apply, Contract, Graph, Node, is_copy
+from minitri.graph.ir import Apply, Contract, Graph, Input, Node, is_copy
 from minitri.hardware.chips import Chip
 from minitri.kernels.demand import NotOneKernel
 from minitri.optimize.fusion import separate_transposes
@@ -33,9 +33,11 @@ class NotOneLoop(NotOneKernel):
 class Partition(FirstParts):
     """The parts of a graph (sets of nodes, each a future kernel) while they are being merged."""
 
-    def __init__(self, graph: Graph, stored: set[Node], chip: Chip) -> None:
+    def __init__(self, graph: Graph, stored: set[Node], chip: Chip, laid: bool) -> None:
         super().__init__(graph, stored)
         self.chip = chip
+        moved = {n for n in self.outputs if is_copy(n) and all(isinstance(x, Input) for x in self.reads[n])}
+        self.free = {n for n in self.outputs - moved if laid and not self.users[n]}
         self._merged: dict[int, int] = {}  # parts that are now within another part
         self._changes: dict[int, int] = defaultdict(int)  # how often each part changed
         self._known: dict[object, str | None] = {}  # refusals of parts as they were
@@ -169,7 +171,7 @@ class Partition(FirstParts):
             return again or refusal.reason
         if again and found.loop is None:
             return again  # a program that loops holds all columns of a product
-        return separate_transposes.reason_against(found, self.chip)
+        return separate_transposes.reason_against(found, self.chip, self.free)
 
     def _merge(self, joining: Sequence[int], b: int, graph: nx.DiGraph[int]) -> None:
         self._changes[b] += 1

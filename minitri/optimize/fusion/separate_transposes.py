@@ -14,29 +14,33 @@ large transposed result of a scan gets a separate kernel. `minitri explain --mea
 with `--without fusion` it shows the times of unfused kernels.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 from math import prod
 
 from minitri.base.dims import Dim, axis_names
 from minitri.graph.ir import Apply, Contract, Node, Scan
 from minitri.hardware.chips import SECTOR, Chip
-from minitri.kernels.demand import Demand, Indexing
+from minitri.kernels.demand import Indexing
+from minitri.optimize.output_layouts import memory_order
 
 MANY = 1 << 20  # stands for an unknown size
 SMALL = 1 << 18  # bytes: a smaller result is stored before another kernel could begin
 
 
-def reason_against(part: Indexing, chip: Chip) -> str | None:
+def reason_against(part: Indexing, chip: Chip, free: Container[Node]) -> str | None:
     """Returns the reason why some results of a future kernel should be stored by another kernel, or None.
 
     part   the axes of the kernel, with the elements that its operations need
+    free   results that can have another layout (minitri/optimize/output_layouts.py)
     """
+    leaves = [(n, d) for n in part.demands if n.rank > 1 and part.is_leaf(n) for d in part.demands[n]]
+    accesses = [(n.dtype.bytes, d.index) for n, d in leaves]
     whole = [(n, d) for n, d in part.stores if axis_names(d.index) & part.reduced]
-    across = [n for n, d in whole if isinstance(n, Apply) and not _innermost(n, d) & part.reduced]
+    laid = [(n, [d.index[k] for k in memory_order(d.index, accesses)] if n in free else d.index) for n, d in whole]
+    across = [n for n, index in laid if isinstance(n, Apply) and not _innermost(index) & part.reduced]
     if not across or any(isinstance(n, Contract) for n in part.inside):
         return None
-    leaves = ((n, d) for n in part.demands if n.rank > 1 and part.is_leaf(n) for d in part.demands[n])
-    if not any(_innermost(n, d) & part.reduced for n, d in leaves):
+    if not any(_innermost(d.index) & part.reduced for n, d in leaves):
         return None  # the kernel reduces columns
     bytes = max(n.dtype.bytes for n in across)
     if max(_count(n.shape) for n in across) * bytes < SMALL:
@@ -54,8 +58,8 @@ def _count(extents: Iterable[Dim]) -> int:
     return prod(MANY if e.constant is None else e.constant for e in extents)
 
 
-def _innermost(node: Node, demand: Demand) -> set[str]:
+def _innermost(index: Sequence[Dim]) -> set[str]:
     """Returns the axes that occur in the index along an array's last axis, along which elements are neighbours in
     memory. Axes of extent 1 do not count as the last axis.
     """
-    return axis_names([d for d, e in zip(demand.index, node.shape) if e != 1][-1:])
+    return axis_names([d for d in index if d != 0][-1:])

@@ -82,11 +82,11 @@ class FusedIndexing(Indexing):
         For example, if the element [d0, d1] of the result is in the row `32*d0 + d1` of the product, with d1 < 32, and
         i is the row axis, then d0 is `i // 32` and d1 is `i % 32`.
         """
-        products = any(isinstance(n, Contract) for n in self.inside)
+        products = any(map(_is_product, self.inside))
         stack, seen = [element(root, tuple(map(axis, range(root.rank))))] if products else [], set[Node]()
         while stack:
             node, index = stack.pop()
-            if isinstance(node, Contract):
+            if _is_product(node):
                 break
             if isinstance(node, Apply) and node in self.inside and node not in seen:  # several paths may lead to a node
                 seen.add(node)
@@ -216,3 +216,9 @@ def _digits(index: Dim, extents: Mapping[Symbol, Dim], whole: Dim) -> dict[int, 
         digits[int(symbol.name[1:])] = step
         step *= int(extents[symbol])
     return digits if len(weights) == len(index.terms) > 1 and whole == step else {}
+
+
+def _is_product(node: Node) -> bool:
+    """Checks whether a node is a product, or the sum of the parts of a product (minitri/optimize/split_k.py)."""
+    added = isinstance(node, Reduce) and isinstance(node.x, Contract) and max(node.axes) < node.x.rank - 2
+    return added or isinstance(node, Contract)

@@ -7,7 +7,7 @@
 
 With one loop for the maximum and another loop for the sum, x would be read twice. In a single loop, the partial sum was
 computed with an old maximum m, but the result needs the newer maximum m'. A factor or summand called *transport*
-corrects the partial sum (minitri/optimize/online_reductions/partial_sum_correction.py). For each sum and product over a
+corrects the partial sum (minitri/graph/partial_sum_correction.py). For each sum and product over a
 looped axis, this pass looks for a transport (correction), and adds ops that compute the transport to the kernel. In the
 text of a kernel, `old %1` is the old maximum m and `%1` is the new maximum m'. If all elements are reduced at once, as
 in the numpy evaluator of kernels, there is no old value, and nothing is corrected. In this evaluator, every correction
@@ -28,10 +28,10 @@ from typing import TypeGuard
 from minitri.base.dims import Dim, product
 from minitri.base.types import ArrayType
 from minitri.graph.ir import const_value
+from minitri.graph.partial_sum_correction import Mean, Reduced, Refused, Rescale, Shift, transport
 from minitri.graph.text import format_number
 from minitri.kernels import ir
 from minitri.kernels.ir import Compute, Constant, Dot, Kernel, Load, Op, Plan, Position, Reduce, Spread, Store
-from minitri.optimize.online_reductions.partial_sum_correction import Mean, Reduced, Refused, Rescale, Shift, transport
 
 Reduction = Reduce | Dot
 
@@ -93,7 +93,7 @@ def _is(op: Op, name: str) -> bool:
 
 class KernelTerms:
     """Access to the expressions of a kernel, in the form that
-    minitri/optimize/online_reductions/partial_sum_correction.py needs.
+    minitri/graph/partial_sum_correction.py needs.
 
     `over` contains the axes that are reduced.
     """

@@ -42,6 +42,7 @@ from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Buffer, Dot, Kernel, Load, Op, Store, needed, reads_bytes
 from minitri.optimize import dequantised_product_cost
+from minitri.optimize.product_cost import TF32_PARTS, cheapest
 from minitri.optimize.schedules.rule_arguments import Request
 from minitri.optimize.split_k import FEW_ROWS, NARROW
 from minitri.tiles.schedule import Schedule, deep, fitting, size
@@ -180,7 +181,13 @@ def choose_tile(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Ch
     else:
         room = [(t, v) for t, v in LARGE[kind] if t._replace(stages=2).bytes(dots) <= chip.shared]
         fitting = room or LARGE[kind][-1:]
-        tile = _least_work(m, n, batch, [(t, v) for t, v in fitting if len(dots) == 1 or t.columns <= 128], chip)
+        if kind == "tf32x3":
+            tiles_of = {(t.rows, t.columns): t for t, _ in fitting}
+            paces = [p for p in TF32_PARTS if (p.rows, p.columns) in tiles_of]
+            _, pace = cheapest(chip, paces, (1,), batch, m, n, depth)
+            tile = tiles_of[pace.rows, pace.columns]
+        else:
+            tile = _least_work(m, n, batch, [(t, v) for t, v in fitting if len(dots) == 1 or t.columns <= 128], chip)
         tiles, shallow = batch * tile.number(m, n), depth <= LITTLE_DEPTH
         whole = m >= tile.rows and n >= tile.columns and depth >= tile.depth
         worth = whole and 2 * batch * m * n * depth >= DESCRIBED and len(dots) == 1 and dots[0].on_tensor_cores

@@ -31,16 +31,8 @@ from minitri.base.dims import Dim, floordiv
 from minitri.base.intervals import Range, bounds
 from minitri.base.symbolic_minmax import largest, smallest
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Position, Reduce, Scan, Spread, Store, live, with_children
+from minitri.optimize.skip_blocks import condition_ranges as ranges
 from minitri.optimize.skip_blocks.abstract_values import constant
-from minitri.optimize.skip_blocks.condition_ranges import (
-    NOWHERE,
-    Interval,
-    all_of,
-    as_text,
-    can_hold,
-    formula,
-    surely_holds,
-)
 from minitri.optimize.skip_blocks.no_effect_proofs import unchanged
 from minitri.tiles.ir import Loop, Program, Stmt, block_start
 
@@ -78,7 +70,7 @@ class _Skipping:
         self.axis = program.axis(loop.axes[0])
         stores = any(isinstance(op, Store) for op in loop.body)
         self.choices = [] if stores or not loop.carries else self._neutral_choices()
-        self.condition = all_of(dict.fromkeys(formula(c.op.args[0], c.holds) for c in self.choices))
+        self.condition = ranges.all_of(dict.fromkeys(ranges.formula(c.op.args[0], c.holds) for c in self.choices))
 
     def _neutral_choices(self) -> list[_Choice]:
         """Returns the selections (`where` ops) whose condition can make an iteration change nothing."""
@@ -130,12 +122,12 @@ class _Skipping:
         """
         axis, extent, ends = self.axis, self.axis.extent, partial(ends_in_block, self.program)
         whole = self._down(extent) if self._may_end_short() else extent
-        some = can_hold(self.condition, axis.symbol, extent, ends)
-        if some == Interval():
+        some = ranges.can_hold(self.condition, axis.symbol, extent, ends)
+        if some == ranges.EVERYWHERE:
             return [self.loop] if whole == extent else [self._loop(None, whole), self._loop(whole, None)]
-        every = surely_holds(self.condition, axis.symbol, extent, ends)
+        every = ranges.surely_holds(self.condition, axis.symbol, extent, ends)
         start = some.low and self._down(some.low)
-        if every == NOWHERE or self._has_no_block(every):
+        if every == ranges.NOWHERE or self._has_no_block(every):
             return [self._loop(start, some.high)]
         made: list[Stmt] = []
         if every.low is not None:
@@ -150,7 +142,7 @@ class _Skipping:
         end = end if start is None else largest(start, end)
         return [*made, full, self._loop(end, some.high, full=every.high is None)]
 
-    def _has_no_block(self, every: Interval) -> bool:
+    def _has_no_block(self, every: ranges.Interval) -> bool:
         """Checks whether an interval with known ends contains no complete block."""
         first = 0 if every.low is None else self._up(every.low).constant
         last = (self.axis.extent if every.high is None else self._down(every.high)).constant
@@ -197,7 +189,7 @@ class _Skipping:
         """Returns the facts that were proven about a piece of the loop, as text."""
         if not self.choices:
             return (f"whole blocks of {self.axis.name} stand apart from the last one",)
-        condition = as_text(self.condition)
+        condition = ranges.as_text(self.condition)
         if full:
             return (f"{condition}: no test, it holds for all elements of these blocks",)
         neutral = dict.fromkeys(reason for c in self.choices for reason in c.reasons)

@@ -19,9 +19,9 @@ compilation calls `triton.compile` only if a setting of Triton inspects or chang
 import re
 
 SCALAR = r"(%rs\d+)"
-NEGATION = re.compile(rf"\bneg\.s16\s+{SCALAR}, {SCALAR};")
-ABSOLUTE = re.compile(rf"\babs\.s16\s+{SCALAR}, {SCALAR};")
-ADDITION = re.compile(r"\badd\.[su]16x2\s+(%r\d+), (%r\d+), (%r\d+|-?\w+);")
+NEGATION = re.compile(rf"neg\.s16\s+{SCALAR}, {SCALAR};")
+ABSOLUTE = re.compile(rf"abs\.s16\s+{SCALAR}, {SCALAR};")
+ADDITION = re.compile(r"add\.[su]16x2\s+(%r\d+), (%r\d+), (%r\d+|-?\w+);")
 
 NEGATED = r"{ .reg .b16 t; not.b16 t, \2; add.s16 \1, t, 1; }"
 ABSOLUTE_VALUE = r"{ .reg .b16 t; not.b16 t, \2; add.s16 t, t, 1; max.s16 \1, \2, t; }"

@@ -1,0 +1,74 @@
+"""A cost model of matrix products: the best size of a tile, and the best number of parts of the depth.
+
+    x @ w.mT          x: f32[512, 1024], w: f32[512, 1024]          tiles of 64 by 64
+
+The result of this example has 64 tiles, so half of a chip with 132 multiprocessors would be idle. If the depth (the
+axis that is summed over) is divided into four parts for each tile, there are 256 programs, and each of them has 256
+indices of the depth. A second kernel adds the results of the parts (split_k.py). For a tile and a number of parts, the
+estimated time is the following sum:
+
+    start-up time for each wave of programs + blocks of depth * time of a block + second kernel
+
+In: a chip, the sizes of a product, some tiles with their measured times (`Pace`), and some numbers of parts. Out: the
+tile and the number of parts that have the least estimated time. The times were measured on an H200.
+"""
+
+from collections.abc import Iterable
+from itertools import product
+from typing import NamedTuple
+
+from minitri.hardware.chips import Chip
+
+STEP = 128  # the depth for which a pace gives times
+SECOND = 2.2  # microseconds of a second kernel that adds little
+ADDED = 6.5e6  # bytes of partial sums that are written and read in a microsecond
+
+
+class Pace(NamedTuple):
+    """The time in microseconds that a tile of `rows` rows and `columns` columns takes for STEP indices of the depth.
+
+    alone    the time with one program on a multiprocessor
+    beside   the time with another program on the same multiprocessor
+    most     how many programs fit on a multiprocessor
+    start    the time until a program has its first block and after its last one
+    """
+
+    rows: int
+    columns: int
+    alone: float
+    beside: float
+    most: int
+    start: float = 1.0
+
+    def time(self, chip: Chip, programs: int, depth: float) -> float:
+        """Returns the estimated time of all programs in microseconds. Each of the `programs` programs sums over `depth`
+        elements.
+        """
+        load = -(-programs // chip.multiprocessors)  # programs on the busiest multiprocessor
+        pairs = load / 2 if self.most > 2 else -(-load // 2)  # if there is room, a third program runs as well
+        step = self.alone if load <= 1 else self.beside * pairs
+        return self.start * -(-load // self.most) + step * depth / STEP
+
+
+# Of products of f32 arrays that are computed from TF32 parts (f32_products.py).
+TF32_PARTS = (
+    Pace(128, 128, 6.8, 13.6, 1, 3.8), Pace(64, 128, 4.7, 7.6, 2, 2.4), Pace(64, 64, 2.8, 4.6, 3)
+)  # fmt: skip
+
+
+def cheapest(
+    chip: Chip, paces: Iterable[Pace], parts: Iterable[int], batch: int, rows: int, columns: int, depth: int
+) -> tuple[int, Pace]:
+    """Returns the number of parts and the pace that have the least estimated time.
+
+    Among choices with equal times, the choice with the fewest parts is returned.
+    """
+
+    def time(choice: tuple[int, Pace]) -> float:
+        n, pace = choice
+        programs = n * batch * -(-rows // pace.rows) * -(-columns // pace.columns)
+        sums = (4 + 4) * n * batch * rows * columns  # bytes, written and read
+        second = 0.0 if n == 1 else SECOND + sums / ADDED
+        return pace.time(chip, programs, depth / n) + second
+
+    return min(product(parts, paces), key=time)

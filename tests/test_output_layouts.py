@@ -1,0 +1,92 @@
+"""The pass output-layouts: the strides of results, kernels that no longer store across rows, and results at every stage."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minitri as mt
+from minitri.runtime.call_binding import bind
+from minitri.trust.check_passes import check
+
+X, Y, B, C = "f32[5, 7]", "f32[7, 5]", "f32[3, 5, 7]", "f32[5, 1]"
+LAID = {  # the text, the types, and the axes of each result in the order of their strides, or "" for row-major results
+    "the operand is transposed": ("2 * x.T", {"x": X}, "10"),
+    "so are both operands": ("x.T * y.T", {"x": X, "y": X}, "10"),
+    "as many transposed bytes as others": ("x.T + y", {"x": X, "y": Y}, ""),
+    "more transposed bytes than others": ("x.T * z.T + y", {"x": X, "z": X, "y": Y}, "10"),
+    "wide elements count more": ("astype(x, f32).T * y", {"x": "i64[5, 7]", "y": Y}, "10"),
+    "a vector has no vote": ("x.T * y", {"x": X, "y": "f32[5]"}, "10"),
+    "three axes": ("exp(permute_dims(x, (2, 0, 1)))", {"x": B}, "120"),
+    "a batch of matrices": ("exp(x.mT)", {"x": B}, "021"),
+    "an axis of one element": ("exp(x).mT", {"x": "f32[3, 1, 7]"}, ""),
+    "rows that are reduced": ("softmax(x).T * 2", {"x": X}, "10"),
+    "columns that are reduced": ("softmax(x, axis=0).T * 2", {"x": X}, "10"),
+    "a scan": ("cumulative_sum(x, axis=1).T * 2", {"x": X}, "10"),
+    "a slice": ("x.T[1:, 2:] * 2", {"x": X}, "10"),
+    "a product": ("relu(x @ y).T", {"x": X, "y": Y}, "10"),
+    "a product in parts of a batch": ("(x @ y).mT * 2", {"x": B, "y": "f32[3, 7, 4]"}, "021"),
+    "a product and a column": ("(x @ y).T * c.T", {"x": X, "y": "f32[7, 4]", "c": C}, "10"),
+    "several results": ("exp(x), exp(x).T, x + 1, x.T - 1", {"x": X}, ",10,,10"),
+    "a copy": ("x.T", {"x": X}, ""),
+    "a conversion is no copy": ("astype(x.T, f16)", {"x": X}, "10"),
+    "a split axis": ("exp(reshape(x.T, (35,)))", {"x": X}, ""),
+    "a constant": ("zeros((5, 7)) + 0 * sum(x)", {"x": X}, ""),
+    "no elements": ("2 * x.T", {"x": "f32[0, 7]"}, ""),
+}
+
+
+def arrays(types: dict[str, str]) -> list[Any]:
+    rng, numbers = np.random.default_rng(0), [re.findall(r"\d+", t[4:]) for t in types.values()]
+    return [
+        rng.integers(-9, 9, [int(n) for n in shape]).astype("i8" if t[0] == "i" else "f4")
+        for shape, t in zip(numbers, types.values())
+    ]
+
+
+@pytest.mark.parametrize("name", list(LAID))
+def test_strides_of_results(name: str) -> None:
+    text, types, wanted = LAID[name]
+    f, given = mt.compile(text, **types), arrays(types)
+    results, expected = ((r if isinstance(r, tuple) else (r,)) for r in (f(*given), f.numpy(*given)))
+    for result, value, order in zip(results, expected, wanted.split(","), strict=True):
+        np.testing.assert_allclose(result, value, 1e-3 if result.dtype == np.float16 else 1e-5)
+        axes = [int(k) for k in order] or range(result.ndim)
+        assert np.transpose(result, axes).flags.c_contiguous
+    report = check(f, bind(f.function, given, {}), ("cuda",))
+    assert report.ok, report
+
+
+@pytest.mark.parametrize("known", [{}, {"M": 5, "N": 7}])
+@pytest.mark.parametrize("text", ["2 * x.T", "softmax(x).T * 2", "cumulative_sum(x, axis=1).T[1:] * 2"])
+def test_stages_with_layouts_are_read_back(text: str, known: dict[str, int]) -> None:
+    f = mt.compile(text, x="f32[M, N]")
+    (x,) = arrays({"x": X})
+    low = f.lower(**known)
+    for stage in ("kernels", "tile", "tile.masked", "tile.target"):
+        assert " {strides = [1, " in low[stage].splitlines()[0]
+        read = mt.load(low[stage], stage)(x)
+        assert np.array_equal(read, f(x)) and read.strides == f(x).strides
+
+
+def test_a_strided_operand_keeps_its_layout() -> None:
+    (x,) = arrays({"x": X})
+    assert (mt.compile("x * 2")(x.T)).strides == x.T.strides
+    assert (mt.compile("x.T * 2")(x.T)).strides == x.strides
+
+
+def test_a_result_that_a_kernel_loads_is_row_major() -> None:
+    (x,) = arrays({"x": X})
+    f = mt.compile("def f(x: f32[M, N]):\n    y = exp(x).T\n    return y @ y.T, y * 2, y\n")
+    product, double, y = f(x)
+    assert product.shape == (7, 7) and double.strides == (4, 28)
+    assert y.flags.c_contiguous or not re.search(r"load out2", f.lower(M=5, N=7)["kernels"])
+
+
+def test_rows_store_transposed_results_as_rows() -> None:
+    """Without the pass, each program stores one element to each row of the result."""
+    f = mt.compile("softmax(x).T * 2", x="f32[4096, 2048]")
+    assert "store out[j, i]" in f.lower(target="cuda:90")["kernels"]
+    low = f.lower(target="cuda:90", without=["output-layouts"])
+    assert "store out[i, j]" in low["kernels"] and "{strides" not in low["kernels"]
