@@ -280,6 +280,13 @@ def test_the_ledger_without_fusion_adds_up_to_the_traffic_of_temporaries(name: s
     assert sum(d.bytes.evaluate(sizes) for d in plan.ledger) == sum(moved)
 
 
+def test_a_kernel_loads_a_value_once_in_the_ledger() -> None:
+    """The multiplication and exp of the second kernel read the running sum: one write and one read."""
+    text = "def f(x: f32[M, N]):\n    y = cumulative_sum(x, axis=0)\n    return sum(y * exp(y), axis=1)\n"
+    plan = mt.compile(text).lower(M=10, N=20).compilation.value("kernels")
+    assert [int(d.bytes) for d in plan.ledger if not d.fused] == [2 * 4 * 200]
+
+
 def test_an_output_that_is_read_saves_only_the_read() -> None:
     text = "def f(x: f32[N]):\n    y = exp(x)\n    return y, y * y + 1\n"
     plan = mt.compile(text).lower(N=100).compilation.value("kernels")

@@ -301,4 +301,4 @@ class Lowering:
         """Writes an elementwise op at the end of `body`, which is `out` or the body of a loop."""
         axes = tuple(a for a in self.axes if any(a in x.axes for x in args))
         dtype = bool_ if name == "equal" else args[-1].dtype
-        return self.append(body, Compute(dtype=dtype, axes=axes, spans=args[-1].spans, op=name, args=args))
+        return self.append(body, Compute(dtype=dtype, axes=axes, spans=args[0].spans, op=name, args=args))
