@@ -120,7 +120,7 @@ REWRITES: dict[str, Rewrite] = {
     "narrow-integers": Rewrite("tile.target", ("masked", "masked_reduction", "make", "integer", "one_hot", "heads", "where")),
     "f16-multiplication": Rewrite("tile.target", ("dequantised", "dequantised", "unary"), {}, SIXTEEN),
     "tensor-descriptors": Rewrite("tile.target", ("layer", "dequantised", "heads"), {}, SIXTEEN, sides=(16, 32, 48, 17)),
-    "cache-hints": Rewrite("tile.target", ("reduce", "reduce", "normalise", "matmul")),
+    "cache-hints": Rewrite("tile.target", ("reduce", "reduce", "matmul"), {}, Options(blocks=Blocks(16, 16))),
     "early-start": Rewrite("tile.target", ANY),
     "fast-operators": Rewrite("tile.target", ("normalise", "normalise", "unary", "unary", "layer", "cast"), exact=False),
     "row-maximum-tree": Rewrite("tile.target", ("heads",), {

@@ -1191,7 +1191,7 @@ GOLDEN: dict[str, tuple[str, Case, dict[str, int]]] = {
     ),
     "f16_multiplication_weights": ("f16-multiplication", WEIGHTS, dict.fromkeys("MNK", 512)),
     "tensor_descriptors_product": ("tensor-descriptors", PRODUCT, SIDES),
-    "cache_hints_rows": ("cache-hints", Case("sum(x, axis=1)", MN), {"M": 100, "N": 1000}),
+    "cache_hints_columns": ("cache-hints", Case("sum(x, axis=0)", MN), {"M": 4096, "N": 4096}),
     "fast_operators_softmax": ("fast-operators", Case("softmax(x)", {"x": "bf16[M, N]"}), {"M": 100, "N": 1000}),
     "maxima_in_parts_attention": (
         "row-maximum-tree",

@@ -29,7 +29,7 @@ DECISIONS: dict[str, tuple[str, dict[str, str], mt.Options, str]] = {  # a piece
     "f16 products": ("x @ (w.astype(f16) * s)", {**PRODUCT, "w": "i8[512, 1024]", "s": "f16[1024]"}, mt.Options(), ": f16[j, r] = multiply"),
     "small integers": ("where(arange(64)[:, None] >= arange(64), x, 0)", {"x": "f32[64, 64]"}, mt.Options(), ": i32[i] = position"),
     "fast operators": ("softmax(x)", {"x": "bf16[100, 1000]"}, mt.Options(), "{fast = true}"),
-    "a cache": ("sum(x, axis=1)", {"x": "f32[100, 1000]"}, mt.Options(), "evict_first = true"),
+    "a cache": ("sum(x, axis=0)", {"x": "f32[4096, 4096]"}, mt.Options(), "evict_first = true"),
     "an early start": ("sum(x)", {"x": "f32[1001, 999]"}, mt.Options(), " early_start"),
     "parts": ("softmax(q @ k.mT) @ k", dict.fromkeys("qk", "f16[64, 4096, 64]"), mt.Options(), "in_parts = true"),
 }  # fmt: skip

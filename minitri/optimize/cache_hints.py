@@ -1,32 +1,41 @@
-"""tile → tile: marks loads of elements that are read once. The L2 cache may drop such elements before others.
+"""tile → tile: marks the loads of a loop that sums columns. The L2 cache may drop the loaded elements before others.
 
-    %0: f32[i, r] = load x[i, r]         becomes     %0: f32[i, r] = load x[i, r] {evict_first = true}
+    x @ w, x: bf16[1, 4096], w: bf16[4096, 4096]
 
-A sum of rows reads each element once. If these elements stay in the cache, they only replace elements that are read
-again, such as the vector x in the program `x @ w` with w: bf16[4096, 4096]. The hint is `eviction_policy="evict_first"`
-in Triton and `L2::evict_first` in PTX.
+    %1: bf16[j, r] = load w[r, j]        becomes     %1: bf16[j, r] = load w[r, j] {evict_first = true}
 
-In: a masked program. Out: the same program with hints. Only kernels that read much and write little have hints, because
-a hint costs time if a kernel writes as much as it reads. Left out: kernels with tensor cores, whose programs share
-blocks through the cache.
+The program reads each element of w once, so these elements need not stay in the cache. On an H200 a vector times a
+matrix takes 3 to 6 % less time with the hint. The hint is `eviction_policy="evict_first"` in Triton and
+`L2::evict_first` in PTX.
+
+In: a masked program. Out: the same program with hints. Only kernels that write little have hints, because the hint costs
+time if a kernel writes as much as it reads. Left out: reductions of rows, which the hint can make slower. Also left out:
+kernels with tensor cores, whose programs share blocks through the cache.
 """
 
-from collections import Counter
-
+from minitri.base.dims import Symbol
 from minitri.kernels.ir import Dot, Load, Store
-from minitri.tiles.ir import Program
+from minitri.tiles.ir import Loop, Program
 
 
 def mark(program: Program) -> Program:
-    """Returns the program in which each load of elements that are read once has the hint `evict_first`."""
+    """Returns the program in which loads of loops over columns have the hint `evict_first`."""
     ops = list(program.ops())
-    loads = [op for op in ops if isinstance(op, Load)]
     inside = {a.name for a in program.axes if a.role != "grid"}
     writes_much = any(inside & op.indexed_by for op in ops if isinstance(op, Store))
-    if not inside or writes_much or any(isinstance(op, Dot) or isinstance(op, Load) and op.picks for op in ops):
+    if writes_much or any(isinstance(op, Dot) or isinstance(op, Load) and op.picks for op in ops):
         return program
-    reads = Counter(op.buffer.name for op in loads)
-    wanted = {a.name for a in program.axes}
-    return program.hinted(
-        [op for op in loads if reads[op.buffer.name] == 1 and wanted <= op.indexed_by], evict_first=True
-    )
+    loops = [stmt for stmt in program.body if isinstance(stmt, Loop) and _sums_columns(stmt)]
+    return program.hinted([op for loop in loops for op in loop.body if isinstance(op, Load)], evict_first=True)
+
+
+def _sums_columns(loop: Loop) -> bool:
+    """Checks whether elements that lie next to each other in memory belong to different columns, which the loop runs
+    along.
+    """
+    steps = [
+        op.offset.coefficient(Symbol(a, "axis"))
+        for op in loop.body if isinstance(op, Load)
+        for a in op.indexed_by - {*loop.axes}
+    ]  # fmt: skip
+    return any(step is not None and step[0] == 1 for step in steps)
