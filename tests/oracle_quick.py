@@ -483,6 +483,7 @@ CASES: dict[str, Case] = {
     "stencil": Case("x[:, :-2] + x[:, 1:-1] * 2 - x[:, 2:]", MN, lambda x: x[:, :-2] + x[:, 1:-1] * 2 - x[:, 2:]),
     "concat": Case("concat((exp(x), y * 2), axis=1)", {**MN, "y": "f32[M, K]"}, lambda x, y: np.concatenate((np.exp(x.astype(f8)).astype(f4), y * 2), 1), off=1e-6),
     "concat and sum": Case("sum(concat((x, y), axis=1), axis=1)", {**MN, "y": "f32[M, K]"}, lambda x, y: np.concatenate((x, y), 1).sum(1)),
+    "unaligned slices of rows": Case("x[:, 2:] * 2", MN, lambda x: x[:, 2:] * 2, ({"M": 7, "N": 33}, {"M": 4, "N": 8})),
     "concat of three": Case("concat((x, y, x), axis=0) + 1", {"x": "f32[M, N]", "y": "f32[K, N]"}, lambda x, y: np.concatenate((x, y, x)) + 1),
     "stack": Case("stack((x, y), axis=1) * 2", TWO, lambda x, y: np.stack((x, y), 1) * 2),
     "pad": Case("pad(x, ((1, 2), (0, 3)), constant_values=7) * 2", MN, lambda x: np.pad(x, ((1, 2), (0, 3)), constant_values=7) * 2),

@@ -43,6 +43,11 @@ CASES = {
     "a slice of columns": (IJ, COPY, {"x": "f32[4, 8]"}, IJ),
     "a slice of rows": (IJ, COPY, {"x": "f32[5, 6]"}, "i: 24"),
     "an offset": (IJ, COPY.replace("x[i, j]", "x[i, j + 1]"), {"x": "f32[4, 7]"}, IJ),
+    "an offset in unaligned rows": ("i: 4, j: 7", COPY.replace("x[i, j]", "x[i, j + 1]"), {"x": "f32[4, 8]", "out": "f32[4, 7]"}, "i: 28"),
+    "an aligned load of unaligned rows": ("i: 4, j: 7", COPY, {"x": "f32[4, 8]", "out": "f32[4, 7]"}, "i: 4, j: 7"),
+    "unaligned rows that are loaded twice": ("i: 4, j: 7", "%0: f32[i, j] = load x[i, j + 1]\n%1: f32[i, j] = load x[i, j]\n%2: f32[i, j] = add %0, %1\n"
+                                             "store out[i, j] %2", {"x": "f32[4, 9]", "out": "f32[4, 7]"}, "i: 4, j: 7"),
+    "unaligned rows and a column": ("i: 4, j: 7", "%0: f32[i] = load x[i, 1]\nstore out[i, j] %0", {"x": "f32[4, 7]", "out": "f32[4, 7]"}, "i: 4, j: 7"),
     "a transpose": (IJ, COPY.replace("x[i, j]", "x[j, i]"), {"x": "f32[6, 4]"}, IJ),
     "a load with one of the axes": (IJ, "%0: f32[j] = load x[j]\nstore out[i, j] %0", {"x": "f32[6]"}, IJ),
     "a load with the first two axes": (IJK, "%0: f32[i, j] = load x[i, j]\nstore out[i, j, k] %0", {"out": R}, "i: 24, k: 2"),
@@ -134,6 +139,12 @@ def test_an_array_has_no_two_shapes_of_equal_rank() -> None:
 %2: f32[i, j] = add %0, %1
 store out[i, j] %2"""
     assert loads(flattened("i: 24, j: 12", body, R, "f32[24, 12]")) == ["x[i//6, i%6, 0]", "x[0, j//2, j%2]"]
+
+
+def test_a_remainder_of_a_smaller_index_is_the_index() -> None:
+    assert loads(flattened("i: 6", "%0: f32[i] = load x[2, i%6]\nstore out[i] %0", "f32[80, 6]", "f32[6]")) == [
+        "x[i + 12]"
+    ]
 
 
 def test_three_parts_of_an_index() -> None:

@@ -153,7 +153,7 @@ def product(kernel: Kernel, request: Request) -> Schedule | None:
     bm, bn = fitting(named[row], tile.rows), fitting(named[column], tile.columns)
     axes = {row: ("grid", bm), column: ("grid", bn)} | {a: ("loop", deep(first, k, tile.depth)) for a in over}
     rule = f"a product in tiles of {bm} by {bn}"
-    return Schedule(axes, tile.warps, tile.stages, 8, rule, descriptors=described, persistent=turns)
+    return Schedule(axes, rule, warps=tile.warps, stages=tile.stages, group=8, descriptors=described, persistent=turns)
 
 
 def batches(kernel: Kernel, *others: str) -> int:
