@@ -17,16 +17,16 @@ from minitri.triton.workarounds.loops import settles
 
 XW = {"x": "f16[M, K]", "w": "f16[K, N]"}
 TWO = XW | {"y": "f16[M, L]", "v": "f16[L, N]"}
-SIZES = {"M": 128, "K": 3584, "N": 1024, "L": 3584}  # loops that are neither unrolled nor split
+SIZES = {"M": 128, "K": 3584, "N": 4096, "L": 3584}  # loops that are neither unrolled nor split
 NARROW = mt.Options({"i": 128, "j": 64, "r": 64}, warps=4, stages=4, descriptors=True)
 CASES: dict[str, tuple[str, dict[str, str], dict[str, int], int]] = {  # the last number: how many loops wait
     "factors from memory": ("x @ w", XW, {}, 0),
     "a computed first factor": ("relu(x) @ w", XW, {}, 1),
     "a converted first factor": ("x.astype(bf16) @ w", {"x": "f32[M, K]", "w": "bf16[K, N]"}, {}, 1),
-    "a computed first factor in TF32": ('matmul(x + 1, w, precision="tf32")', {"x": "f32[M, K]", "w": "f32[K, N]"}, {"M": 1024}, 1),
+    "a computed first factor in TF32": ('matmul(x + 1, w, precision="tf32")', {"x": "f32[M, K]", "w": "f32[K, N]"}, {"M": 1024, "N": 1024}, 1),
     "a repeated first factor": ("broadcast_to(x, (128, K)) @ w", {"x": "f16[K]", "w": "f16[K, N]"}, {}, 1),
     "few rows": ("relu(x) @ w", XW, {"M": 16}, 0),
-    "no tensor cores": ("relu(x) @ w", {"x": "f32[M, K]", "w": "f32[K, N]"}, {}, 0),
+    "no tensor cores": ('matmul(relu(x), w, precision="ieee")', {"x": "f32[M, K]", "w": "f32[K, N]"}, {}, 0),
     "a second factor without depth": ("relu(x) @ broadcast_to(w, (3584, N))", {"x": "f16[M, 3584]", "w": "f16[N]"}, {}, 1),
     "both computed": ("relu(x) @ relu(w)", XW, {}, 0),
     "weights of 8 bits": ("x @ w.astype(f16)", {"x": "f16[M, K]", "w": "i8[K, N]"}, {}, 1),
