@@ -398,6 +398,7 @@ CASES: dict[str, Case] = {
         'matmul(x, w.mT, precision="tf32x3")', {"x": "f32[M, K]", "w": "f32[N, K]"}, lambda x, w: (x.astype(f8) @ w.T).astype(f4),
         ({"M": 35, "K": 3, "N": 19},), {"x": "special", "w": "normal"}, 2e-5, schedules=("own", "cuda"),
     ),
+    "a product of rows": Case("x @ w", MK_KN, lambda x, w: x @ w, ({"M": 35, "K": 68, "N": 19},), schedules=("cuda",)),
     "a deep product": Case("x @ w", MK_KN, lambda x, w: x @ w, ({"M": 3, "K": 8192, "N": 5},), schedules=("cuda",)),
     "softmax": Case("softmax(x, axis=-1)", MN, _softmax, values={"x": "normal"}, off=3e-6),
     "softmax of columns": Case("softmax(x, axis=0)", MN, lambda x: _softmax(x, 0), values={"x": "normal"}, off=3e-6),

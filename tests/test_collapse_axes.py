@@ -141,6 +141,12 @@ store out[i, j] %2"""
     assert loads(flattened("i: 24, j: 12", body, R, "f32[24, 12]")) == ["x[i//6, i%6, 0]", "x[0, j//2, j%2]"]
 
 
+def test_a_remainder_of_a_smaller_index_is_the_index() -> None:
+    assert loads(flattened("i: 6", "%0: f32[i] = load x[2, i%6]\nstore out[i] %0", "f32[80, 6]", "f32[6]")) == [
+        "x[i + 12]"
+    ]
+
+
 def test_three_parts_of_an_index() -> None:
     text = "%0: f32[i] = load x[i//20, (i//5)%4, i%5]\nstore out[i] %0"
     assert loads(flattened("i: 60", text, "f32[3, 4, 5]", "f32[60]")) == ["x[i]"]

@@ -16,18 +16,19 @@ import pytest
 from stages import SPLITS
 
 import minitri as mt
-from minitri.base import numpy_array_operations
+from minitri.base import dims, numpy_array_operations
 from minitri.base.dims import Dim, Symbol
 from minitri.base.operators import OPERATORS
+from minitri.base.symbolic_minmax import smallest
 from minitri.graph.evaluate import value as evaluated
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
-from minitri.kernels.demand import COMPUTE, Demand, Indexing, NotOneKernel, plain_axis
+from minitri.kernels.demand import COMPUTE, AxisRanges, Demand, Indexing, NotOneKernel, plain_axis
 from minitri.optimize.fusion.one_kernel import one_kernel
 
 SIZES = {"M": 5, "N": 7, "K": 3, "B": 2}
 TYPES = {
     "x": "f32[M, N]", "y": "f32[M, N]", "z": "f32[N, K]", "w": "f32[K, N]", "s": "f32[N, N]", "t": "f32[N, N]",
-    "b": "f32[B, M, N]", "g": "f32[B, M]", "c": "f32[N, N, N]", "d": "f32[N, N, N]", "u": "f32[N]", "v": "f32[M]", "k": "i64[K]",
+    "b": "f32[B, M, N]", "g": "f32[B, M]", "m": "f32[M, 1]", "c": "f32[N, N, N]", "d": "f32[N, N, N]", "u": "f32[N]", "v": "f32[M]", "k": "i64[K]",
 }  # fmt: skip
 
 
@@ -216,6 +217,7 @@ AXES = {
     "concat((x, y, x), axis=1)[:, 8:16]": "i, j: x[i, j - 6, j - 6 >= 0], y[i, j + 1, 5 - j >= 0]",
     "concat((x * v[:, None], y), axis=1)": "i, j: v[i], x[i, j, 6 - j >= 0], y[i, j - 7, j - 7 >= 0]",  # v always
     "concat((b * g[:, :, None], b), axis=2)": "i, j, k: b[i, j, k - 7, k - 7 >= 0], b[i, j, k, 6 - k >= 0], g[i, j]",
+    "concat((x * m, y), axis=1)": "i, j: m[i, 0], x[i, j, 6 - j >= 0], y[i, j - 7, j - 7 >= 0]",
     "concat((x * u, y), axis=1)": "i, j: u[j, 6 - j >= 0], x[i, j, 6 - j >= 0], y[i, j - 7, j - 7 >= 0]",
     "stack((x, y), axis=0)": "i, j, k: x[j, k, -i >= 0], y[j, k, i - 1 >= 0]",
     "stack((exp(x), y), axis=2)": "i, j, k: x[i, j], y[i, j]",  # each program has elements of both
@@ -283,6 +285,22 @@ def test_programs_that_need_several_kernels(text: str) -> None:
     assert (found.value.reason, *stored) == REFUSED[text]
 
 
+# ---- ranges of axes --------------------------------------------------------------------
+
+
+def test_indices_and_guards_are_simplified_by_the_ranges_of_the_axes() -> None:
+    i, j, n = dims.axis("i"), dims.axis("j"), dims.size("N")
+    ranges = AxisRanges({"i": Dim.of(8), "j": n - 2}, lambda symbol, size: True)
+    assert ranges.simplify((4 * i + 1) // 4) == i
+    assert ranges.simplify(smallest(n, Dim.of(3)) + j) == j + 3  # j has an element, so N is at least 3
+    unrelated = smallest(n, Dim.of(3)) + dims.size("j")  # a size that has the name of an axis
+    assert ranges.simplify(unrelated) == unrelated
+    assert ranges.open_guards([i, i - 2, 7 - i]) == (i - 2,)
+    assert ranges.narrowed((i - 2,), [i - 1]) == (i - 2,) and ranges.narrowed((i - 1,), [i - 2]) == (i - 1, i - 2)
+    assert ranges.narrowed((i - 2,), [1 - i]) is None and ranges.narrowed((i - 2,), [2 - i]) == (i - 2, 2 - i)
+    assert ranges.narrowed((), [-1 - i]) is None and ranges.narrowed((), [-i]) == (-i,)
+
+
 # ---- limits ----------------------------------------------------------------------------
 
 
@@ -300,6 +318,17 @@ def test_a_value_needed_at_many_indices_is_stored(of: str, most: int, width: int
         indexing(graph(shifted(of, most + 1, width), {}, u="f32[60]", v="f32[60]"))
     (node,) = refused.value.nodes
     assert isinstance(node, kind) and getattr(node, "op", "exp") == "exp"
+
+
+def test_a_value_needed_under_many_conditions_is_stored() -> None:
+    """Each padded side is a condition: eight axes have 16."""
+    x = {"x": f"f32[{', '.join('2' * 9)}]"}
+    sides = ["(1, 1)"] * 8
+    found = indexing(graph(f"pad(x * 2, ({', '.join(sides)}, (0, 0)))", {}, **x))
+    assert max(len(d.guards) for n, ds in found.demands.items() if isinstance(n, Apply) for d in ds) == 16
+    with pytest.raises(NotOneKernel, match="under 16 conditions") as refused:
+        indexing(graph(f"pad(x * 2, ({', '.join(sides)}, (0, 1)))", {}, **x))
+    assert [n.op for n in refused.value.nodes if isinstance(n, Apply)] == ["multiply"]
 
 
 def many(count: int) -> Graph:

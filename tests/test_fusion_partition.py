@@ -5,10 +5,18 @@ tests/test_passes.py tests the fusion of usual programs. Both decisions at a lim
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import networkx as nx
 import pytest
 
 import minitri as mt
-from minitri.kernels.ir import Plan
+from minitri.graph.ir import Reduce
+from minitri.hardware.chips import CHIPS
+from minitri.kernels.demand import NotOneKernel
+from minitri.kernels.ir import Plan, Store
+from minitri.optimize.fusion.partition import Partition, _chains, connected
 
 MN = {"x": "f32[M, N]", "y": "f32[M, N]", "z": "f32[M, N]"}
 PRODUCT = {"x": "f32[M, K]", "y": "f32[M, K]", "z": "f32[M, K]", "w": "f32[K, N]"}
@@ -31,6 +39,12 @@ def shifted(count: int) -> str:
 
 
 LOSS = "log(sum(exp(x), axis=1)) + max(x, axis=1)"
+
+
+def arrays(count: int) -> tuple[str, dict[str, str]]:
+    names = [f"x{k}" for k in range(count)]
+    return " + ".join(names), dict.fromkeys(names, "f32[N]")
+
 
 # text, types, how many kernels, how many temporaries
 LIMITS: dict[str, tuple[str, dict[str, str], int, int]] = {
@@ -55,6 +69,7 @@ LIMITS: dict[str, tuple[str, dict[str, str], int, int]] = {
     "two that depend on each other through a third": (
         "(exp(a) * b) @ c @ c, a - b", dict.fromkeys("abc", "f32[N, N]"), 3, 2,
     ),
+    "around two products": ("x * y + z + (x * y + z) @ w @ w", dict.fromkeys("xyzw", "f32[N, N]"), 3, 2),
     "reductions of two unrelated arrays": (
         "sum(x * z, axis=1), max(x, axis=1), min(x * z, axis=1), sum(a, axis=1), a * 2", MN | {"a": "f32[K, L]"}, 2, 0,
     ),
@@ -62,6 +77,8 @@ LIMITS: dict[str, tuple[str, dict[str, str], int, int]] = {
     "operations before a mean, next to products": (f"w @ w @ w, mean({LOSS} - x[:, 0])", MN | {"w": "f32[K, K]"}, 4, 2),
     "operations before a mean that need a product": (f"mean({LOSS} - (x @ w)[:, 0])", MN | {"w": "f32[N, K]"}, 3, 2),
     "operations before a mean that are no kernel": ("mean(log(sum(exp(x), axis=1))[::-1] + max(x, axis=1))", MN, 2, 2),
+    "as many arrays as a kernel reads": (*arrays(95), 1, 0),
+    "many more arrays": (*arrays(120), 2, 1),
     "many operations and few reductions": (
         f"sum({operations(14)} * y, axis=1) + max({operations(15)} + z, axis=1)", MN, 1, 0,
     ),
@@ -83,6 +100,59 @@ def test_programs_on_either_side_of_a_limit(name: str) -> None:
 def test_a_kernel_has_at_most_12_reductions(count: int, kernels: int) -> None:
     text = " + ".join(f"sum(x * {k + 2}.5 + abs(x - {k}), axis=1) * {k + 2}" for k in range(count))
     assert len(plan(text, {"x": "f32[M, N]"}).kernels) == kernels
+
+
+def test_independent_reductions_fill_a_kernel() -> None:
+    """The partition merges 2, 4 and 8 of them, fails with all 13, and then adds fewer to the 8."""
+    text = ", ".join(f"sum(abs(x - {k}), axis=1)" for k in range(13))
+    stored = [sum(isinstance(op, Store) for op in k.body) for k in plan(text, {"x": "f32[M, N]"}).kernels]
+    assert sorted(stored) == [1, 12]
+
+
+def merged_at_once(text: str, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The reductions of each attempt to merge independent parts."""
+    found, merge = list[list[str]](), Partition._merge_independent
+
+    def spy(self: Partition, homes: Sequence[int], graph: Any) -> bool:
+        found.append([n.op for h in homes for n in self.roots(self._current(h)) if isinstance(n, Reduce)])
+        return merge(self, homes, graph)
+
+    monkeypatch.setattr(Partition, "_merge_independent", spy)
+    plan(text, {"x": "f32[M, N]", "y": "f32[M, N]"})
+    return found
+
+
+def test_ever_more_parts_are_merged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attempt has the parts that are merged already as its first part."""
+    sums = ", ".join(f"sum(abs(x - {k}), axis=1)" for k in range(12))
+    assert list(map(len, merged_at_once(sums, monkeypatch))) == [1 + 1, 2 + 2, 4 + 4, 8 + 4]
+
+
+def test_parts_that_share_the_most_are_merged_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "sum(x, axis=1), prod(x * y, axis=1), max(y * x, axis=1)"
+    assert merged_at_once(text, monkeypatch)[0] == ["prod", "max"]
+
+
+def test_consecutive_pairs_are_one_chain() -> None:
+    assert _chains([(1, 2), (2, 3), (5, 6), (5, 7)]) == [[1, 2, 3], [5, 6], [5, 7]]
+
+
+@pytest.mark.parametrize("more", [[], range(20, 24)])
+def test_a_path_is_found_from_both_sides(more: Sequence[int]) -> None:
+    """With many starts, the search goes on from the end."""
+    graph: Any = nx.path_graph(9, create_using=nx.DiGraph)
+    nx.add_path(graph, [4, 10, 11])
+    graph.add_edges_from((k, k + 10) for k in more)
+    assert connected(graph, [0, *more], [8]) and connected(graph, [0, *more], [11]) and connected(graph, [3], [3])
+    assert not connected(graph, [*more, 8], [0]) and not connected(graph, [10, *more], [8])
+
+
+def test_a_part_that_reads_too_many_arrays_is_divided_before_merging() -> None:
+    text, types = arrays(120)
+    graph = mt.compile(text, **types).lower().compilation.value("graph.simplified")
+    with pytest.raises(NotOneKernel, match="it would read too many arrays") as refused:
+        Partition(graph, set(), CHIPS["h100"]).run()
+    assert len(refused.value.nodes) == 1
 
 
 def test_without_fusion_each_operation_is_a_kernel() -> None:

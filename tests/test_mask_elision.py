@@ -15,6 +15,7 @@ from minitri.kernels.ir import Load, Mask, Store
 from minitri.kernels.text import comparison
 from minitri.optimize.mask_elision import implies, mask
 from minitri.tiles.ir import Program
+from minitri.tiles.mask import mask as plain_mask
 from minitri.tiles.text import parse_programs
 
 
@@ -24,9 +25,12 @@ def masked(axes: str, body: str, x: str = "8", out: str = "7", lanes: str = "i")
         index, _, guards = body.partition(" if ")
         where = f" {{where = [{guards}]}}" if guards else ""
         body = f"%0: f32[{lanes}] = load x[{index}]{where}\nstore out[{lanes}] %0"
+    return mask(parse_programs(program_text(axes, body, x, out), masked=False).programs[0])
+
+
+def program_text(axes: str, body: str, x: str, out: str) -> str:
     lines = "\n".join(f"  {line}" for line in f"{axes}\n{body}".splitlines())
-    text = f"plan f(x: f32[{x}]) -> out: f32[{out}]\n\nprogram k0(input x: f32[{x}], output out: f32[{out}]) {{\n{lines}\n}}\n"
-    return mask(parse_programs(text, masked=False).programs[0])
+    return f"plan f(x: f32[{x}]) -> out: f32[{out}]\n\nprogram k0(input x: f32[{x}], output out: f32[{out}]) {{\n{lines}\n}}\n"
 
 
 def load_mask(program: Program) -> Mask:
@@ -114,6 +118,12 @@ def test_a_guard_replaces_a_weaker_check(name: str) -> None:
     assert remaining_checks(masked(axes, body, x=x, out=out, lanes=lanes)) == kept
 
 
+@pytest.mark.parametrize("x, checks", [("7", []), ("6", ["i_lane < 3"])])
+def test_a_tile_that_is_larger_than_its_block_ends_after_the_last_block(x: str, checks: list[str]) -> None:
+    """The last tile of 4 elements starts at 3, so the largest index is 6."""
+    assert remaining_checks(masked("grid i: 6 by 3", "i", x=x, out="6")) == checks
+
+
 DROPPED = {  # axes, index and guards, size of x: the line of a check that is not the bounds check of an axis
     "a weaker guard": ("grid i: 7 by 4", "i if i < 8", "7", "i < 8: no test, i < 7 is tested"),
     "elements past the end of a block": ("grid i: 6 by 3", "i", "8", "i_lane < 3: no test, x reaches further"),
@@ -143,6 +153,12 @@ def test_a_check_implies_weaker_ones(stronger: Dim, c: Dim, follows: bool) -> No
 # ---- empty axes, and axes of one element ---------------------------------------------------
 
 
+def test_an_empty_axis_that_is_read_at_once_is_tested() -> None:
+    assert remaining_checks(masked("grid i: 4 by 4\nwhole j: 0 by 1", "i, j", x="4, 0", out="4, 0", lanes="i, j")) == [
+        "j < 0"
+    ]
+
+
 def test_an_empty_grid_needs_no_checks() -> None:
     program = masked("grid i: 0 by 4\nwhole j: 3 by 4", "i, j", x="0, 3", out="0, 3", lanes="i, j")
     assert remaining_checks(program) == [] and "j: no test, nothing runs, i is empty" in load_mask(program).reasons
@@ -165,6 +181,13 @@ NEUTRAL = {
     "doubled": ("%1: f32[j] = add %0, %0\n%2: f32[i, j] = spread %1", True),
     "plus one": ("%3: f32[] = const 1.0\n%1: f32[j] = add %0, %3\n%2: f32[i, j] = spread %1", False),
 }
+
+
+def test_without_the_pass_the_sum_of_a_load_needs_no_where() -> None:
+    body = "%2: f32[i, j] = load x[i, j]\n%9: f32[i] = reduce.sum %2 {over = [j]}\nstore out[i] %9"
+    text = program_text("grid i: 7 by 4\nwhole j: 5 by 8", body, "7, 5", "7")
+    masked = plain_mask(parse_programs(text, masked=False).programs[0])
+    assert "j < 5" in remaining_checks(masked) and not any(getattr(op, "op", "") == "where" for op in masked.ops())
 
 
 @pytest.mark.parametrize("name", list(NEUTRAL))

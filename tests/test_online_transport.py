@@ -187,11 +187,11 @@ def test_a_power_that_was_not_simplified_may_be_a_square(power: int, one: bool) 
 # ---- kernels written by hand -----------------------------------------------------------
 
 
-def kernel(body: str, axes: str = "i: 4, reduce r: 99, reduce s: 8", out: str = "f32[4]") -> Plan:
+def kernel(body: str, axes: str = "i: 4, reduce r: 99, reduce s: 8", out: str = "f32[4]", dtype: str = "f32") -> Plan:
     types = f"input x: f32[4, 99], input z: f32[4, 8], output out: {out}"
     lines = "\n".join(f"  {line.strip()}" for line in body.strip().splitlines())
     head = f"plan f(x: f32[4, 99], z: f32[4, 8]) -> out: {out}"
-    return parse_plan(f"{head}\n\nkernel k0({types}) over {axes} {{\n{lines}\n}}\n")
+    return parse_plan(f"{head}\n\nkernel k0({types}) over {axes} {{\n{lines}\n}}\n".replace("f32", dtype))
 
 
 def test_a_sum_without_a_loop_is_like_other_operations() -> None:
@@ -211,6 +211,50 @@ def test_a_sum_without_a_loop_is_like_other_operations() -> None:
     assert stored(online(plan, lambda _: "r")) == f"sum(exp((x - {h}))){{* exp(({h.replace('max', 'old max')} - {h}))}}"
     assert [d.rule for d in online(plan, lambda _: "rs").ledger] == [f"a loop of its own: {b}" for b in both]
     assert online(plan, lambda _: "").kernels == plan.kernels
+
+
+def test_a_schedule_without_a_shared_loop_ignores_corrections() -> None:
+    """The text of a kernel has the corrections for a loop. Another schedule keeps the rows in registers or has a loop
+    for each reduction.
+    """
+    f = mt.compile("sum(exp(x - max(x, axis=1, keepdims=True)), axis=1)", x="f32[M, N]")
+    looped = f.lower(M=4, N=64, options=mt.Options(blocks={"r": 16}))
+    assert "rescale" in looped["kernels"] and "rescale" not in looped["tile"]
+    loaded = mt.load(looped["kernels"], "kernels")
+    whole = loaded.configured(options=mt.Options(blocks={"r": 64}))
+    apart = loaded.configured(options=mt.Options(blocks={"r": 16}), without=("all",))
+    for g, loops in ((whole, 0), (apart, 2)):
+        tiles = g.lower()["tile"]
+        assert "rescale" not in tiles and tiles.count("for r {") == loops
+
+
+@pytest.mark.parametrize(
+    "power, rule", [("2.0", "one loop with the sum"), ("1.0", "no transport"), ("3.0", "no transport")]
+)
+def test_a_power_of_2_is_a_square(power: str, rule: str) -> None:
+    plan = kernel(f"""
+        %0: f32[i, r] = load x[i, r]
+        %1: f32[i] = reduce.sum %0 {{over = [r]}}
+        %2: f32[] = const 99.0
+        %3: f32[i] = divide %1, %2
+        %4: f32[i, r] = subtract %0, %3
+        %5: f32[] = const {power}
+        %6: f32[i, r] = power %4, %5
+        %7: f32[i] = reduce.sum %6 {{over = [r]}}
+        store out[i] %7""")
+    (decision,) = online(plan, lambda _: "r").ledger
+    assert rule in decision.rule
+
+
+def test_the_first_unsafe_reduction_is_named() -> None:
+    (line,) = (
+        d
+        for d in followed(
+            "return sum(x * min(x, axis=1, keepdims=True) * prod(x, axis=1, keepdims=True), axis=1)"
+        ).ledger
+        if d.again
+    )
+    assert "reduce.min" in line.rule
 
 
 EXPONENTIALS = """
@@ -249,6 +293,32 @@ def test_two_dependent_factors_of_a_product_need_a_second_loop() -> None:
     assert one_loop(product, "r") == "a loop of its own: both factors of the product follow a reduction"
 
 
+def test_products_with_the_same_rows_share_a_loop() -> None:
+    body = """
+        %0: f32[i, r] = load x[i, r]
+        %1: f32[r, j] = load x[j, r]
+        %2: f32[r, k] = load x[k, r]
+        %3: f32[i, j] = dot %0, %1 {over = r, precision = ieee, tile = [i, j]}
+        %4: f32[i, k] = dot %0, %2 {over = r, precision = ieee, tile = [i, k]}
+        store out[i, j] %3
+        store out[i, k] %4"""
+    (products,) = kernel(body, "i: 4, reduce r: 99, j: 4, k: 4", "f32[4, 4]").kernels
+    assert one_loop(products, "r") is None
+
+
+@pytest.mark.parametrize("tile, one", [("i, j", True), ("j, i", False)])
+def test_products_with_different_rows_need_a_second_loop(tile: str, one: bool) -> None:
+    body = f"""
+        %0: f32[i, r] = load x[i, r]
+        %1: f32[r, j] = load x[j, r]
+        %2: f32[i, j] = dot %0, %1 {{over = r, precision = ieee, tile = [i, j]}}
+        %3: f32[i, j] = dot {"%0, %1" if one else "%1, %0"} {{over = r, precision = ieee, tile = [{tile}]}}
+        %4: f32[i, j] = add %2, %3
+        store out[i, j] %4"""
+    (products,) = kernel(body, "i: 4, reduce r: 99, j: 4", "f32[4, 4]").kernels
+    assert one_loop(products, "r") == (None if one else "its products have different rows")
+
+
 # ---- maxima that may start at the lowest number ----------------------------------------
 
 FOLLOWED = """
@@ -284,6 +354,18 @@ LOW = [
     (1.0, 1.5, "add %11, %9", False),
     (1.0, 1.5, "add %11, %6", False),
 ]
+
+
+def test_only_a_difference_may_start_at_the_lowest_number() -> None:
+    """Here the negative of the old maximum is used instead, although only an exponential reads it."""
+    text = FOLLOWED.format(scale=1.0, power=1.5, result="exp %13")
+    (made,) = kernel(text.replace("    %12", "    %13: f32[i] = negative %6\n    %12")).kernels
+    assert not only_subtracted(made.body[1], made.body)
+
+
+def test_a_maximum_in_16_bits_never_starts_at_the_lowest_number() -> None:
+    (made,) = kernel(FOLLOWED.format(scale=1.0, power=1.5, result=SUM).replace("f32", "f16"), dtype="f16").kernels
+    assert not only_subtracted(made.body[1], made.body)
 
 
 @pytest.mark.parametrize("scale, power, result, low", LOW)

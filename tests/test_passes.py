@@ -51,13 +51,13 @@ from minitri.kernels.verify import verify as verify_plan
 from minitri.optimize import pass_table, simplify
 from minitri.optimize.pass_table import OPTIONAL, PASSES
 from minitri.pipeline import Compilation
-from minitri.tiles.evaluate import AccessError
 from minitri.tiles.evaluate import evaluate as evaluate_tile
 from minitri.tiles.ir import Loop, Program
 from minitri.tiles.rewrite import exchange
 from minitri.tiles.verify import verify as verify_tile
 from minitri.trust.check_passes import compare
 from minitri.trust.error_bounds import enclosures
+from minitri.trust.sanitizer import AccessError
 
 # ---- programs and their fusion ------------------------------------------------------------------
 
@@ -278,6 +278,13 @@ def test_the_ledger_without_fusion_adds_up_to_the_traffic_of_temporaries(name: s
     between = {b.name for b in plan.temporaries}
     moved = [n for t in traffic(plan, sizes) for part in (t.reads, t.writes) for b, n in part.items() if b in between]
     assert sum(d.bytes.evaluate(sizes) for d in plan.ledger) == sum(moved)
+
+
+def test_a_kernel_loads_a_value_once_in_the_ledger() -> None:
+    """The multiplication and exp of the second kernel read the running sum: one write and one read."""
+    text = "def f(x: f32[M, N]):\n    y = cumulative_sum(x, axis=0)\n    return sum(y * exp(y), axis=1)\n"
+    plan = mt.compile(text).lower(M=10, N=20).compilation.value("kernels")
+    assert [int(d.bytes) for d in plan.ledger if not d.fused] == [2 * 4 * 200]
 
 
 def test_an_output_that_is_read_saves_only_the_read() -> None:
@@ -1106,6 +1113,11 @@ GOLDEN: dict[str, tuple[str, Case, dict[str, int]]] = {
         "pack-operands",
         Case("relu(x @ w + b)", {"x": "bf16[M, K]", "w": "bf16[K, N]", "b": "bf16[N]"}),
         {"M": 4100, "N": 777, "K": 4090},
+    ),
+    "pack_operands_swapped": (
+        "pack-operands",
+        Case("x @ w", {"x": "f32[M, K]", "w": "f32[K, N]"}),
+        {"M": 128, "N": 8192, "K": 4096},
     ),
     "collapse_reduced_axes_sum": ("collapse-reduced-axes", Case("sum(x)", MN), {"M": 1001, "N": 999}),
     "split_reduction_sum": ("split-reduction", Case("sum(x)", MN), {"M": 1001, "N": 999}),

@@ -62,6 +62,17 @@ def test_a_gather_is_part_of_its_load() -> None:
     assert "w[k]" in places(trace, "kernels", "load w") and "w[k]" not in places(trace, "kernels", "load k")
 
 
+def test_each_slice_is_part_of_its_own_load() -> None:
+    trace = traced("def f(x: f32[N]):\n    return x[1:] + x[:-1]\n")
+    own, other = places(trace, "kernels", "load x[i + 1]"), places(trace, "kernels", "load x[i]")
+    assert "x[1:]" in own - other and "x[:-1]" in other - own
+
+
+def test_all_parts_of_a_concat_belong_to_it() -> None:
+    trace = traced("def f(x: f32[N], y: f32[N]):\n    return concat((x, y)) * 2\n")
+    assert all("concat((x, y))" in places(trace, "kernels", line) for line in ("load x", "load y"))
+
+
 def test_a_repeated_number_is_part_of_its_constant() -> None:
     trace = traced("def f(x: f32[M, N]):\n    return x[::2] * full((N,), 2.5)\n")
     assert places(trace, "kernels", "const 2.5") >= {"full((N,), 2.5)", "x[::2] * full((N,), 2.5)"}
@@ -100,6 +111,26 @@ def test_the_lines_of_an_axis_belong_to_the_accesses_along_it() -> None:
     assert places(trace, "triton", "i = i_tile") >= {"x: f32[M, N]", "x + y"}
     assert "y" not in places(trace, "triton", "i = i_tile")
     assert "y" in places(trace, "triton", "j = ")
+
+
+def test_an_operation_in_a_shared_loop_belongs_to_its_own_reduction() -> None:
+    """The loop has two maxima and two sums. The maxima share a constant, but a maximum belongs to its own array."""
+    text = """\
+def f(x: f32[M, N], y: f32[M, N]):
+    m = max(x, axis=1)[:, None]
+    n = max(y, axis=1)[:, None]
+    return sum(exp(x - m), axis=1), m + 1, sum(exp(y - n), axis=1), n + 1
+"""
+    low = mt.compile(text).lower(M=4, N=64, options=mt.Options(blocks={"r": 16}))
+    trace = Trace(low.compilation)
+    shown, found = trace["tile"], dict[str, list[str]]()
+    for nodes, line in zip(shown.lines, shown.text.split("\n")):
+        places = {s.text for k in nodes for s in trace.nodes[k].spans}
+        for op in ("maximum", "multiply"):
+            if f" = {op} " in line:
+                found.setdefault(op, []).append("x" if any("(x" in p for p in places) else "y")
+                assert any("sum" in p for p in places) == (op == "multiply"), line
+    assert found == {"maximum": ["x", "x", "y", "y", "x", "y"], "multiply": ["x", "y", "x", "y"]}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)

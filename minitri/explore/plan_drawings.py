@@ -111,8 +111,7 @@ class _Ledger:
     def _kernel(self, kernel: Kernel) -> dict[str, Any]:
         steps = " ".join(name for name in map(operator, operations(kernel)) if name != "cast") or "copy"
         axes = ", ".join(f"{a.name}: {a.extent}" for a in kernel.axes)
-        label = f"{kernel.name}  {steps if len(steps) < 44 else steps[:43] + '…'}"
-        return box(label, axes or "one element", "group", self._marks(kernel.body))
+        return box(f"{kernel.name}: {steps}", axes or "one element", "group", self._marks(kernel.body))
 
     def _array(self, b: Any, ops: list[Op]) -> dict[str, Any]:
         own = [op for op in ops if isinstance(op, (Load, Store)) and op.buffer.name == b.name]

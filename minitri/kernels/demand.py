@@ -129,7 +129,7 @@ class Indexing:
     Raises NotOneKernel if a node is needed at too many different indices.
     """
 
-    def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows = lambda symbol, n: True) -> None:
+    def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> None:
         """Finds all demands of the nodes `inside`, which the kernel computes. The kernel stores the nodes `roots`.
 
         `allows(symbol, n)` says whether the size `symbol` can be `n`.
