@@ -56,8 +56,8 @@ def _with_one_less(kernel: Kernel) -> Kernel | None:
 def _with_divided_index(kernel: Kernel) -> Kernel | None:
     """Returns the kernel with the merged index of its two axes, which loads divide by the length of a row.
 
-    Returns None if some access has aligned rows, or if a load should stay as it is: a load that has one of the axes only
-    would need a remainder for each element, and an array that is loaded twice is better loaded row by row.
+    Returns None if some access has aligned rows. Also returns None for a load with only one of the axes, which would need
+    a remainder for each element. An array that is loaded twice is better loaded row by row.
     """
     if kernel.reduced or len(kernel.axes) != 2 or any(isinstance(op, (Position, Inside)) for op in kernel.body):
         return None

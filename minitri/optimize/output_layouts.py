@@ -10,8 +10,8 @@ elements of the result stay the same; only its strides change. If operands have 
 operands with the most bytes per element is chosen. If no layout has more bytes than the row-major layout, the result is
 row-major.
 
-Left out: temporaries; results that a product loads, because pack_operands.py expects row-major factors; and kernels that only copy,
-such as the program `x.T`, because the new order of the elements is all that such a kernel is for.
+Left out: temporaries, and results that a product loads, because pack_operands.py expects row-major factors. Kernels that
+only copy, such as the program `x.T`, stay as they are: the new order of the elements is all that such a kernel is for.
 """
 
 from collections import Counter
