@@ -134,7 +134,7 @@ SHARED = (
 
 
 def inputs() -> dict[str, Any]:
-    shapes = {n: [SIZES[d] for d in t.partition("[")[2][:-1].split(", ")] for n, t in TYPES.items()}
+    shapes = {n: [SIZES.get(d, 1) for d in t.partition("[")[2][:-1].split(", ")] for n, t in TYPES.items()}
     rng = np.random.default_rng(0)
     drawn = {n: rng.integers(1, 9, shape).astype(np.float32) for n, shape in shapes.items()}
     return drawn | {"k": np.array([2, 0, 1])}

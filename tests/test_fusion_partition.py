@@ -151,7 +151,7 @@ def test_a_part_that_reads_too_many_arrays_is_divided_before_merging() -> None:
     text, types = arrays(120)
     graph = mt.compile(text, **types).lower().compilation.value("graph.simplified")
     with pytest.raises(NotOneKernel, match="it would read too many arrays") as refused:
-        Partition(graph, set(), CHIPS["h100"]).run()
+        Partition(graph, set(), CHIPS["h100"], True).run()
     assert len(refused.value.nodes) == 1
 
 
