@@ -19,15 +19,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from minitri.base.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError, together
 from minitri.base.resource_limits import using
 from minitri.base.tracebacks import hides_frames, hides_frames_of_methods
 from minitri.base.types import DType
-from minitri.graph.unknown_names import unknown_function, unknown_name
-from minitri.language import ast, program_forms
-from minitri.language.foreign.names import PREFIXES
+from minitri.graph.lower_ast import errors_in
+from minitri.language import program_forms
 from minitri.language.linking import Definition, link, of_module, of_python
-from minitri.language.signatures import function_names
 from minitri.program import Program
 from minitri.tiles.schedule import Options
 
@@ -75,27 +73,12 @@ def compile(
     if (is_path or program_forms.is_module(text)) and not kinds:
         module = program_forms.read_module(text, settings["name"] or path or "<module>")
     else:
-        module = _expression(text, settings["name"] or path or "<expression>", kinds)
+        named = settings["name"] or path or "<expression>"
+        module = program_forms.parse_program(text, named, kinds or program_forms.untyped_parameters(text, named))
+        if not kinds and (errors := errors_in(module)):  # that need no types, such as an unknown function
+            raise together(errors)
     without = () if settings["optimize"] else ("all",)
     return Program(module, settings["entry"], without=without, options=settings["options"], effort=settings["effort"])
-
-
-def _expression(text: str, name: str, kinds: Mapping[str, str | None]) -> ast.Module:
-    """Makes a module with one function from an expression.
-
-    If no types are given, the names of the expression are parameters. The call of an unknown function in the
-    expression, such as a misspelt name, raises an error at once.
-    """
-    if kinds:
-        return program_forms.parse_program(text, name, kinds)
-    module = program_forms.parse_program(text, name, program_forms.untyped_parameters(text, name))
-    root, known = module.functions[0].body[0].value, function_names()
-    for node in ast.postorder(root):
-        if isinstance(node, ast.Name) and node.id in PREFIXES:
-            raise unknown_name(node, root, [], ())
-        if isinstance(node, ast.Call) and node.function not in known:
-            raise unknown_function(node, [], known, root).at(node.span)
-    return module
 
 
 DEFAULTS: dict[str, Any] = inspect.unwrap(compile).__kwdefaults__ or {}

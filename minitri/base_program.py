@@ -10,10 +10,10 @@ the class `BaseProgram` instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minitri.base.diagnostics import CompileError, listed, printable, suggest
 from minitri.base.lru_cache import Recent
@@ -49,15 +49,12 @@ class BaseProgram:
     against: BaseProgram | None = None
     watched: Sequence[Read] = ()
 
-    if TYPE_CHECKING:  # methods of `Program`
-
-        def __call__(self, /, *args: Any, **keywords: Any) -> Any: ...
-        def bind(self, /, *args: Any, **keywords: Any) -> Bound: ...
-        def prepare(self, /, *args: Any, **keywords: Any) -> tuple[Executable, Call]: ...
-        def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]: ...
-        def configured(
-            self, *, without: Sequence[str] | None = None, options: Options | None = None, effort: str | None = None
-        ) -> BaseProgram: ...
+    # Methods of `Program`
+    __call__: Callable[..., Any]
+    bind: Callable[..., Bound]
+    prepare: Callable[..., tuple[Executable, Call]]
+    evaluate: Callable[[str, Call], tuple[Any, ...]]
+    configured: Callable[..., BaseProgram]
 
     def __init__(
         self, module: ast.Module, entry: str | None = None, *, without: Sequence[str] = (),

@@ -100,7 +100,7 @@ REWRITES: dict[str, Rewrite] = {
         "optimize.split_scan.SHORTEST": 4, "optimize.split_scan.PART": 2,
     }, exact=False),
     "split-k": Rewrite("graph.products", PRODUCTS, {
-        "optimize.split_k.SHORTEST": 8, "optimize.split_k.SHORTEST_STREAM": 8, "optimize.split_k.PART": 4,
+        "optimize.split_k.SHORTEST": 8, "optimize.split_k.SHORTEST_STREAM": 8, "optimize.split_k.SHORTEST_OF_FEW": 8, "optimize.split_k.PART": 4,
         "optimize.dequantised_product_cost.PART": 4, "optimize.dequantised_product_cost.UNIT": 2,
     }, exact=False),
     "split-kv": Rewrite("graph.loops", ("heads", "heads", "unary"), {

@@ -18,9 +18,9 @@ from jinja2 import Environment, StrictUndefined
 
 from minitri.api import compile
 from minitri.base.text_tables import byte_size
-from minitri.cli.inputs import dimensions, is_pack
 from minitri.explore.document import document
 from minitri.explore.page import Page
+from minitri.graph.parameter_binding import sizes_of
 from minitri.program import Program
 
 USUAL, AXES = 512, (2, 4)
@@ -44,8 +44,8 @@ def gallery(folder: Path, output: Path, sizes: Mapping[str, int]) -> list[Path]:
 
 
 def _sizes(program: Program, given: Mapping[str, int]) -> dict[str, Any]:
-    names = dimensions(program.function)
-    return {n: AXES if is_pack(program.function, n) else given.get(n, USUAL) for n in names}
+    declared = sizes_of(program.function, {}).items()
+    return {n: AXES if isinstance(size, tuple) else given.get(n, USUAL) for n, size in declared}
 
 
 def _facts(shown: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,11 @@ CASES = {
     "a slice of columns": (IJ, COPY, {"x": "f32[4, 8]"}, IJ),
     "a slice of rows": (IJ, COPY, {"x": "f32[5, 6]"}, "i: 24"),
     "an offset": (IJ, COPY.replace("x[i, j]", "x[i, j + 1]"), {"x": "f32[4, 7]"}, IJ),
+    "an offset in unaligned rows": ("i: 4, j: 7", COPY.replace("x[i, j]", "x[i, j + 1]"), {"x": "f32[4, 8]", "out": "f32[4, 7]"}, "i: 28"),
+    "an aligned load of unaligned rows": ("i: 4, j: 7", COPY, {"x": "f32[4, 8]", "out": "f32[4, 7]"}, "i: 4, j: 7"),
+    "unaligned rows that are loaded twice": ("i: 4, j: 7", "%0: f32[i, j] = load x[i, j + 1]\n%1: f32[i, j] = load x[i, j]\n%2: f32[i, j] = add %0, %1\n"
+                                             "store out[i, j] %2", {"x": "f32[4, 9]", "out": "f32[4, 7]"}, "i: 4, j: 7"),
+    "unaligned rows and a column": ("i: 4, j: 7", "%0: f32[i] = load x[i, 1]\nstore out[i, j] %0", {"x": "f32[4, 7]", "out": "f32[4, 7]"}, "i: 4, j: 7"),
     "a transpose": (IJ, COPY.replace("x[i, j]", "x[j, i]"), {"x": "f32[6, 4]"}, IJ),
     "a load with one of the axes": (IJ, "%0: f32[j] = load x[j]\nstore out[i, j] %0", {"x": "f32[6]"}, IJ),
     "a load with the first two axes": (IJK, "%0: f32[i, j] = load x[i, j]\nstore out[i, j, k] %0", {"out": R}, "i: 24, k: 2"),

@@ -289,12 +289,58 @@ def test_independent_mistakes_are_reported_at_once() -> None:
     assert "= also: 3:9: there is no `np` here" in str(error) or "2 more errors" in str(error)
 
 
-def test_constructs_that_the_language_lacks_are_reported_at_once() -> None:
-    error = refusal("def f(x: f32[N]):\n    y = x\n    y += 1\n    z = not y\n    return z\n")
-    assert [e.span and e.span.text for e in (error, *error.others)] == ["+=", "not"]
-    assert all(
-        e.span and e.span.source.text.startswith("def f") and "_=0" not in e.span.source.text for e in error.others
-    )
+SEVERAL = {  # a program, and the texts above the carets of its errors
+    "y = x +* 2\nz = softmx(x)\nreturn y + w": ["+", "softmx", "w"],
+    "y = x\ny += 1\nz = not y\nreturn z": ["+=", "not"],
+    "y = (x + 1\nz = softmx(x)\nretrun y + z": ["(", "softmx", "retrun"],
+    "let y = x\nz = x[:, None]\nif y is None:\n    return z\nreturn foo(y) + x[0, 0]": [
+        "let y",
+        "if",
+        "foo",
+        "x[0, 0]",
+    ],
+    "for k in range(3):\n    x = x + k\n    y = x\nreturn softmx(x) + y + k": ["for", "softmx", "k"],
+    "x[0] = 3\na = t = x +* 2\nreturn a + t + q": ["x[0]", "=", "q"],
+    "def g(a):\n    return a * 2\nh = lambda a: a\nreturn g(x) + h(x) + q": ["def", "lambda", "q"],
+    "y = where(x > 0,\n    x +* 1, 0)\nreturn y + w": ["+"],  # the rest of the call does not parse
+    "y = x +* 2\nz = (x @\n    * 2)\nreturn y + w": ["+", "@", "w"],
+}
+
+
+@pytest.mark.parametrize("body", SEVERAL)
+def test_a_syntax_error_hides_no_errors_of_other_lines(body: str) -> None:
+    text = "def f(x: f32[N]):\n" + "".join(f"    {line}\n" for line in body.split("\n"))
+    error = refusal(text)
+    assert [e.span and e.span.text for e in (error, *error.others)] == SEVERAL[body]
+    spans = [e.span for e in error.others] + [edit.span for e in error.others for edit in e.edits]
+    assert all(span is not None and span.source.text == text for span in spans)
+
+
+def test_the_text_of_an_error_names_the_next_error_and_counts_the_others() -> None:
+    text = "def f(x: f32[N]):\n    y = x +* 2\n    z = softmx(x)\n    return y + w\n"
+    lines = str(refusal(text)).split("\n")
+    assert lines[-2:] == [
+        "  = also: 3:9: there is no function `softmx`", "  = more: 1 more error; minitri explain MT0001",
+    ]  # fmt: skip
+    lines = str(refusal(text.replace("return y + w", "return y + w + v + u"))).split("\n")
+    assert lines[-1].startswith("  = more: 3 more errors; ") and len(lines) == 7
+
+
+def test_an_error_before_a_syntax_error_comes_first() -> None:
+    error = refusal("def f(x: f32[N]):\n    y = softmx(x)\n    return x +* 2\n")
+    assert [e.span and e.span.text for e in (error, *error.others)] == ["softmx", "+"]
+
+
+def test_names_around_a_python_function_are_known_beside_a_syntax_error() -> None:
+    with pytest.raises(SyntaxError) as caught:
+
+        @mt.jit
+        def wrong(x: "f32[N]"):  # type: ignore[no-untyped-def, name-defined]
+            x += 1
+            return refusal(x) + softmx(x)  # type: ignore[name-defined]
+
+    assert isinstance(caught.value, CompileError)
+    assert [e.span and e.span.text for e in (caught.value, *caught.value.others)] == ["+=", "softmx"]
 
 
 def test_a_mistake_is_reported_once() -> None:

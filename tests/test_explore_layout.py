@@ -105,6 +105,25 @@ def test_labels_of_a_crowd_of_edges_do_not_overlap(tab: Browser) -> None:
     assert 3 <= len(tab.texts(".drawing .words")) < 11 == len(tab.texts(".drawing .edge title")) and faults(tab) == []
 
 
+def test_long_labels_of_boxes_are_whole_on_several_lines(tab: Browser) -> None:
+    """A kernel of many operations, and a node with a long shape."""
+    text = "def f(x: f32[N], w: f32[K]):\n    return outer(gelu(silu(x)), tanh(w)) * concat((w, w[1:], w[2:], sin(w)))[:1]\n"
+    shown = mt.compile(text).explore(target="interpreter")
+    tab.open(shown.html, "#panes=ledger,drawn", 1440, 900)
+    boxes = tab.ask(
+        """[...document.querySelectorAll('.box')].map(box => {
+            const rect = box.querySelector('rect').getBBox(), lines = [...box.querySelectorAll('text')];
+            const inside = lines.every(t => { const b = t.getBBox(); return b.x >= rect.x && b.y >= rect.y
+                && b.x + b.width <= rect.x + rect.width && b.y + b.height <= rect.y + rect.height; });
+            return [lines.map(t => t.textContent), box.querySelector('title').textContent, inside];
+        })"""
+    )
+    assert any(len(lines) > 3 for lines, _, _ in boxes)
+    for lines, title, inside in boxes:
+        assert inside and "…" not in title and all(line in title for line in lines), lines
+    assert faults(tab) == []
+
+
 OTHERS = {
     "a long name": "def weighted_softmax_of_rows(inputs_of_the_layer: f32[BATCH_SIZE, SEQUENCE_LENGTH]):\n    return softmax(inputs_of_the_layer)",
     "many kernels": "def f(x: f16[64, 64]):\n    return (softmax(x @ x) @ x) @ x",

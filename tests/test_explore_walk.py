@@ -183,12 +183,19 @@ def test_an_online_reduction_is_explained() -> None:
 def test_a_second_loop_over_the_same_array_is_explained() -> None:
     texts = {step["title"]: step["text"] for step in page("softmax").document["programs"][0]["walk"]}
     assert (
-        "`x` is loaded twice. The first loop finds the `max` and the `sum`. The second loop loads each block again, and"
-        " computes `subtract`, `exp` and `divide`."
+        "`x` is loaded twice. The first loop finds the `max` and the `sum`. Registers do not keep a row that is longer than"
+        " a tile, so the second loop loads each block again, and computes `subtract`, `exp` and `divide`."
     ) in texts["A tile of the input"]
     grid = texts["Tile programs: the grid"]
     assert "`loop j: N by 4096` means N elements, in blocks of 4096." in grid
     assert "`returning` means that the second loop runs from the last block to the first." in grid
+    tile = texts["A tile of the input"]
+    assert (
+        "`%1: f32[i] = carry %0` is a value that the loop takes from one iteration to the next. It begins as `%0`"
+        in tile
+    )
+    assert "and `next %1 = %7` sets it at the end of an iteration." in tile
+    assert "The variable `tile` is this number, and `i_tile` is the number of its block along i." in texts["Triton"]
     assert "all elements along j fit in one tile, so it needs no loop" in texts["The player"]
     assert "One of them is past the end of the block: its result is not used." in texts["The player"]
     assert "A thread holds 16 of the 4096 elements of the tile of `x`" in texts["PTX"]

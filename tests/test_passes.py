@@ -51,13 +51,13 @@ from minitri.kernels.verify import verify as verify_plan
 from minitri.optimize import pass_table, simplify
 from minitri.optimize.pass_table import OPTIONAL, PASSES
 from minitri.pipeline import Compilation
-from minitri.tiles.evaluate import AccessError
 from minitri.tiles.evaluate import evaluate as evaluate_tile
 from minitri.tiles.ir import Loop, Program
 from minitri.tiles.rewrite import exchange
 from minitri.tiles.verify import verify as verify_tile
 from minitri.trust.check_passes import compare
 from minitri.trust.error_bounds import enclosures
+from minitri.trust.sanitizer import AccessError
 
 # ---- programs and their fusion ------------------------------------------------------------------
 
@@ -1114,6 +1114,11 @@ GOLDEN: dict[str, tuple[str, Case, dict[str, int]]] = {
         Case("relu(x @ w + b)", {"x": "bf16[M, K]", "w": "bf16[K, N]", "b": "bf16[N]"}),
         {"M": 4100, "N": 777, "K": 4090},
     ),
+    "pack_operands_swapped": (
+        "pack-operands",
+        Case("x @ w", {"x": "f32[M, K]", "w": "f32[K, N]"}),
+        {"M": 128, "N": 8192, "K": 4096},
+    ),
     "collapse_reduced_axes_sum": ("collapse-reduced-axes", Case("sum(x)", MN), {"M": 1001, "N": 999}),
     "split_reduction_sum": ("split-reduction", Case("sum(x)", MN), {"M": 1001, "N": 999}),
     "split_reduction_logsumexp": ("split-reduction", Case("logsumexp(x, axis=1)", MN), {"M": 8, "N": 100_000}),
@@ -1129,6 +1134,7 @@ GOLDEN: dict[str, tuple[str, Case, dict[str, int]]] = {
     "fusion_attention": ("fusion", PROGRAMS["attention"], {}),
     "fusion_cross_entropy": ("fusion", PROGRAMS["cross_entropy"], {}),
     "fusion_siblings": ("fusion", PROGRAMS["siblings"], {}),
+    "output_layouts_softmax": ("output-layouts", Case("softmax(x).T * 2", {"x": "f32[M, N]"}), {}),
     "collapse_axes_elementwise": ("collapse-axes", Case("x * 2 + y", {"x": "f32[B, M, N]", "y": "f32[B, M, N]"}), {}),
     "collapse_axes_bias": ("collapse-axes", Case("x * 2 + y", {"x": "f32[B, M, N]", "y": "f32[N]"}), {}),
     "online_reductions_softmax": ("online-reductions", PROGRAMS["softmax"], {}),

@@ -21,11 +21,12 @@ from minitri.base.dims import Dim, Symbol
 from minitri.graph.index_width import LIMIT, needs_64_bits
 from minitri.kernels.ir import Load, Mask, Plan, Store
 from minitri.pipeline import Compilation
-from minitri.tiles.evaluate import AccessError, evaluate
+from minitri.tiles.evaluate import evaluate
 from minitri.tiles.ir import Program, TileAxis
 from minitri.tiles.mask import overhangs
 from minitri.tiles.rewrite import exchange
 from minitri.trust.memory_proofs import BOUNDS, NEEDED, ONCE, Verdict, prove
+from minitri.trust.sanitizer import AccessError
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
 VIEWS = {

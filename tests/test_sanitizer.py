@@ -17,10 +17,11 @@ import pytest
 import minitri as mt
 from minitri.base.dims import Dim, axis
 from minitri.kernels.ir import Load, Mask, Plan, Store
-from minitri.tiles.evaluate import AccessError, evaluate
+from minitri.tiles.evaluate import evaluate
 from minitri.tiles.ir import Program, TileAxis
 from minitri.tiles.rewrite import exchange
 from minitri.tiles.text import statements
+from minitri.trust.sanitizer import AccessError
 
 Edit = Callable[[list[Program]], list[Program]]
 

@@ -95,7 +95,7 @@ def rows() -> Iterator[str]:
         yield f"\n{text}    {', '.join(f'{n}: {t}' for n, t in types.items())}"
         for known in each:
             at = ", ".join(f"{n} = {size}" for n, size in known.items()) or "any size"
-            for kernel in f.lower(without=SPLITS, **known).compilation.value("kernels").kernels:
+            for kernel in f.lower(without=(*SPLITS, "output-layouts"), **known).compilation.value("kernels").kernels:
                 yield f"  {at:28} gpu          {said(scheduled(kernel))}"
                 yield f"  {'':28} interpreter  {said(scheduled(kernel, interpreter=True))}"
 
@@ -177,15 +177,30 @@ def test_columns_of_two_arrays_get_more_warps() -> None:
 @pytest.mark.parametrize(("text", "x", "block", "warps"), [
     ("sum(x, axis=0)", "f32[2, 1048576]", 512, 4), ("sum(x, axis=0)", "f32[4, 524288]", 256, 2), ("sum(x, axis=0)", "bf16[4, 524288]", 256, 1),
     ("softmax(x, axis=0)", "f32[8, 4194304]", 64, 1), ("softmax(x, axis=1)", "bf16[256, 8, 16384]", 128, 1),
-    ("softmax(x, axis=1)", "bf16[64, 32, 16384]", 64, 1), ("softmax(x, axis=1)", "f32[64, 33, 16384]", 64, 2),
-    ("sum(x, axis=0)", "f32[17, 65536]", 64, 8), ("softmax(x, axis=0)", "f32[4, 65536]", 64, 2),
+    ("softmax(x, axis=1)", "bf16[64, 32, 16384]", 128, 2), ("softmax(x, axis=1)", "f32[64, 33, 16384]", 32, 2),
+    ("sum(x, axis=0)", "f32[17, 65536]", 64, 8), ("softmax(x, axis=0)", "f32[4, 65536]", 128, 1),
+    ("softmax(x, axis=1)", "f32[64, 197, 777]", 32, 8), ("softmax(x, axis=1)", "bf16[64, 256, 1024]", 32, 4), ("softmax(x, axis=1)", "bf16[64, 257, 1024]", 64, 2),
     ("softmax(x, axis=1)", "bf16[64, 4, 99999]", 256, 4), ("sum(x, axis=1)", "f32[1000000, 8, 4]", 4, 4),
 ])  # fmt: skip
-def test_one_warp_reduces_many_short_columns(text: str, x: str, block: int, warps: int) -> None:
-    """Columns of up to 32 elements, if the axis of the columns is long, and each row begins at a multiple of 16 bytes."""
+def test_few_warps_hold_short_columns(text: str, x: str, block: int, warps: int) -> None:
+    """Columns of up to 32 elements if they are only reduced, and of up to 256 elements if they are also written."""
     (kernel,) = mt.compile(text, x=x).lower(target="cuda:90").compilation.value("kernels").kernels
     chosen = scheduled(kernel)
     assert (chosen.axes[kernel.parallel[-1].name][1], chosen.warps) == (block, warps)
+
+
+@pytest.mark.parametrize(("text", "x", "expected"), [
+    ("sum(gelu(x) * tanh(softplus(x)), axis=1)", "f32[4096, 16384]", ({"r": ("loop", 2048), "i": ("grid", 1)}, 8)),
+    ("sum(gelu(x) * tanh(softplus(x)), axis=1)", "f32[4096, 1024]", ({"r": ("whole", 1024), "i": ("grid", 1)}, 4)),
+    ("sum(gelu(x) * tanh(softplus(x)), axis=1)", "bf16[4096, 16384]", ({"r": ("whole", 16384), "i": ("grid", 1)}, 8)),
+    ("sum(gelu(x), axis=1)", "f32[4096, 16384]", ({"r": ("whole", 16384), "i": ("grid", 1)}, 8)),
+    ("sum(tanh(x), axis=1)", "f32[16, 2048, 1024]", ({"i": ("grid", 1), "j": ("grid", 32), "r": ("loop", 64)}, 8)),
+    ("cumulative_sum(x, axis=0)", "f32[4096, 65536]", ({"j": ("grid", 64), "i": ("loop", 16)}, 1)),
+])  # fmt: skip
+def test_a_thread_has_few_elements_if_each_takes_long(text: str, x: str, expected: tuple[Any, int]) -> None:
+    kernel = mt.compile(text, x=x).lower(target="cuda:90").compilation.value("kernels").kernels[0]
+    chosen = scheduled(kernel)
+    assert (dict(chosen.axes), chosen.warps) == expected
 
 
 def test_a_long_row_with_a_short_last_axis_has_blocks_of_both_axes() -> None:

@@ -19,6 +19,7 @@ CASES: dict[str, tuple[str, tuple[int, ...], str, int]] = {  # program, shape, d
     "parts of different length": ("cumulative_sum(x)", (40_009,), "f32", 3),
     "rows": ("cumulative_sum(x, axis=1)", (3, 20_000), "f32", 3),
     "columns": ("cumulative_sum(x, axis=0)", (16_411, 5), "f32", 3),
+    "short columns": ("cumulative_sum(x, axis=0)", (700, 130), "f32", 3),
     "an axis between others": ("cumulative_sum(x, axis=1)", (2, 16_400, 3), "f32", 3),
     "products": ("cumulative_prod(1 + x / 10000)", (20_011,), "f32", 3),
     "sums in f16": ("cumulative_sum(x)", (17_003,), "f16", 3),
@@ -64,13 +65,19 @@ def test_scans_that_are_not_split(name: str) -> None:
     assert len(f.lower(M=rows, N=length, target="cuda:90").kernels) == 1
 
 
+@pytest.mark.parametrize(("rows", "columns", "kernels"), [(511, 64, 1), (512, 64, 3), (512, 16384, 3), (512, 16385, 1)])
+def test_few_columns_are_split(rows: int, columns: int, kernels: int) -> None:
+    f = mt.compile("cumulative_sum(x, axis=0)", x="f32[M, N]")
+    assert len(f.lower(M=rows, N=columns, target="cuda:90").kernels) == kernels
+
+
 def test_scans_of_symbolic_sizes_are_not_split() -> None:
     assert len(mt.compile("cumulative_sum(x)", x="f32[N]").lower(target="cuda:90").kernels) == 1
 
 
 @pytest.mark.parametrize(("text", "sizes"), [
     ("cumulative_sum(x)", {"A": 1 << 24}), ("cumulative_sum(x, axis=1)", {"A": 4, "B": 1 << 22}),
-    ("cumulative_sum(x, axis=0)", {"A": 1 << 20, "B": 64}), ("cumulative_sum(x, axis=1)", {"A": 64, "B": 1 << 20}),
+    ("cumulative_sum(x, axis=0)", {"A": 1 << 20, "B": 64}), ("cumulative_sum(x, axis=0)", {"A": 4096, "B": 8192}), ("cumulative_sum(x, axis=1)", {"A": 64, "B": 1 << 20}),
 ])  # fmt: skip
 def test_parts_fill_a_gpu(text: str, sizes: dict[str, int]) -> None:
     f = mt.compile(text, x=f"f32[{', '.join(sizes)}]")

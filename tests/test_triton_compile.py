@@ -82,6 +82,22 @@ def test_with_a_compilation_listener_triton_compile_runs(kept: Path, monkeypatch
     assert len(seen) == 1
 
 
+def test_with_another_cache_manager_triton_compile_runs(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from triton import knobs
+    from triton.runtime.cache import FileCacheManager
+
+    managed: list[str] = []
+
+    class Manager(FileCacheManager):
+        def __init__(self, key: str, **more: Any) -> None:
+            super().__init__(key, **more)
+            managed.append(key)
+
+    monkeypatch.setattr(knobs.cache, "manager_class", Manager)
+    cached_compile.compiled(*given("x + 1", "cuda:90", x="f32[100]"))
+    assert managed
+
+
 @pytest.mark.parametrize("name", ["PTXAS_OPTIONS", "DISABLE_PTXAS_OPT", "DISABLE_LLVM_OPT", "TRITON_DEBUG"])
 def test_environment_variables_are_part_of_the_cache_key(
     name: str, kept: Path, monkeypatch: pytest.MonkeyPatch

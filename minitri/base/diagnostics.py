@@ -217,14 +217,20 @@ def summary(error: CompileError) -> str:
     lines = render(error).split("\n")[: MOST_LINES - 1]
     also = [f"  = also: {_place(other)}{other.message}" for other in error.others]
     room = MOST_LINES - 1 - len(lines)
-    if len(also) > room:
-        also[max(room - 1, 0) :] = [f"  = also: {len(also) - max(room - 1, 0)} more errors"][:room]
-    rest = f"{len(error.others)} more errors; " if error.others and not room else ""
-    return "\n".join([*lines, *also, f"  = more: {rest}minitri explain {error.code}"])
+    left = max(len(also) - room, 0)
+    more = f"{left} more error{'s' * (left > 1)}; " if left else ""
+    return "\n".join([*lines, *also[:room], f"  = more: {more}minitri explain {error.code}"])
 
 
 def _place(error: CompileError) -> str:
     return "{}:{}: ".format(*error.span.line_column) if error.span else ""
+
+
+def together(errors: Iterable[CompileError]) -> CompileError:
+    """Returns the error that comes first in the text. The attribute `others` of this error gets all other errors."""
+    first, *others = sorted(errors, key=lambda error: error.span.start if error.span else 0)
+    first.others = tuple(others)
+    return first
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:

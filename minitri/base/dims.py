@@ -142,10 +142,27 @@ class Dim:
     __rmul__ = __mul__
 
     def __floordiv__(self, other: DimLike) -> Dim:
-        return floordiv(self, Dim.of(other))
+        """Returns a // b, with terms that b divides moved out of the quotient: (4*M + i) // 4 is M + i // 4."""
+        b = Dim.of(other)
+        if b == 1:
+            return self
+        whole, rest = split(self, b)
+        if rest.constant is not None and b.constant:
+            return whole + rest.constant // b.constant
+        if isinstance(rest.atom, Quotient) and _is_count(rest.atom.b) and _is_count(b):  # (x // a) // b
+            return whole + rest.atom.a // (rest.atom.b * b)
+        return whole + paired(Quotient, rest, b) if rest.terms else whole
 
     def __mod__(self, other: DimLike) -> Dim:
-        return remainder(self, Dim.of(other))
+        """Returns a % b, without the terms of a that b divides: (4*M + i) % 4 is i % 4."""
+        b = Dim.of(other)
+        _, rest = split(self, b)
+        if rest.constant is not None and b.constant:
+            return Dim.of(rest.constant % b.constant)
+        if not rest.terms:
+            return ZERO
+        rest = rest.map_atoms(lambda x: x.a if isinstance(x, Remainder) and x.b == b else Dim({(x,): 1}))
+        return paired(Remainder, rest, b)
 
     def __str__(self) -> str:
         if self._text is None:
@@ -282,33 +299,10 @@ def product(dims: tuple[Dim, ...] | list[Dim]) -> Dim:
     return reduce(lambda a, b: a * b, dims, ONE)
 
 
-def floordiv(a: Dim, b: Dim) -> Dim:
-    """Returns a // b, with terms that b divides moved out of the quotient: (4*M + i) // 4 is M + i // 4."""
-    if b == 1:
-        return a
-    whole, rest = split(a, b)
-    if rest.constant is not None and b.constant:
-        return whole + rest.constant // b.constant
-    if isinstance(rest.atom, Quotient) and _is_count(rest.atom.b) and _is_count(b):  # (x // a) // b
-        return whole + floordiv(rest.atom.a, rest.atom.b * b)
-    return whole + paired(Quotient, rest, b) if rest.terms else whole
-
-
 def _is_count(d: Dim) -> bool:
     """Checks whether `d` is a product of sizes and one positive number."""
     monomial, c = d.terms[0] if len(d.terms) == 1 else ((), 0)
     return c > 0 and all(isinstance(a, Symbol) and a.kind == "size" for a in monomial)
-
-
-def remainder(a: Dim, b: Dim) -> Dim:
-    """Returns a % b, without the terms of a that b divides: (4*M + i) % 4 is i % 4."""
-    _, rest = split(a, b)
-    if rest.constant is not None and b.constant:
-        return Dim.of(rest.constant % b.constant)
-    if not rest.terms:
-        return ZERO
-    rest = rest.map_atoms(lambda x: x.a if isinstance(x, Remainder) and x.b == b else Dim({(x,): 1}))
-    return paired(Remainder, rest, b)
 
 
 class Division(Pair):
@@ -323,7 +317,7 @@ class Division(Pair):
 
 class Quotient(Division):
     __slots__ = ()
-    of, value, symbol = staticmethod(floordiv), staticmethod(operator.floordiv), "//"
+    of, value, symbol = operator.floordiv, operator.floordiv, "//"
 
     def is_never_negative(self) -> bool:
         return sign(self.a) in (0, 1) and sign(self.b) == 1
@@ -331,7 +325,7 @@ class Quotient(Division):
 
 class Remainder(Division):
     __slots__ = ()
-    of, value, symbol = staticmethod(remainder), staticmethod(operator.mod), "%"
+    of, value, symbol = operator.mod, operator.mod, "%"
 
     def is_never_negative(self) -> bool:
         return sign(self.b) == 1

@@ -34,7 +34,7 @@ from functools import lru_cache
 from itertools import combinations
 from math import lcm
 
-from minitri.base.dims import ONE, ZERO, Dim, Quotient, floordiv, sign
+from minitri.base.dims import ONE, ZERO, Dim, Quotient, sign
 from minitri.base.simplex import combination
 from minitri.base.symbolic_minmax import Extreme, Largest
 
@@ -233,8 +233,8 @@ def _quotient_bounds(q: Quotient, facts: Sequence[Fact]) -> Iterator[Fact]:
     for f in facts:
         high = f.expr + q.a  # q.a <= high
         if not (set(high.symbols()) & {s for s in q.a.symbols() if s.kind != "size"}):
-            whole = floordiv(high + 1, q.b)
-            exact = whole - 1 if high + 1 == whole * q.b else floordiv(high, q.b)
+            whole = (high + 1) // q.b
+            exact = whole - 1 if high + 1 == whole * q.b else high // q.b
             goals.append(exact - own)
     for goal in dict.fromkeys(goals):
         proof = _by_sum(goal, [*facts, *_signs([goal])]) or _scaled(goal, facts, q.b)

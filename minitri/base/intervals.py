@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from math import gcd
 
-from minitri.base.dims import ZERO, Atom, Dim, Division, Quotient, Remainder, Symbol, floordiv, remainder, sign, split
+from minitri.base.dims import ZERO, Atom, Dim, Division, Quotient, Remainder, Symbol, sign, split
 from minitri.base.symbolic_minmax import Largest
 
 Range = tuple[Dim, Dim]  # smallest and largest value, both inclusive
@@ -79,7 +79,7 @@ def _pair_range(a: Atom, ranges: Ranges, positive: frozenset[Symbol]) -> Range |
     if isinstance(a, Remainder):
         return ZERO, a.b - 1
     inner = bounds(a.a, ranges, positive)
-    return None if inner is None else (floordiv(inner[0], a.b), floordiv(inner[1], a.b))
+    return None if inner is None else (inner[0] // a.b, inner[1] // a.b)
 
 
 def proves_nonnegative(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> bool:
@@ -110,7 +110,7 @@ def simplify(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) 
                 fits = proves_nonnegative(rest, ranges, positive)
                 if fits and proves_nonnegative(unit - rest - 1, ranges, positive):
                     whole, units = simplify(whole, ranges, positive), split(y, unit)[0]
-                    return floordiv(whole, units) if isinstance(a, Quotient) else remainder(whole, units) * unit + rest
+                    return whole // units if isinstance(a, Quotient) else whole % units * unit + rest
         return a.of(x, y)
 
     return d if all(isinstance(a, Symbol) for a in d.atoms()) else d.map_atoms(atom)
@@ -136,12 +136,12 @@ def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
     """
     a, n, digit = low.a, low.b, Dim({(low,): 1})
     count, rest = split(d, digit)
-    quotient = simplify(floordiv(a, n), ranges)
+    quotient = simplify(a // n, ranges)
     found = [rest + count * (a - n * quotient)]
     for high in d.atoms():
         if isinstance(high, Remainder) and high is not low:
             more = a + n * (high.a - quotient)
-            found.append(rest + count * (remainder(more, n * high.b) - n * Dim({(high,): 1})))
+            found.append(rest + count * (more % (n * high.b) - n * Dim({(high,): 1})))
     return found
 
 

@@ -26,9 +26,6 @@ class Source:
         line = bisect_right(starts, offset)
         return line, offset - starts[line - 1] + 1
 
-    def line(self, number: int) -> str:
-        return self.text.split("\n")[number - 1].rstrip("\r")
-
 
 @lru_cache(maxsize=16)
 def _line_starts(text: str) -> list[int]:
@@ -65,7 +62,7 @@ class Span:
     @property
     def first_line(self) -> str:
         """The whole line of the source on which the span begins."""
-        return self.source.line(self.line_column[0])
+        return self.source.text.split("\n")[self.line_column[0] - 1].rstrip("\r")
 
     def __str__(self) -> str:
         return "{}:{}:{}".format(self.source.name, *self.line_column)

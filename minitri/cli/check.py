@@ -11,7 +11,7 @@ Out: a line for each choice of sizes, and the verdict. Below the first line with
 is printed. With `--verbose`, a table of all passes is printed below every line. The exit code is 1 if a pass is wrong.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 
 import click
@@ -39,7 +39,7 @@ def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, 
     Returns the exit code, which is 1 if a pass is wrong.
     """
     program = request.program(untyped=list(given))
-    choices = list(_choices(program, given, request.sizes))
+    choices = _choices(program, given, request.sizes)
     names = [error_reporting.sizes_text(sizes) or program.name for sizes in choices]
     outcomes: list[Outcome] = []
     for number, (name, sizes) in enumerate(zip(names, choices), 1):
@@ -63,8 +63,8 @@ def error_text(report: CheckReport) -> str:
     return f"error {worst.max_error:.2g}, allowed {worst.bound:.2g}" if worst.bound else "no error"
 
 
-def _choices(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size]) -> Iterator[dict[str, Size]]:
-    """Yields the choices of sizes to check. Each choice is a dictionary with a size for every dimension.
+def _choices(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size]) -> list[dict[str, Size]]:
+    """Returns the choices of sizes to check. Each choice is a dictionary with a size for every dimension.
 
     Sizes that come from options or from files are the same in every choice. The sizes that neither options nor files
     give come from the table `SIZES`, which has one row for each choice.
@@ -73,12 +73,8 @@ def _choices(program: Program, given: Mapping[str, str], sizes: Mapping[str, Siz
     fixed: dict[str, Size] = {}
     read_files(function, given, fixed)
     fixed |= sizes
-    tried: list[dict[str, Size]] = []
-    for row, axes in zip(SIZES, cycle(PACKS)):
-        choice = fixed | missing_sizes(function, fixed, row, axes)
-        if choice not in tried:
-            yield choice
-        tried.append(choice)
+    choices = [fixed | missing_sizes(function, fixed, row, axes) for row, axes in zip(SIZES, cycle(PACKS))]
+    return [choice for number, choice in enumerate(choices) if choice not in choices[:number]]
 
 
 def _tried(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int) -> Outcome:

@@ -103,10 +103,6 @@ def dimensions(function: ast.Function) -> list[str]:
     return list(sizes_of(function, {}))
 
 
-def is_pack(function: ast.Function, name: str) -> bool:
-    return isinstance(sizes_of(function, {})[name], tuple)
-
-
 def missing_sizes(
     function: ast.Function, known: Mapping[str, Size], sizes: Sequence[int], axes: tuple[int, ...]
 ) -> dict[str, Size]:
@@ -114,8 +110,8 @@ def missing_sizes(
 
     The dimensions take the numbers in `sizes` one after another. Each pack has the axes `axes`.
     """
-    numbers = cycle(sizes)
-    return {n: axes if is_pack(function, n) else next(numbers) for n in dimensions(function) if n not in known}
+    numbers, declared = cycle(sizes), sizes_of(function, {}).items()
+    return {n: axes if isinstance(size, tuple) else next(numbers) for n, size in declared if n not in known}
 
 
 def parse_size(text: str) -> tuple[str, Size]:
@@ -252,7 +248,7 @@ def _as_declared(function: ast.Function, name: str, size: Size) -> Size:
 
     Raises InputError if a dimension that is no pack gets several sizes, as in `N=2,3`.
     """
-    if is_pack(function, name):
+    if isinstance(sizes_of(function, {})[name], tuple):
         return (size,) if isinstance(size, int) else size
     if not isinstance(size, int):
         raise InputError(f"`{name}` is one dimension, not {len(size)}: write {name}=4096")

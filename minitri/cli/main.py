@@ -178,10 +178,8 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
-            message = error.format_message()
-            if all(c.isprintable() or c == "\n" for c in message):
-                raise
-            raise click.UsageError(printable(message), error.ctx) from None
+            lines = error.format_message().split("\n")
+            raise click.UsageError("\n".join(map(printable, lines)), error.ctx) from None
 
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pkgutil import resolve_name
 from threading import Timer
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -51,12 +51,9 @@ def _drawable(err: bool = False) -> bool:
     return os.environ.get("TERM") != "dumb" and (sys.stderr if err else sys.stdout).isatty()
 
 
-def echo(text: str, err: bool = False, **style: Any) -> None:
-    """Prints a text and a line end on standard output, or on standard error if `err` is true.
-
-    `style` has arguments for the function `click.style`, such as `bold=True`.
-    """
-    click.echo(click.style(text, **style) if style else text, err=err, color=coloured(err))
+def echo(text: str, err: bool = False) -> None:
+    """Prints a text and a line end on standard output, or on standard error if `err` is true."""
+    click.echo(text, err=err, color=coloured(err))
 
 
 def width(err: bool = False) -> int:

@@ -151,7 +151,7 @@ class _Recorder(Watch):
         for place in grid:
             self.steps, self.line, error = [], line, ""
             try:
-                run(program, tuple(place), self.memory, self.sizes, True, self)
+                run(program, tuple(place), True, self)
             except AccessError as found:
                 error = found.problem
             runs.append({"steps": self.steps, "error": error} if cells > 0 else None)

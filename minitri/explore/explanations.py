@@ -16,9 +16,8 @@ from typing import Any
 from minitri.base.toml_tables import table_beside
 
 ABOUT: Mapping[str, str] = table_beside(__file__, "stages.toml")
-WORDS: Mapping[str, Mapping[str, str]] = table_beside(__file__, "explanations.toml")
-LANGUAGE = {"triton": "python", "ttir": "mlir", "ttgir": "mlir", "llir": "llvm", "ptx": "ptx", "sass": "sass",
-            "amdgcn": "amdgcn"}  # fmt: skip
+WORDS: dict[str, dict[str, str]] = table_beside(__file__, "explanations.toml")
+LANGUAGE = WORDS.pop("languages")  # of a stage; the language of our stages is "ours"
 
 
 def words_of(stages: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:

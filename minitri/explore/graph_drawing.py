@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise, takewhile
 from statistics import fmean
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 import networkx as nx
@@ -37,7 +38,8 @@ from minitri.graph.text import format_node, format_number
 
 LARGE = 24  # nodes that are drawn at once without folding
 MOST = 400  # nodes that are drawn at all: nobody sees through more
-LETTER, HEIGHT, PADDING, LONGEST = 6.7, 34.0, 18.0, 34
+LETTER, LINE, PADDING = 6.7, 13.0, 18.0  # pixels
+LONGEST = 34  # letters of a line in a box
 
 Marks = Callable[[Node], Sequence[int]]
 
@@ -119,8 +121,7 @@ class _Picture:
         label = " ".join(text.replace(",", " ").split())
         detail = f"[{', '.join(map(str, node.index))}]" if isinstance(node, View) else ""
         kind = "input" if isinstance(node, Input) else type(node).__name__.lower()
-        shown = _short(f"{label} {detail}".strip()), _short(str(node.type))
-        return box(*shown, kind, self.marks(node), node in self.graph.outputs)
+        return box(f"{label} {detail}".strip(), str(node.type), kind, self.marks(node), node in self.graph.outputs)
 
     def _group(self, title: str, folded: Mapping[Node, str], opens: Mapping[str, int]) -> dict[str, Any]:
         members = [n for n, t in folded.items() if t == title]
@@ -129,6 +130,8 @@ class _Picture:
 
 
 def box(label: str, type: str, kind: str, marks: Iterable[int], output: bool = False) -> dict[str, Any]:
+    """Returns a box without its place. Long texts become several lines."""
+    label, type = ("\n".join(wrap(text, LONGEST)) for text in (label, type))
     return {"label": label, "type": type, "kind": kind, "marks": list(marks), "output": output}
 
 
@@ -148,15 +151,11 @@ def _literal(node: Node) -> str:
     return format_number(constant.value) if isinstance(constant, Const) else ""
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-
-
 def _size(box: Mapping[str, Any]) -> tuple[float, float]:
-    if box["kind"] == "view":
-        return len(box["label"]) * LETTER * 0.87 + PADDING, HEIGHT - 14
-    longest = max(len(box["label"]), len(box["type"]) * 0.9)
-    return max(44.0, longest * LETTER + PADDING), HEIGHT
+    label, is_view = box["label"].split("\n"), box["kind"] == "view"
+    type = [] if is_view else box["type"].split("\n")
+    longest = max(*map(len, label), *(0.9 * len(line) for line in type), 0)
+    return max(44.0, longest * LETTER + PADDING), LINE * (len(label) + len(type)) + 8 - is_view
 
 
 def drawing(title: str, boxes: Mapping[Any, Any], edges: Mapping[Any, list[str]], gap: float) -> dict[str, Any]:

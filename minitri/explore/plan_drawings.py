@@ -22,7 +22,6 @@ from minitri.explore.execution_trace import buffers
 from minitri.explore.graph_drawing import box, drawing
 from minitri.explore.provenance import Trace
 from minitri.graph.ir import Graph
-from minitri.hardware.chips import chip_of
 from minitri.kernels.demand import COMPUTE
 from minitri.kernels.ir import Compute, Decision, Dot, Kernel, Load, Op, Plan, Reduce, Scan, Store
 from minitri.kernels.lower_graph import one_kernel_each
@@ -52,7 +51,7 @@ class _Ledger:
         self.graph: Graph = compiled.value("graph.simplified")
         self.enabled = not context.without & {"all", "fusion"}
         names = {s.name for b in buffers(self.plan) for d in (*b.shape, *b.strides) for s in d.symbols()}
-        known, self.layouts, self.chip = context.sizes, context.layouts, chip_of(context.target)
+        known, self.layouts = context.sizes, context.layouts
         self.sizes = {n: known.get(n, TYPICAL) for n in sorted(names)}
         self.assumed = [n for n in self.sizes if n not in known]
 
@@ -81,7 +80,7 @@ class _Ledger:
             if isinstance(node, COMPUTE) and node not in outputs and key in fused and len(found) < most:
                 found[key] = len(plans)
                 title = f"{fused[key].partition(':')[0]} kept in memory"
-                plans.append(self._plan(title, fuse(self.graph, self.chip, self.layouts, kept=(node,))))
+                plans.append(self._plan(title, fuse(self.graph, self.layouts, (node,))))
         return found
 
     def _decision(self, d: Decision, instead: Mapping[tuple[Any, ...], int]) -> dict[str, Any]:
@@ -112,8 +111,7 @@ class _Ledger:
     def _kernel(self, kernel: Kernel) -> dict[str, Any]:
         steps = " ".join(name for name in map(operator, operations(kernel)) if name != "cast") or "copy"
         axes = ", ".join(f"{a.name}: {a.extent}" for a in kernel.axes)
-        label = f"{kernel.name}  {steps if len(steps) < 44 else steps[:43] + '…'}"
-        return box(label, axes or "one element", "group", self._marks(kernel.body))
+        return box(f"{kernel.name}: {steps}", axes or "one element", "group", self._marks(kernel.body))
 
     def _array(self, b: Any, ops: list[Op]) -> dict[str, Any]:
         own = [op for op in ops if isinstance(op, (Load, Store)) and op.buffer.name == b.name]

@@ -168,6 +168,11 @@ def transposed(found: re.Match[str], node: ast.Binary, values: Values) -> Iterat
         yield here(node.left, f"{beside(node.left)}.mT")
 
 
+def power(found: re.Match[str], node: ast.Binary, values: Values) -> Iterator[Edit]:
+    """Replaces `^` by `**`, and nothing else: `x + y^2` means `x + y**2` to those who write `^` for a power."""
+    yield operator(node, "**")
+
+
 def wider(found: re.Match[str], node: ast.Binary, values: Values) -> Iterator[Edit]:
     """Converts an array to a dtype in which a number fits.
 

@@ -15,11 +15,12 @@ text. A wrong expression has the value `BROKEN`. An expression that uses a `BROK
 """
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from minitri.base.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError, together
 from minitri.base.dims import Dim
 from minitri.base.operators import BY_SYMBOL
 from minitri.base.resource_limits import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
@@ -33,7 +34,7 @@ from minitri.graph.parameter_binding import Instance, Sizes, static
 from minitri.graph.shape_unification import array_argument, typed_arguments
 from minitri.graph.typing_rules import Array, Scope, Strong, Typer, Value, describe, ensure
 from minitri.graph.unknown_names import is_method, unknown_function, unknown_name
-from minitri.language import ast
+from minitri.language import ast, syntax_repairs
 from minitri.language.ast_interpreter import Interpreter
 from minitri.language.signatures import bind, function_names, signature_of
 
@@ -45,6 +46,21 @@ def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Gr
     """Returns the graph of one function of a module. Raises CompileError if the program is invalid."""
     function = next(f for f in module.functions if f.name == entry)
     return _Builder(module, entry).graph(function, instance)
+
+
+def errors_in(module: ast.Module) -> list[CompileError]:
+    """Returns the errors of a module's last function.
+
+    A parameter without a type is allowed: it has no value, like a wrong expression.
+    """
+    builder = _Builder(module, module.functions[-1].name)
+    builder.errors.append(CompileError("MT0106", "some types are not known yet"))
+    with suppress(CompileError):
+        builder.graph(module.functions[-1], Instance())
+    return builder.errors[1:]
+
+
+syntax_repairs.errors_in = errors_in
 
 
 def default(function: ast.Function, param: ast.Param) -> Value:
@@ -93,7 +109,7 @@ class _Builder(Interpreter):
                 raise error.at(param.span) from None
         value = self.body(function, scope)
         if self.errors:
-            raise self.all_errors()
+            raise together(self.errors)
         results = parameter_binding.items_of(value)
         parameter_binding.require_count(function, len(results))
         outputs = [self._output(r, function, k, sizes) for k, r in enumerate(results)]
@@ -118,6 +134,8 @@ class _Builder(Interpreter):
                 type = instance.types[param.name]
             case ast.ScalarType() | None if param.annotation or param.default:
                 return self.default(param, function)
+            case _ if self.errors:
+                return BROKEN
             case _:
                 help = f'give it one (`{param.name}: "f32[M, N]"`) or call the program with arrays'
                 raise CompileError("MT0106", f"the parameter `{param.name}` has no type yet", param.span, help=help)
@@ -202,7 +220,7 @@ class _Builder(Interpreter):
         if param.default is None:
             raise CompileError("MT0102", f"{function.name} needs its argument `{param.name}`")
         if (value := self.expression(param.default, {})) is BROKEN:
-            raise self.all_errors()
+            raise together(self.errors)
         try:
             return parameter_binding.static_argument(param, value, function)
         except CompileError as error:
@@ -213,7 +231,8 @@ class _Builder(Interpreter):
     def evaluated(self, node: ast.Node, values: dict[int, Any], scope: Scope, root: ast.Node) -> Value:
         self.typer.span = self.site or node.span
         check_time()
-        if self.errors and any(values.get(id(child)) is BROKEN for child in ast.children(node)):
+        named = scope.get(node.function) if isinstance(node, ast.Call) else None
+        if self.errors and BROKEN in (named, *(values.get(id(child)) for child in ast.children(node))):
             return self.broken(node, values, scope, root)
         made = len(self.typer.nodes.made)
         try:
@@ -311,27 +330,20 @@ class _Builder(Interpreter):
         if (error.span, error.message) not in [(e.span, e.message) for e in self.errors]:
             self.errors.append(error)
         if len(self.errors) == MOST_ERRORS:
-            raise self.all_errors()
+            raise together(self.errors)
         return BROKEN
 
-    def broken(self, node: ast.Node, values: dict[int, Any], scope: Container[str], root: Any) -> Any:
+    def broken(self, node: ast.Node, values: dict[int, Any], scope: Scope, root: Any) -> Any:
         """Returns `BROKEN` as the value of an expression with a wrong operand.
 
         If the expression is a call of an unknown function, also stores an error for this function.
         """
-        if not isinstance(node, ast.Call) or node.function in scope or node.function in self.functions:
+        if not isinstance(node, ast.Call) or node.function in {*scope, *self.functions, *function_names()}:
             return BROKEN
-        of_broken = is_method(node) and values[id(node.args[0])] is BROKEN
-        of_function = any(isinstance(a, ast.Name) and a.id in function_names() for a in node.args)
-        if of_broken or of_function or node.function in function_names():
+        of_library = is_method(node) and node.args[0].span.text.split(".")[0] not in scope  # `np.random.foo()`
+        if of_library or any(isinstance(a, ast.Name) and a.id in function_names() for a in node.args):
             return BROKEN
         return self.refuse(unknown_function(node, self.functions, function_names(), root), node, values)
-
-    def all_errors(self) -> CompileError:
-        """Returns the error that comes first in the text. The attribute `others` of this error has all other errors."""
-        first, *others = sorted(self.errors, key=lambda e: e.span.start if e.span else 0)
-        first.others = tuple(others)
-        return first
 
 
 def _check_size(shape: Shape, span: Span) -> None:

@@ -333,6 +333,11 @@ class Plan:
 DOT_PRECISIONS = (*PRECISIONS, "tf32x3_unchecked")
 
 
+def buffers_of(body: Iterable[Op]) -> tuple[Buffer, ...]:
+    """Returns the buffers that some ops access, each buffer once, in the order of their first access."""
+    return tuple(dict.fromkeys(op.buffer for op in body if isinstance(op, (Load, Store, Scalar))))
+
+
 def rewritten(body: Iterable[Op], change: Callable[[Op], Op]) -> dict[Op, Op]:
     """Rewrites the ops of a body, and returns a dict from each old op to its new op. A new op is made in two steps:
     operands are replaced by their new ops, then the function `change` is applied.

@@ -369,5 +369,4 @@ def build(name: str, part: Indexing, buffers: Buffers, spans: Spans) -> ir.Kerne
         for buffer in buffers(node):
             builder.store(node, demand, buffer)
     axes = tuple(Axis(a, e, "reduced" if a in part.reduced else "parallel") for a, e in part.axes.items())
-    used = [op.buffer for op in builder.ops if isinstance(op, (ir.Load, ir.Store, ir.Scalar))]
-    return ir.Kernel(name, axes, tuple(dict.fromkeys(used)), tuple(builder.ops))
+    return ir.Kernel(name, axes, ir.buffers_of(builder.ops), tuple(builder.ops))

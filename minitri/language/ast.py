@@ -22,7 +22,7 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, TypeVar, Union
 
-from minitri.base.nodes import NodeClass, children
+from minitri.base.nodes import NodeClass, children, with_children
 from minitri.base.spans import Source, Span
 
 T = TypeVar("T")
@@ -206,6 +206,17 @@ def postorder(root: Node, holds: Callable[[Conditional], bool] | None = None) ->
             stack += [(node, "tested"), (node.test, "open")]
         else:
             stack += [(node, "done"), (node.body if holds(node) else node.orelse, "open")]
+
+
+def rewritten(root: Node, change: Callable[[Any], Any]) -> Any:
+    """Applies `change` to each node of the tree. The children of a node are changed before the node.
+
+    A node without changes below it is kept as the same object, not copied.
+    """
+    made: dict[int, Any] = {}
+    for node in postorder(root):
+        made[id(node)] = change(with_children(node, lambda child: made[id(child)]))
+    return made[id(root)]
 
 
 # ---- operators on Python numbers, and named numbers --------------------------------------------

@@ -14,6 +14,7 @@ In: nodes of ast.py. Out: lines of text, for example for the program `relu(x + y
 minitri cannot make a program from the text of a syntax tree. To change a program, edit its source.
 """
 
+import re
 from collections.abc import Iterator
 
 from minitri.base.diagnostics import printable
@@ -21,7 +22,6 @@ from minitri.language import ast
 
 _DEEP = 60  # levels that are indented; deeper ones say their depth
 _WIDE = 100  # columns before the positions
-_LEVELS = {"+": 1, "-": 1, "*": 2, "//": 2, "%": 2}
 
 
 def format_module(module: ast.Module) -> str:
@@ -107,22 +107,7 @@ def _children(node: ast.Expr | ast.Pack) -> list[tuple[str, ast.Expr | ast.Pack]
 
 
 def _dim(dim: ast.Expr | ast.Pack) -> str:
-    """Returns a dimension as source text, with no more parentheses than needed."""
+    """Returns the source text of a dimension, with a blank on both sides of each operator."""
     if isinstance(dim, ast.Pack):
         return f"*{dim.id}"
-    done: list[tuple[str, int]] = []  # text and how tightly it binds
-    for node in ast.postorder(dim):
-        match node:
-            case ast.Binary(op=op):
-                (right, right_level), (left, left_level) = done.pop(), done.pop()
-                level = _LEVELS[op]
-                left = left if left_level >= level else f"({left})"
-                right = right if right_level > level else f"({right})"
-                done.append((f"{left} {op} {right}", level))
-            case ast.Name(id=id):
-                done.append((id, 9))
-            case ast.Number(value=value):
-                done.append((str(value), 9))
-            case _:
-                raise AssertionError(node)
-    return done[0][0]
+    return printable(re.sub(r"\s*(//|[-+*%])\s*", r" \1 ", " ".join(dim.span.text.split())))

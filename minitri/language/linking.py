@@ -33,7 +33,6 @@ from typing import Any
 import numpy as np
 
 from minitri.base.diagnostics import CompileError
-from minitri.base.nodes import with_children
 from minitri.base.spans import Source, Span
 from minitri.base.types import DTYPES, DType, from_numpy
 from minitri.language import ast
@@ -167,7 +166,7 @@ class _Linker:
         """Returns the function with new names for the functions that it calls, and with values for constants."""
         function = found.function
         names = _Names(self, found)
-        body = tuple(replace(s, value=_rewritten(s.value, names.node)) for s in function.body)
+        body = tuple(replace(s, value=ast.rewritten(s.value, names.node)) for s in function.body)
         params = tuple(names.param(p) for p in function.params)
         return replace(function, name=self.names[function], params=params, body=body)
 
@@ -346,14 +345,3 @@ def _dtype(value: Any) -> DType | None:
         name = str(value).rpartition(".")[2].strip("'>")  # `<class 'numpy.float32'>`, `float32`, `torch.float32`
         return DTYPES.get(name) or from_numpy(name)
     return None
-
-
-def _rewritten(root: ast.Expr, change: Callable[[Any], Any]) -> Any:
-    """Applies `change` to each node of the tree. The children of a node are changed before the node.
-
-    A node without changes below it is kept as the same object, not copied.
-    """
-    made: dict[int, Any] = {}
-    for node in ast.postorder(root):
-        made[id(node)] = change(with_children(node, lambda child: made[id(child)]))
-    return made[id(root)]

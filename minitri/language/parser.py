@@ -29,8 +29,7 @@ from pathlib import Path
 from string import ascii_letters
 from typing import Any, Literal
 
-from minitri.base.diagnostics import ParseError
-from minitri.base.resource_limits import current
+from minitri.base.resource_limits import current, exceeded
 from minitri.base.spans import Source, Span
 from minitri.language import ast
 from minitri.language import syntax_errors as errors
@@ -60,11 +59,7 @@ def parse_module(text: str, name: str = "<module>") -> ast.Module:
 
 def parse_module_at(place: Span) -> ast.Module:
     """Returns a module with the functions in a part of a source. The spans of the nodes point into the whole source."""
-    try:
-        functions: tuple[ast.Function, ...] = _parse(place, "module")
-    except ParseError as error:
-        error.others = tuple(errors.further_mistakes(place, error, partial(_parse, start="module")))
-        raise
+    functions: tuple[ast.Function, ...] = _parse(place, "module")
     if not functions:
         raise errors.mistake("no_function", replace(place, end=place.start))
     return ast.Module(place, place.source, functions)
@@ -132,7 +127,7 @@ def check_text(source: Source, start: int, end: int) -> None:
     """Raises an error for a text that is too long, or that contains a NUL or a surrogate character."""
     if end - start > (limit := current().source):
         message = f"the text has {end - start:,} characters, the limit is {limit:,}"
-        raise errors.too_much("source", message, Span(source, start, start + 1))
+        raise exceeded("source", message, Span(source, start, start + 1))
     if bad := re.compile("[\0\ud800-\udfff]").search(source.text, start, end):
         raise errors.mistake("not_a_character", Span(source, *bad.span()), code=f"{ord(bad.group()):04X}")
 
@@ -172,7 +167,7 @@ def _word(source: Source, token: Any) -> Word:
     elif word.type == "NAME" and keyword.iskeyword(text):
         return Word(word.span, "KEYWORD", text)
     elif word.type == "NAME" and len(text) > (limit := current().name):
-        raise errors.too_much("name", f"a name has {len(text):,} characters, the limit is {limit:,}", word.span)
+        raise exceeded("name", f"a name has {len(text):,} characters, the limit is {limit:,}", word.span)
     return word
 
 
@@ -217,7 +212,7 @@ def _track(brackets: list[Word], word: Word) -> None:
     if word.text in CLOSES:
         brackets.append(word)
         if len(brackets) > (limit := current().nesting):
-            raise errors.too_much("nesting", f"more than {limit:,} brackets are open here", word.span)
+            raise exceeded("nesting", f"more than {limit:,} brackets are open here", word.span)
     elif word.type in ("RPAR", "RSQB"):
         if not brackets:
             raise errors.mistake("closes_nothing", word.span, bracket=word.text).write(word.span, "")

@@ -155,7 +155,8 @@ def from_function(function: Callable[..., object]) -> ast.Module:
         raise ParseError("MT0002", f"`{plain.__name__}` is an async function", help=_PLAIN)
     if inspect.isgeneratorfunction(plain):
         raise ParseError("MT0002", f"`{plain.__name__}` is a generator", help="`return a, b` gives several outputs")
-    return parsed(parse_module_at, python_function_source.place(plain))
+    place = python_function_source.place(plain)
+    return parsed(parse_module_at, place, known={*plain.__globals__, *plain.__code__.co_freevars})
 
 
 def plain_function(function: Callable[..., object]) -> FunctionType:

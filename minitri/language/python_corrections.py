@@ -155,7 +155,7 @@ def statement(place: Span) -> Edit | None:
     effect on the result, such as `print(x)`, becomes an empty line.
     """
     text = place.source.text
-    start, indent, block = _block(place)
+    start, indent, block = lines_of_statement(place)
     module = text if re.search(r"^[ \t]*def\b", text, re.MULTILINE) else ""
     after = re.compile(rf"\n{indent}return[ \t]+[^\n#]+").match(text, start + len(block))
     for lines in (block + after[0] if after else "", block):  # an `if` that returns may go on after its end
@@ -165,7 +165,7 @@ def statement(place: Span) -> Edit | None:
     return None
 
 
-def _block(place: Span) -> tuple[int, str, str]:
+def lines_of_statement(place: Span) -> tuple[int, str, str]:
     """Returns where the line of `place` begins, the line's indentation, and the block that begins with the line.
 
     The block is the line, with the following lines that are indented more, and with the `else` or `except` that belongs
@@ -175,7 +175,7 @@ def _block(place: Span) -> tuple[int, str, str]:
     start = text.rfind("\n", 0, place.start) + 1
     indent = re.sub(r"\S.*", "", text[start : place.end], flags=re.DOTALL)
     further = rf"(?:\n{indent}(?:[ \t]|(?:else|except|finally)\b).*)*"
-    lines = re.compile(rf"{indent}(?:if|for|def|with|try)\b.*{further}|.*").match(text, start, place.end + LONGEST)
+    lines = re.compile(rf"{indent}\S.*{further}|.*").match(text, start, place.end + LONGEST)
     return start, indent, lines[0] if lines else ""
 
 
@@ -185,7 +185,7 @@ def moved_up(place: Span) -> tuple[Edit, ...]:
     One edit removes the old text, and one edit inserts the new text.
     """
     source = place.source
-    start, _, block = _block(place)
+    start, _, block = lines_of_statement(place)
     text = dedent(block).strip()
     match _parsed(text):
         case [python.FunctionDef()]:

@@ -100,18 +100,14 @@ class Reference(Interpreter):
         `known` has the sizes of some dimensions. The function finds all other sizes from the shapes of the arguments.
         """
         sizes: Scope = dict(known)
-        scope: Scope = {}
         given = {p.name: self.expression(p.default, {}) for p in function.params if p.default is not None} | given
-        for param in function.params:
-            value = given[param.name]
-            if isinstance(param.annotation, ast.ArrayType):
-                value = rounded(value, DTYPES[param.annotation.dtype]) if array(value).weak else array(value)
-                _bind_sizes(param.annotation, value.data.shape, sizes)
-            scope[param.name] = value
-        for param in function.params:
-            if isinstance(param.annotation, ast.ArrayType):
-                _solve_sizes(param.annotation, scope[param.name].data.shape, sizes)
-        return self.body(function, sizes | scope)
+        declared = {p.name: p.annotation for p in function.params if isinstance(p.annotation, ast.ArrayType)}
+        for name, type in declared.items():
+            value = given[name]
+            given[name] = rounded(value, DTYPES[type.dtype]) if array(value).weak else array(value)
+        for name, type in [*declared.items()] * 2:  # a size that one array gives can be needed for an earlier array
+            _solve_sizes(type, given[name].data.shape, sizes)
+        return self.body(function, sizes | given)
 
     # ---- operators -----------------------------------------------------------------------
 
@@ -196,14 +192,8 @@ def _digest(data: np.ndarray[Any, Any]) -> bytes:
 # ---- sizes of a call ------------------------------------------------------------------------
 
 
-def _bind_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -> None:
-    for d, extents in ast.with_sizes(declared, shape):
-        if isinstance(d, ast.Name):
-            sizes.setdefault(d.id, extents[0])
-
-
 def _solve_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -> None:
-    """Finds the sizes of names that occur only in dimensions such as `2 * N + 1`.
+    """Finds the sizes of names that occur alone or in dimensions such as `2 * N + 1`.
 
     To find the size N, the function evaluates the dimension for N = 0, 1 and 2. If the values for N = 0, 1 and 2 lie on
     a straight line, the line tells for which N the dimension has its actual size.

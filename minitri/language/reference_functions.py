@@ -28,12 +28,9 @@ from minitri.language.signatures import SIGNATURES
 # ---- reductions ------------------------------------------------------------------------
 
 
-def _accumulator(dtype: DType) -> DType:
-    return dtype if dtype.is_float else u64 if dtype.kind == "u" else i64
-
-
 def _accumulate(function: Any, x: Value, dtype: DType | None, **rest: Any) -> Array:
-    target = dtype or _accumulator(settled(x))
+    own = settled(x)
+    target = dtype or (own if own.is_float else u64 if own.kind == "u" else i64)
     return Array(function(convert(x, target), dtype=target.compute.numpy, **rest), target)
 
 
@@ -51,13 +48,7 @@ def _reduction(row: Reduction) -> Callable[..., Array]:
         a = Array(array(x).data != 0, bool_) if row.kind == "logical" else strong(x)
         return Array(np.asarray(row.ufunc.reduce(a.data, axis=axis, keepdims=bool(keepdims))), a.dtype)
 
-    match row.kind:
-        case "sum" | "product":
-            return accumulated
-        case "position":
-            return position
-        case "extreme" | "logical" | "bits":
-            return kept
+    return accumulated if row.kind in ("sum", "product") else position if row.kind == "position" else kept
 
 
 def _scan(row: Reduction) -> Callable[..., Array]:
@@ -352,14 +343,12 @@ def searchsorted(x1: Value, x2: Value, side: str, sorter: Value) -> Array:
     """
     a, wanted = convert(x1, settled(x1, x2)), convert(x2, settled(x1, x2))
     a = a if sorter is None else a[array(sorter).data]
-    found = np.zeros(wanted.shape, np.int64)
+    found, is_nan = np.zeros(wanted.shape, np.int64), wanted != wanted
     for bit in reversed(range(len(a).bit_length())):
         place = found + (1 << bit)
         inside = place <= len(a)
         read = a[np.where(inside, place - 1, 0)]
-        before = (read <= wanted) | (wanted != wanted) if side == "right" else (read < wanted)
-        if side == "left":
-            before = before | ((wanted != wanted) & (read == read))
+        before = (read <= wanted) | is_nan if side == "right" else (read < wanted) | (is_nan & (read == read))
         found = np.where(inside & before, place, found)
     return Array(found, settled(0))
 

@@ -8,18 +8,18 @@ the language has, and no wrong constructs. The first token that does not fit the
 author of the program meant. The file syntax_errors.toml has the error messages.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from minitri.base.diagnostics import Edit, ParseError
-from minitri.base.resource_limits import exceeded
-from minitri.base.spans import Source, Span
+from minitri.base.diagnostics import ParseError
+from minitri.base.spans import Span
 from minitri.base.spelling import nearest
 from minitri.base.toml_tables import table_beside
 from minitri.language import ast, python_corrections
 from minitri.language.ast import Word
+from minitri.language.foreign import names as foreign
 
 CLOSES = {"(": ")", "[": "]"}
 
@@ -121,40 +121,6 @@ def bad_word_or_bracket(word: Any, before: Word, expected: set[str], rest: Itera
     return error
 
 
-def further_mistakes(place: Span, error: ParseError, parse: Callable[[Span], Any]) -> Iterator[ParseError]:
-    """Yields errors for the mistakes on the lines after a first error.
-
-    To find the next mistake, the function replaces the wrong line by `_=0`, or by `return 0` if it was a `return`, and
-    parses the text again.
-    """
-    source, text = place.source, place.source.text
-    while error.code == "MT0002" and error.span is not None:
-        start = text.rfind("\n", 0, error.span.start) + 1
-        end = (text.find("\n", error.span.end) + 1 or len(text) + 1) - 1
-        line = text[start:end]
-        instead = "return 0" if line.lstrip().startswith("return") else "_=0"
-        filled = line[: len(line) - len(line.lstrip())] + instead
-        if len(filled) > len(line) or not line[:1].isspace():
-            return
-        text = text[:start] + filled.ljust(len(line)) + text[end:]
-        try:
-            parse(Span(Source(source.name, text), place.start, place.end))
-            return
-        except ParseError as later:
-            if later.code != "MT0002" or later.span is None or later.span.start < end:
-                return
-            error = later
-            error.span = replace(later.span, source=source)
-            error.edits = tuple(Edit(replace(e.span, source=source), e.text) for e in later.edits)
-            yield error
-
-
-def too_much(limit: str, message: str, span: Span) -> ParseError:
-    """Returns the error for a text that exceeds a limit of minitri, such as the length of a name."""
-    error = exceeded(limit, message)
-    return ParseError(error.code, message, span, help=error.help)
-
-
 # ---- indentation and brackets ------------------------------------------------------------------
 
 
@@ -190,6 +156,17 @@ def unclosed(opening: Word) -> ParseError:
 
 
 # ---- what the grammar lets through -----------------------------------------------------------
+
+
+def not_callable(function: ast.Expr) -> ParseError:
+    """Returns the error for the call of an expression, such as `(x + 1)(y)` or `jax.grad(exp)(x)`.
+
+    If another library has the function that makes the called value, the help says why the language has no counterpart.
+    """
+    error = mistake("not_callable", function.span)
+    *path, name = function.span.text.partition("(")[0].split(".")
+    answer = foreign.prefixed(path, name) if {*path[:1]} & {*foreign.PREFIXES} else foreign.called(name, ())
+    return error.correct(help=answer.sentence(called=True)) if answer and answer.row.reason else error
 
 
 def bad_target(node: ast.Expr) -> ParseError:

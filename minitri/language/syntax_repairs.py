@@ -15,45 +15,57 @@ own correction, general repairs (`_general`). Left out: mistakes that extend ove
 import keyword
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import chain
-from typing import Any, TypeVar
+from string import ascii_letters
+from typing import Any
 
-from minitri.base.diagnostics import CompileError, Edit, ParseError, edited, printable
+from minitri.base.diagnostics import CompileError, Edit, ParseError, edited, printable, together
 from minitri.base.spans import Source, Span
+from minitri.base.spelling import nearest
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import DTYPES
+from minitri.language import ast
+from minitri.language.python_corrections import lines_of_statement
 from minitri.language.signatures import function_names
-from minitri.language.syntax_errors import tables
+from minitri.language.syntax_errors import CLOSES, tables
 
-T = TypeVar("T")
 LONGEST = 20_000
 LONGEST_LINE = 400
+MOST_ERRORS = 6  # of one text
 _PUNCTUATION = re.compile(r"[^\w\s()\[\]{}\"']+")
+_ASSIGNED = re.compile(r"^(?:(?:[^=()\n]*[^=()<>!\n]=+)+|[ \t]*(?:def\s+)?\w+)", re.MULTILINE)
 
 
-def parsed(parse: Callable[[Span], T], place: Span) -> T:
+def parsed(parse: Callable[[Span], Any], place: Span, known: Container[str] = ()) -> Any:
     """Returns the result of `parse` for the range `place` of the source text.
 
-    If `parse` raises a ParseError, a correction is added to the error if one is found, and the error is raised again.
+    If `parse` raises a ParseError, the first error in the text is raised, with the errors of other lines.
+    `known` are names that the text may use without defining them.
     """
     try:
         return parse(place)
     except ParseError as error:
-        if error.span is None or error.code == "MT0401" or place.end - place.start > LONGEST:
+        if error.span is None or place.end - place.start > LONGEST:
             raise
-        raise _repaired(error, error.span, place, parse) from None
+        found, others = repaired(error, place, parse), _on_other_lines(error, place, parse, MOST_ERRORS)
+        mended = {at for edit in found.edits for at in range(edit.span.start, edit.span.end)}
+        others = [e for e in others if e.span and e.span.text not in known and e.span.start not in mended]
+        raise together([found, *others]) from None
 
 
-def _repaired(error: ParseError, span: Span, place: Span, parse: Callable[[Span], Any]) -> ParseError:
+def repaired(error: ParseError, place: Span, parse: Callable[[Span], Any]) -> ParseError:
+    """Returns the error with a correction, if one is found. `parse` raised the error for the range `place`."""
+    span = error.span or place
     for candidate in chain(_by_table(error, span, place), [error], _general(error, span, place)):
         text = edited(place.source.text, candidate.edits)
         if candidate.edits and _is_accepted(text, candidate.edits, place, parse):
             start = place.source.line_column(candidate.edits[0].span.start)[0] - 1
             lines = text.split("\n")[start : start + 1 + candidate.edits[0].text.count("\n")]
-            candidate.help = candidate.help or printable(f"write `{'`, then `'.join(line.strip() for line in lines)}`")
-            candidate.others = error.others
+            written = "`, then `".join(filter(None, map(str.strip, lines)))
+            candidate.help = candidate.help or printable(f"write `{written}`")
             return candidate
     return error
 
@@ -185,3 +197,55 @@ def _ascii(at: Span) -> str:
         text = name[3].lower() if name[:1] == ["GREEK"] and len(name) == 4 else plain
     is_product = text[:1].isalnum() and at.source.text[at.start - 1 : at.start].isdigit()
     return f" * {text}" if is_product else text
+
+
+# ---- the errors of other lines -------------------------------------------------------------------
+
+
+def errors_in(module: ast.Module) -> Sequence[CompileError]:
+    """Returns the errors in the names, types and shapes of a module.
+
+    The file graph/lower_ast.py replaces this function, because finding these errors needs the graph builder.
+    """
+    return ()
+
+
+def _on_other_lines(error: ParseError, place: Span, parse: Callable[[Span], Any], most: int) -> list[CompileError]:
+    """Returns the errors on lines other than the line of `error`.
+
+        y = x +* 2      →      y=a                  a line that assigns a name without a value to y
+        z = softmx(x)          z = softmx(x)        so no error follows from the wrong line
+
+    The list is empty if only a part of a statement would be replaced. `most` is the largest number of syntax errors.
+    """
+    source, text, span = place.source, place.source.text, error.span or place
+    unknown = next((name for name in ascii_letters if not re.search(rf"\b{name}\b", text)), "_")
+    start, indent, lines = lines_of_statement(span)
+    end, instead = start + len(lines), _stand_in(lines, indent, unknown)
+    around = text[place.start : start], text[end : place.end]
+    is_part = any(part.count(a) != part.count(b) for part in around for a, b in CLOSES.items())
+    if not indent or is_part or len(instead) > len(lines) or most == 0:
+        return []
+    rest = replace(place, source=Source(source.name, text[:start] + instead.ljust(len(lines)) + text[end:]))
+    try:
+        module = parse(rest)
+        found = [*errors_in(module)] if isinstance(module, ast.Module) else []
+    except ParseError as later:
+        if later.span is None or later.span.start < end:
+            return []
+        found = [repaired(later, rest, parse), *_on_other_lines(later, rest, parse, most - 1)]
+    found = [e for e in found if e.span and e.span.text != unknown]  # of no stand-in
+    for other in found:
+        other.span = other.span and replace(other.span, source=source)
+        other.edits = tuple(Edit(replace(e.span, source=source), e.text) for e in other.edits)
+    return found
+
+
+def _stand_in(lines: str, indent: str, unknown: str) -> str:
+    """Returns the line to write for a wrong statement, such as `y=a` for `y += 1`."""
+    first = "".join(lines.split()[:1])
+    if "return" in (first, *nearest(first, ["return"])):
+        return f"{indent}return {unknown}"
+    words = re.findall(r"[A-Za-z_]\w*", " ".join(match[0] for match in _ASSIGNED.finditer(lines)))
+    names = [word for word in dict.fromkeys(words) if not keyword.iskeyword(word)]
+    return f"{indent}{','.join(names)}={unknown}" if names else ""

@@ -20,12 +20,12 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from minitri.base.diagnostics import Edit
-from minitri.base.resource_limits import current
+from minitri.base.resource_limits import current, exceeded
 from minitri.base.spans import Span
 from minitri.language import ast, python_corrections
 from minitri.language.annotations import Reader, read_returns, read_type
 from minitri.language.ast import Word
-from minitri.language.syntax_errors import bad_target, chained_comparison, mistake, too_much
+from minitri.language.syntax_errors import bad_target, chained_comparison, mistake, not_callable
 
 
 class Effect(ast.Node):
@@ -204,7 +204,8 @@ def checked_value(root: ast.Expr) -> ast.Expr:
     Raises ParseError for forms that are allowed only in annotations: strings, `x[*B]` and `x[]`.
     """
     nodes = list(ast.postorder(root))
-    options = {id(option) for node in nodes for option in _options(node)}
+    callers = [node for node in nodes if isinstance(node, ast.Call | ast.Compare)]
+    options = {id(option) for caller in callers for option in ast.children(caller)}
     for node in nodes:
         match node:
             case ast.Pack():
@@ -216,21 +217,10 @@ def checked_value(root: ast.Expr) -> ast.Expr:
     return root
 
 
-def _options(node: ast.Node) -> Sequence[ast.Expr]:
-    """Returns those operands that are allowed to be strings, as in `f(x, "a")`, `f(x, mode="a")` and `mode == "a"`."""
-    match node:
-        case ast.Call(args=args, keywords=keywords):
-            return [*args, *(option for _, option in keywords)]
-        case ast.Compare(left=left, right=right):
-            return [left, right]
-        case _:
-            return []
-
-
 def read_number(word: Word) -> int | float:
     text = word.text
     if len(text) > (limit := current().digits):
-        raise too_much("digits", f"a number has {len(text):,} digits, the limit is {limit:,}", word.span)
+        raise exceeded("digits", f"a number has {len(text):,} digits, the limit is {limit:,}", word.span)
     plain = text.rstrip("jJ")
     try:
         value = float(plain) if re.match(r"[0-9_]*[.eE]", plain) else int(plain, 0)
@@ -303,4 +293,4 @@ def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
         case ast.Attribute(value=value, name=name):
             return name, (value,)
         case _:
-            raise mistake("not_callable", function.span)
+            raise not_callable(function)

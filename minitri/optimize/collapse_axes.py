@@ -12,16 +12,20 @@ the same matrix, the batch becomes one matrix with all of their rows. Axes i and
 would need a quotient or a remainder of the merged index. For example, the load of a bias `b[j]` would need the
 remainder of the merged index and the extent of j.
 
+But rows of a result that are not aligned, such as those of `x[:, 1:] * 2`, are merged even if a load needs the quotient and
+the remainder. Stores across the ends of rows are then aligned, and a division costs less than narrow stores.
+
 Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has rows of 8 elements and no gaps in memory.
 """
 
 from dataclasses import replace
 from itertools import combinations
 
-from minitri.base.dims import ZERO, Dim, Remainder
+from minitri.base.dims import ZERO, Dim, Remainder, Symbol
 from minitri.base.intervals import Ranges, joined
 from minitri.base.operators import POSITIONS
 from minitri.base.pass_logs import fired
+from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels import ir
 from minitri.kernels.ir import Axis, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scan, Store
 
@@ -35,7 +39,7 @@ def _flatten(kernel: Kernel) -> Kernel:
     kernel = _rejoined(kernel)
     while (fewer := _with_one_less(kernel)) is not None:
         kernel = fewer
-    return kernel
+    return _with_divided_index(kernel) or kernel
 
 
 def _with_one_less(kernel: Kernel) -> Kernel | None:
@@ -49,13 +53,49 @@ def _with_one_less(kernel: Kernel) -> Kernel | None:
     return None
 
 
+def _with_divided_index(kernel: Kernel) -> Kernel | None:
+    """Returns the kernel with the merged index of its two axes, which loads divide by the length of a row.
+
+    Returns None if some access has aligned rows, or if a load should stay as it is: a load that has one of the axes only
+    would need a remainder for each element, and an array that is loaded twice is better loaded row by row.
+    """
+    if kernel.reduced or len(kernel.axes) != 2 or any(isinstance(op, (Position, Inside)) for op in kernel.body):
+        return None
+    a, b = kernel.axes
+    loads = [op for op in kernel.body if isinstance(op, Load)]
+    stores = {op: _indexed_as_one(op, a, b) for op in kernel.body if isinstance(op, Store)}
+    once = len({op.buffer.name for op in loads}) == len(loads)
+    plain = all(len(op.axes) == 2 and not op.guards and not op.picks for op in loads)
+    if not (once and plain and None not in stores.values() and all(_is_narrow(op, b) for op in (*loads, *stores))):
+        return None
+    row = {a.symbol: a.index // b.extent, b.symbol: a.index % b.extent}
+
+    def change(op: Op) -> Op:
+        if isinstance(op, Load):
+            op = replace(op, index=tuple(d.substitute(row) for d in op.index))
+        op = (isinstance(op, Store) and _indexed_as_one(op, a, b)) or op
+        return replace(op, axes=tuple(n for n in op.axes if n != b.name))
+
+    new = ir.rewritten(kernel.body, change)
+    one = replace(a, extent=a.extent * b.extent)
+    fired(flatten, (a, b), one, tuple(s for op in kernel.body for s in op.spans))
+    return replace(kernel, axes=(one,), buffers=ir.buffers_of(new.values()), body=tuple(new.values()))
+
+
+def _is_narrow(op: Load | Store, along: Axis) -> bool:
+    """Checks whether the rows of a load or store, which run along an axis, begin at addresses that are not aligned."""
+    rows = [(monomial, c) for monomial, c in op.offset.terms if (monomial, c) != ((along.symbol,), 1)]
+    known = all(isinstance(atom, Symbol) and atom.kind == "axis" for monomial, _ in rows for atom in monomial)
+    return known and len(rows) < len(op.offset.terms) and any(c * op.dtype.bytes % (ALIGNMENT // 2) for _, c in rows)
+
+
 def _rejoined(kernel: Kernel) -> Kernel:
     """Returns the kernel with simpler loads and stores: an index that is split into quotient and remainder becomes one
     index again.
     """
     ranges: Ranges = {a.symbol: (ZERO, a.extent - 1) for a in kernel.axes}
     new = ir.rewritten(kernel.body, lambda op: _rejoin(op, ranges))
-    changed = _with_body(kernel, kernel.axes, tuple(new.values()))
+    changed = replace(kernel, buffers=ir.buffers_of(new.values()), body=tuple(new.values()))
     if changed.buffers == kernel.buffers or _ambiguous(changed):
         return kernel
     for op, moved in new.items():
@@ -101,7 +141,7 @@ def _merge(kernel: Kernel, a: Axis, b: Axis) -> Kernel | None:
         merged = ir.with_children(merged, new.__getitem__)
         new[op] = replace(merged, axes=tuple(n for n in merged.axes if n != b.name))
     axes = tuple(replace(x, extent=a.extent * b.extent) if x is a else x for x in kernel.axes if x is not b)
-    return _with_body(kernel, axes, tuple(new.values()))
+    return replace(kernel, axes=axes, buffers=ir.buffers_of(new.values()), body=tuple(new.values()))
 
 
 def _merged(op: Op, a: Axis, b: Axis) -> Op | None:
@@ -152,11 +192,6 @@ def _indexed_as_one(op: Load | Store, a: Axis, b: Axis) -> Load | Store | None:
     whole = buffer.shape[place + 1] == b.extent and buffer.strides[place] == buffer.strides[place + 1] * b.extent
     once = not _uses(index[:place] + index[place + 2 :], a, b)
     return _with_one_index(op, place, a.index) if whole and once else None
-
-
-def _with_body(kernel: Kernel, axes: tuple[Axis, ...], body: tuple[Op, ...]) -> Kernel:
-    buffers = dict.fromkeys(op.buffer for op in body if isinstance(op, (Load, Store, ir.Scalar)))
-    return replace(kernel, axes=axes, buffers=tuple(buffers), body=body)
 
 
 def _with_one_index(op: Load | Store, place: int, index: Dim) -> Load | Store:

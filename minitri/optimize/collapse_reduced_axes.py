@@ -30,7 +30,7 @@ from minitri.graph.ir import Apply, Graph, Input, Interner, Layouts, Node, Reduc
 from minitri.graph.rewrite import rewritten
 from minitri.hardware.chips import Chip
 from minitri.optimize.partial_reductions import made_of
-from minitri.optimize.split_reduction import choose, contiguous_axes
+from minitri.optimize.split_reduction import choose, contiguous_axes, rows_first
 
 
 def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
@@ -39,13 +39,13 @@ def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
     `gaps` maps the name of each input that is not contiguous in memory to the strides of this input. A reduction that
     is not split keeps its axes.
     """
-    several = joinable(graph, gaps)
+    several, by_rows = joinable(graph, gaps), rows_first(graph, chip)
 
     def parts(node: Reduce) -> int:
         return choose(node, chip, gaps)[1]
 
     def one_axis(i: Interner, node: Node, made: Node) -> Node | None:
-        if not isinstance(node, Reduce) or not isinstance(made, Reduce) or node.op in POSITIONS:
+        if not isinstance(node, Reduce) or not isinstance(made, Reduce) or node.op in POSITIONS or node in by_rows:
             return None
         if node in several:
             whole = joined(i, made, min(made.axes), max(made.axes))

@@ -10,10 +10,12 @@
 The hardware can copy a block of a factor directly to shared memory under two conditions. The rows of the factor must
 begin at multiples of 16 bytes, and nothing may be computed during the copy. Products in TF32 also need factors that are
 contiguous along the depth, the axis that is summed over ("K-major"). The f32 products that f32_products.py gives to
-tensor cores also need factors that are contiguous along the depth. All other f32 products run on the f32 units of the
-chip, which need a second factor that is contiguous along the column index. A factor without the layout that its product
-needs is slow to read, and each tile of the result reads the factor again. A packed copy, which is made only once, is
-cheaper if each element is used often enough:
+tensor cores need such a second factor, but their first factor can have any layout. If a copy of the second factor does
+not pay, and the first factor is contiguous along the depth, the factors are swapped: `x @ w` becomes
+`(w.mT @ x.mT).mT`. All other f32 products run on the f32 units of the chip, which need a second factor that is
+contiguous along the column index. A factor without the layout that its product needs is slow to read, and each tile of
+the result reads the factor again. A packed copy, which is made only once, is cheaper if each element is used often
+enough:
 
 - If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory even if
   the factor is not packed. So this factor is packed only if each element is used at least REUSE_OF_ASYNC (1536) times.
@@ -26,9 +28,9 @@ cheaper if each element is used often enough:
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
 
-In: a graph; the strides of inputs that are not contiguous. Left out: products of unknown sizes, of integers, and of
-small depth. In attention, for example, the depth of a product is small, and one program reads all indices along the
-depth.
+In: a graph; the strides of inputs that are not contiguous. Left out: products of unknown sizes, of integers, and
+16-bit products of small depth. In attention, for example, the depth of a product is small, and one program reads all
+indices along the depth. Products that stay in a loop of attention are left out too.
 """
 
 import math
@@ -43,15 +45,18 @@ from minitri.graph.ir import Contract, Graph, Interner, Layouts, Node, axis, axi
 from minitri.graph.rewrite import rewritten
 from minitri.graph.scalar_form import element
 from minitri.graph.weight_scales import scaled, taken_out
+from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize.dequantised_product_cost import is_converted
 from minitri.optimize.partial_reductions import made_of, padded
+from minitri.optimize.product_cost import has_few_tiles
 from minitri.optimize.split_k import ASYNC, is_read
 from minitri.optimize.split_kv import loops
 
 DEPTH = 512  # the least depth of a product
 REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # the fewest uses of an element
 REUSE_OF_F32 = 128
+REUSE_OF_SWAPPED = 1024  # the fewest uses for which a copy of a second factor is better than swapped factors
 WORTH, WORTH_COMPUTED = 1 << 34, 1 << 31  # the fewest operations of a product; 2**34 take about ten microseconds
 WORTH_F32 = 1 << 30  # takes more than ten microseconds in f32
 WORTH_OF_PARTS = 1 << 26  # the fewest operations of a product of TF32 parts
@@ -60,16 +65,16 @@ SIDE_OF_PARTS, COLUMNS_OF_PARTS = 32, 16  # the fewest rows (tensor cores comput
 LARGEST = 1 << 28  # the most elements of scores that are stored between the products of attention
 
 
-def pack(graph: Graph, layouts: Layouts, parts: bool = False) -> Graph:
+def pack(graph: Graph, layouts: Layouts, chip: Chip, parts: bool = False) -> Graph:
     """Copies factors of large products. `parts` says whether tensor cores compute f32 products as sums of products of
     TF32 parts.
     """
     looped = in_loops(graph, parts)
 
     def packed(i: Interner, node: Node, made: Node) -> Node | None:
-        if not isinstance(made, Contract):
+        if not isinstance(made, Contract) or node in looped and made.a.dtype == f32:
             return None
-        wanted = _wanted(made, layouts, parts and node not in looped)
+        wanted = _wanted(made, layouts, chip, parts)
         return _packed(i, made, layouts, wanted) if wanted else None
 
     return rewritten(graph, pack, packed)
@@ -92,21 +97,25 @@ def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node 
 
 def _moves(node: Contract, layouts: Layouts, wanted: str) -> tuple[bool, bool]:
     """Decides for each of the two factors of a product whether to copy it."""
-    computed, of_parts = _places(node.b, layouts) is None, wanted == "depth" and node.precision != "tf32"
-    worth, reuse = (WORTH, REUSE) if node.a.dtype.bits == 16 or node.precision == "tf32" else (WORTH_F32, REUSE_OF_F32)
-    least = WORTH_OF_COPY if of_parts else min(worth, WORTH_COMPUTED) if computed else worth
-    if not _is_large(node, least) or not is_read(node.b):
+    *_, m, n = (e.constant or 0 for e in node.shape)
+    last, loaded = node.rank - 1, is_read(node.a)
+    if not is_read(node.b):
         return False, False
-    *_, m, n = (int(e) for e in node.shape)
-    last = node.rank - 1
-    often = REUSE_OF_ASYNC if of_parts or _fits(node.a, last, layouts, wanted, ASYNC) else reuse
+    if wanted == "depth" and node.precision != "tf32":  # a product of TF32 parts
+        first = loaded and n >= REUSE_OF_ASYNC and _is_large(node, WORTH_F32)
+        second = m >= REUSE_OF_F32 and _is_large(node, WORTH_OF_COPY) and not is_along_depth(node.b, last - 1, layouts)
+        return first and not _fits(node.a, last, layouts, wanted), second
+    computed = _places(node.b, layouts) is None
+    worth, reuse = (WORTH, REUSE) if node.a.dtype.bits == 16 or node.precision == "tf32" else (WORTH_F32, REUSE_OF_F32)
+    if not loaded or not _is_large(node, min(worth, WORTH_COMPUTED) if computed else worth):
+        return False, False
+    often = REUSE_OF_ASYNC if _fits(node.a, last, layouts, wanted, ASYNC) else reuse
     of_computed = REUSE_OF_CONVERTED if is_converted(node) else min(reuse, REUSE_OF_COMPUTED)
-    first = n >= often and _is_large(node, worth) and is_read(node.a) and not _fits(node.a, last, layouts, wanted)
-    fits = is_along_depth(node.b, last - 1, layouts) if of_parts else _fits(node.b, last - 1, layouts, wanted)
-    return first, m >= (of_computed if computed else reuse) and not fits and (of_parts or is_read(node.a))
+    first = n >= often and _is_large(node, worth) and not _fits(node.a, last, layouts, wanted)
+    return first, m >= (of_computed if computed else reuse) and not _fits(node.b, last - 1, layouts, wanted)
 
 
-def _wanted(node: Contract, layouts: Layouts, parts: bool) -> str:
+def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
     """Returns the axis along which the factors of a product must be contiguous. "depth" means the summed axis, and
     "any" means either of a factor's last two axes. "columns" means that only the second factor must be contiguous,
     along the column index. "swapped" means that the factors change places. "" means that the layout does not matter.
@@ -116,11 +125,15 @@ def _wanted(node: Contract, layouts: Layouts, parts: bool) -> str:
     if node.precision.startswith("tf32"):
         return "depth"
     if parts and suits_parts(node):
-        last = node.rank - 1
-        if is_along_depth(node.b, last - 1, layouts) or _moves(node, layouts, "depth")[1]:
-            return "depth"
-        if is_along_depth(node.a, last, layouts) and min(map(int, node.shape[-2:])) >= SIDE_OF_PARTS:
+        last, (*batch, m, n) = node.rank - 1, map(int, node.shape)
+        fits, copied = is_along_depth(node.b, last - 1, layouts), _moves(node, layouts, "depth")[1]
+        rare = (
+            n >= SIDE_OF_PARTS and (m < REUSE_OF_SWAPPED or not copied) and has_few_tiles(chip, math.prod(batch), m, n)
+        )
+        if not fits and rare and is_along_depth(node.a, last, layouts):
             return "swapped"
+        if fits or copied:
+            return "depth"
     return "columns"
 
 
@@ -142,12 +155,9 @@ def suits_parts(node: Contract) -> bool:
     """Checks whether a product of f32 arrays is large enough to be computed as a sum of products of TF32 parts
     (f32_products.py).
     """
-    sizes = [e.constant for e in (*node.shape, node.a.shape[-1])]
-    if node.precision != "f32" or None in sizes:
-        return False
-    *_, m, n, depth = known = [e for e in sizes if e is not None]
-    enough = m >= SIDE_OF_PARTS and n >= COLUMNS_OF_PARTS and 2 * math.prod(known) >= WORTH_OF_PARTS
-    return depth >= LEAST_DEPTH and enough
+    *_, m, n, depth = sizes = [e.constant or 0 for e in (*node.shape, node.a.shape[-1])]
+    large = m >= SIDE_OF_PARTS and n >= COLUMNS_OF_PARTS and 2 * math.prod(sizes) >= WORTH_OF_PARTS
+    return node.precision == "f32" and depth >= LEAST_DEPTH and large
 
 
 def in_loops(graph: Graph, parts: bool) -> set[Node]:

@@ -117,11 +117,6 @@ class Cut:
     def _reduced(self, x: Node, op: str, dtype: DType) -> Node:
         inner = tuple(a if a < self.k else a + 1 for a in self.node.axes)
         left = tuple(e for j, e in enumerate(self.x.shape) if j not in inner)
-        if self.length == 1 and len(inner) > 1:  # the part has one index, so other reductions can have the same axes
-            at = self.k + 1
-            shape = (*x.shape[:at], *x.shape[at + 1 :])
-            x = self.i.view(x, shape, (*map(axis, range(at)), dims.ZERO, *map(axis, range(at, len(shape)))))
-            inner = tuple(a for a in self.node.axes if a != self.k)
         return self.i.reduce(op, dtype, left, x, inner)
 
     def position(self) -> Node:

@@ -45,7 +45,7 @@ class Pace(NamedTuple):
         elements.
         """
         load = -(-programs // chip.multiprocessors)  # programs on the busiest multiprocessor
-        pairs = load / 2 if self.most > 2 else -(-load // 2)  # if there is room, a third program runs as well
+        pairs = -(-load // 2) if self.most == 2 else load / 2  # if there is room, a third program runs as well
         step = self.alone if load <= 1 else self.beside * pairs
         return self.start * -(-load // self.most) + step * depth / STEP
 
@@ -54,6 +54,11 @@ class Pace(NamedTuple):
 TF32_PARTS = (
     Pace(128, 128, 6.8, 13.6, 1, 3.8), Pace(64, 128, 4.7, 7.6, 2, 2.4), Pace(64, 64, 2.8, 4.6, 3)
 )  # fmt: skip
+
+
+def has_few_tiles(chip: Chip, batch: int, rows: int, columns: int) -> bool:
+    """Checks whether a product of f32 arrays has so few small tiles that its depth may be divided into parts."""
+    return batch * -(-rows // TF32_PARTS[-1].rows) * -(-columns // TF32_PARTS[-1].columns) <= 2 * chip.multiprocessors
 
 
 def cheapest(

@@ -11,8 +11,9 @@ The length of the summed axis is called the depth. The order in which partial su
 If no power of two divides the depth into enough parts, the factors are padded with zeros. If a factor is computed from
 other reductions or products, the product of this factor could share a loop with these reductions or products
 (minitri/optimize/online_reductions/merge_loops.py). A product that could share a loop is split only if most of the GPU
-would be idle without the split. Left out: loops of attention, which split_kv.py splits. For weights of 8 bits,
-dequantised_product_cost.py chooses the number of parts.
+would be idle without the split. Left out: loops of attention, which split_kv.py splits. A cost model chooses the
+number of parts for weights of 8 bits (dequantised_product_cost.py) and for f32 products that tensor cores compute
+(product_cost.py).
 """
 
 import math
@@ -24,7 +25,7 @@ from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize import dequantised_product_cost
 from minitri.optimize.dequantised_product_cost import MOST, PART, viewed
 from minitri.optimize.partial_reductions import Halves, contract_in_parts, made_of, padded, parts_of, split
-from minitri.optimize.product_cost import TF32_PARTS, cheapest
+from minitri.optimize.product_cost import TF32_PARTS, cheapest, has_few_tiles
 from minitri.optimize.split_kv import loops
 
 MANY = 128  # the most parts of a product with very few tiles
@@ -58,7 +59,8 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
     if dequantised_product_cost.is_converted(node):
         parts = dequantised_product_cost.choose(chip, math.prod(batch), m, n, depth).parts
     elif of_parts:
-        powers = [1 << k for k in range(MANY.bit_length()) if k == 0 or depth >= SHORTEST_OF_PARTS << k]
+        few = has_few_tiles(chip, math.prod(batch), m, n)
+        powers = [1 << k for k in range(MANY.bit_length()) if k == 0 or few and depth >= SHORTEST_OF_PARTS << k]
         parts, _ = cheapest(chip, TF32_PARTS, powers, math.prod(batch), m, n, depth)
     else:
         parts = _parts(node, chip.multiprocessors // (1 if alone else IDLE), math.prod(batch), m, n, depth)

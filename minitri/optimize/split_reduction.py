@@ -26,7 +26,7 @@ from minitri.graph import ir
 from minitri.graph.ir import Apply, Concat, Contract, Graph, Input, Interner, Layouts, Node, Reduce, axis, axis_symbol
 from minitri.graph.scalar_form import Element, element
 from minitri.hardware.chips import Chip
-from minitri.optimize.partial_reductions import LANES, WAVES, Cut, Halves, split
+from minitri.optimize.partial_reductions import LANES, WAVES, Cut, Halves, made_of, split
 from minitri.optimize.split_kv import loops
 
 MOST_LOOKED_AT = 64  # the most nodes that the search for the largest array visits
@@ -36,7 +36,7 @@ ALIGNED, BLOCK = 16, 2048  # elements: the most that 16 bytes hold, and what a p
 MOST_PARTS = 1024  # the second kernel reduces this many at once
 SHORTEST_PART, LEAST = 128, 1024  # the fewest elements of a part, for columns and for rows
 PIECE = 512  # the fewest contiguous elements of a part of several axes
-MOST_ROWS, SHORTEST_ROW = 16384, 64  # parts that are rows: the most results of parts, and the fewest elements of each
+SHORTEST_ROW = 64  # the fewest elements of a row that is reduced before the rows are combined
 ONLINE = 8  # so many times more programs of columns with online reductions, which have few warps, but
 MOST_ONLINE = 128  # no more parts than the second kernel corrects quickly
 FEW_PARTS = 4  # parts of whole rows suffice if there are this many times fewer than wanted
@@ -49,13 +49,60 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
     `layouts` maps the name of each input that is not contiguous in memory to the strides of this input.
     """
     cuts: dict[Node, Cut] = {}  # split reductions, by their result
-    looped, online = loops(graph), _online(graph)
+    looped, online, rows = loops(graph), _online(graph), rows_first(graph, chip)
 
     def halves(i: Interner, node: Node, made: Reduce) -> Halves | None:
+        if node in rows and node not in looped:
+            return _by_rows(i, made, rows[node], chip)
         k, parts, length = choose(made, chip, layouts, node in online)
         return Cut(i, made, k, parts, length).made(cuts) if parts > 1 and node not in looped else None
 
     return split(graph, split_reductions, halves, Reduce)
+
+
+def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
+    """Returns the reductions that reduce each row alone before they combine the rows, and the first axis of their rows.
+    The axes of a row are the last axes of the operand.
+
+    Rows come first if another reduction or a scan runs over each row alone, because both then share a kernel. Examples
+    are the sum over both axes of `x - mean(x, axis=1)`, and `sum(x)` beside `max(x, axis=1)`. Left out: reductions that
+    depend on a reduction of the same elements.
+    """
+    rows: dict[Node, tuple[int, tuple[Dim, ...]]] = {}  # with the shape of the array of rows
+    for n in graph.nodes():
+        if isinstance(n, (Reduce, ir.Scan)):
+            axes = n.axes if isinstance(n, Reduce) else (n.axis,)
+            same = (x for x in made_of(n.x) if isinstance(x, Input) and x.shape == n.x.shape)
+            last = len(axes) == n.x.rank - min(axes) < n.x.rank
+            rows |= dict.fromkeys((n, *same), (min(axes), n.x.shape)) if last else {}
+
+    def shared(n: Reduce) -> int:
+        known = (rows[x] for x in made_of(n.x) if x in rows)
+        return max((k for k, shape in known if shape == n.x.shape and _has_many_rows(n, k, chip)), default=0)
+
+    alone = [n for n in graph.nodes() if isinstance(n, Reduce)] if rows else []
+    return {n: first for n in alone if (first := shared(n)) > 0 and n not in _online(graph)}
+
+
+def _has_many_rows(node: Reduce, first: int, chip: Chip) -> bool:
+    """Checks whether a reduction runs over enough rows, of enough elements, to reduce each row alone first."""
+    if node.op in POSITIONS or any(e.constant is None for e in node.x.shape):
+        return False
+    rows, row = [int(node.x.shape[k]) for k in node.axes if k < first], [int(e) for e in node.x.shape[first:]]
+    whole = len(node.axes) == len(rows) + len(row)
+    return whole and math.prod(rows) >= chip.multiprocessors and math.prod(row) >= SHORTEST_ROW
+
+
+def _by_rows(i: Interner, node: Reduce, first: int, chip: Chip) -> Halves:
+    """Returns a reduction that reduces each row alone, and after that the results of the rows."""
+    outer = tuple(k for k in node.axes if k < first)
+    rows = i.reduce(node.op, node.dtype, node.x.shape[:first], node.x, tuple(range(first, node.x.rank)))
+    whole = i.reduce(node.op, node.dtype, node.shape, rows, outer)
+    assert isinstance(whole, Reduce)
+    k, parts, length = choose(whole, chip)
+    made = Cut(i, whole, k, parts, length).made({})[0] if parts > 1 else whole
+    count, row = (dims.product(list(shape)) for shape in ([rows.shape[k] for k in outer], node.x.shape[first:]))
+    return made, int(count), row
 
 
 def _online(graph: Graph) -> set[Node]:
@@ -64,8 +111,8 @@ def _online(graph: Graph) -> set[Node]:
     """
     found = set[Node]()
     for node in (n for n in graph.nodes() if isinstance(n, Reduce)):
-        before = [x for x, _ in _computed(node) if isinstance(x, Reduce) and x.axes == node.axes]
-        same = [x for x in before if x.x.shape == node.x.shape]
+        of_same = (x for x in made_of(node.x) if isinstance(x, Reduce) and x.axes == node.axes)
+        same = {x for x in of_same if x.x.shape == node.x.shape}
         found |= {node, *same} if same else set()
     return found
 
@@ -88,34 +135,11 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, online: bool = False
         parts = max(parts, min(_parts(count, results, width, ONLINE * wanted), MOST_ONLINE))
     if parts == 1:
         return whole
-    rows = _axis_of_rows(node) if node.op not in POSITIONS else None
-    few = rows is not None and chip.multiprocessors <= extents[rows] and extents[rows] * results <= MOST_ROWS
-    if rows is not None and rows not in inner and few:
-        return rows, extents[rows], dims.ONE
     k = _axis(extents, inner, parts)
     any_start, long = k not in inner, extents[k]
     most = long if any_start or len(extents) == 1 else long // PIECE
     length = _length(long, max(1, min(parts, most)), any_start)
     return (k, -(-long // length), Dim.of(length)) if 0 < length < long else whole
-
-
-def _axis_of_rows(node: Reduce) -> int | None:
-    """Returns the axis that counts the rows, if another reduction or a scan runs over each row of the operand alone.
-    Returns None if no other reduction and no scan runs over rows of the operand.
-
-    Example: a sum over both axes of `x - mean(x, axis=1)`, where the mean reduces each row alone. If each part of the
-    sum is one row, the mean and the partial sum share a kernel.
-    """
-    extents = {k: int(node.x.shape[k]) for k in node.axes}
-    for x, index in _computed(node):
-        if isinstance(x, Reduce):
-            lacking = {k for k in extents if not any(axis_symbol(k) in d.symbols() for d in index)}
-        else:
-            lacking = {k for k in extents if isinstance(x, ir.Scan) and axis_symbol(k) in index[x.axis].symbols()}
-        rows = [k for k in extents if k not in lacking and extents[k] > 1]
-        if len(rows) == 1 and math.prod(extents[k] for k in lacking) >= SHORTEST_ROW:
-            return rows[0]
-    return None
 
 
 def _axis(extents: Mapping[int, int], inner: Container[int], parts: int) -> int:

@@ -27,8 +27,9 @@ from minitri.graph.rewrite import compute
 from minitri.hardware.chips import Chip
 from minitri.optimize.partial_reductions import LANES, WAVES, Halves, in_parts, parts_of, split
 
-FEW = 64  # with more programs than this, rows are not split
+FEW, FEW_COLUMNS = 64, 256  # with more programs than this, rows or columns are not split
 SHORTEST, PART = 16384, 1024  # the fewest elements of a scan that is split, and of a part
+SHORTEST_COLUMN, PART_COLUMN = 512, 128  # the same for columns, of which a program loads few elements at a time
 
 
 def split_scans(graph: Graph, chip: Chip) -> Graph:
@@ -45,8 +46,7 @@ def _halves(i: Interner, node: Scan, chip: Chip) -> Halves | None:
         return None
     extent = int(node.shape[k])
     others = math.prod(int(e) for j, e in enumerate(node.shape) if j != k)
-    programs = others if k == node.rank - 1 else -(-others // LANES)
-    most = _parts(extent, programs, WAVES * chip.multiprocessors)
+    most = _parts(extent, others, WAVES * chip.multiprocessors, k < node.rank - 1)
     parts = next((n for n in range(most, most // 2, -1) if extent % n == 0), most)  # equal parts need no padding
     if parts < 2:
         return None
@@ -70,10 +70,16 @@ def _shifted_by_one(i: Interner, totals: Node, k: int, neutral: int | float | bo
     return i.concat(totals.shape, (first, i.view(totals, shape, tuple(map(axis, range(totals.rank))))), k)
 
 
-def _parts(extent: int, programs: int, wanted: int) -> int:
+def _parts(extent: int, others: int, wanted: int, columns: bool) -> int:
     """Returns the number of parts, a power of two. The number of parts is as large as possible without more than
-    `wanted` programs, and without parts shorter than PART.
+    `wanted` programs, and without parts shorter than PART or PART_COLUMN.
+
+    `others` is the number of scans.
     """
-    if extent < SHORTEST or not 0 < programs <= FEW:
+    few, shortest, part, programs = FEW, SHORTEST, PART, others
+    if columns:
+        few, shortest, part = FEW_COLUMNS, min(shortest, SHORTEST_COLUMN), min(part, PART_COLUMN)
+        programs = -(-others // LANES)
+    if extent < shortest or not 0 < programs <= few:
         return 1
-    return 1 << (max(1, min(wanted // programs, extent // PART)).bit_length() - 1)
+    return 1 << (max(1, min(wanted // programs, extent // part)).bit_length() - 1)

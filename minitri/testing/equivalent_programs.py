@@ -15,7 +15,7 @@ program.
 
 import re
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from minitri.language import ast
@@ -43,24 +43,20 @@ def parsed(text: str) -> Program:
 
 
 def permuted(text: str) -> Program:
-    return Program(_exchanged(parse_module(text, "<permuted>")))
+    return Program(ast.rewritten(parse_module(text, "<permuted>"), _exchanged))
 
 
-def _exchanged(value: Any) -> Any:
-    """Returns the syntax tree with the operands of commutative operators exchanged."""
-    if isinstance(value, tuple):
-        return tuple(map(_exchanged, value))
-    if isinstance(value, ast.Node):
-        value = replace(value, **{f.name: _exchanged(getattr(value, f.name)) for f in fields(value)})
-    match value:
+def _exchanged(node: Any) -> Any:
+    """Returns a node of the syntax tree with exchanged operands, if the node is a commutative operator."""
+    match node:
         case ast.Binary(left=ast.Tuple()) | ast.Binary(right=ast.Tuple()):  # shapes are joined in their order
-            return value
+            return node
         case ast.Binary(op=op) | ast.Compare(op=op) if op in COMMUTATIVE:
-            return replace(value, left=value.right, right=value.left)
+            return replace(node, left=node.right, right=node.left)
         case ast.Call(function=name, args=(a, b)) if name in COMMUTATIVE_CALLS:
-            return replace(value, args=(b, a))
+            return replace(node, args=(b, a))
         case _:
-            return value
+            return node
 
 
 # ---- dead code, other names ----------------------------------------------------------------

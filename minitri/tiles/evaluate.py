@@ -17,12 +17,10 @@ import numpy as np
 
 from minitri.base import numpy_array_operations
 from minitri.base.dims import Dim, Symbol
-from minitri.kernels.evaluate import Arrays, Memories, Sizes, Values, allocate, result
+from minitri.kernels.evaluate import Arrays, Sizes, Values, allocate, result
 from minitri.kernels.ir import Access, Carry, Dot, Load, Op, Plan, Reduce, Scan
 from minitri.tiles.ir import Loop, Program
-from minitri.trust.sanitizer import AccessError, Watch
-
-__all__ = ["AccessError", "evaluate", "places", "run"]
+from minitri.trust.sanitizer import Watch
 
 Place = tuple[int, ...]  # the number of a tile along each axis of the grid
 
@@ -33,13 +31,12 @@ def evaluate(plan: Plan, programs: Sequence[Program], inputs: Arrays, sizes: Siz
 
     Raises AccessError for the first load or store outside of its array.
     """
-    memory = allocate(plan, inputs, sizes)
-    watch = Watch(plan, programs, memory, sizes)
+    watch = Watch(plan, programs, allocate(plan, inputs, sizes), sizes)
     for program in programs:
         for place in places(program, sizes):
-            run(program, place, memory, sizes, masked, watch)
+            run(program, place, masked, watch)
     watch.finish()
-    return tuple(result(memory[b.name], b, sizes) for b in plan.outputs)
+    return tuple(result(watch.memory[b.name], b, sizes) for b in plan.outputs)
 
 
 def places(program: Program, sizes: Sizes) -> Iterator[Place]:
@@ -47,24 +44,22 @@ def places(program: Program, sizes: Sizes) -> Iterator[Place]:
     return np.ndindex(*[a.tiles.evaluate(sizes) for a in program.grid])
 
 
-def run(program: Program, place: Place, memory: Memories, sizes: Sizes, masked: bool, watch: Watch) -> None:
-    """Runs the program at one point `place` of the grid. The stores of the program change `memory`. The object `watch`
-    checks each statement of the program.
+def run(program: Program, place: Place, masked: bool, watch: Watch) -> None:
+    """Runs the program at one point `place` of the grid. The stores of the program change the memory of `watch`. The
+    object `watch` checks each statement of the program.
     """
     watch.enter(program, place)
-    _Run(program, place, memory, sizes, masked, watch).all()
+    _Run(program, place, masked, watch).all()
 
 
 class _Run(Values):
     """The evaluation of one program of the grid."""
 
-    def __init__(
-        self, program: Program, place: Place, memory: Memories, sizes: Sizes, masked: bool, watch: Watch
-    ) -> None:
-        super().__init__([a.name for a in program.axes], memory, sizes)
+    def __init__(self, program: Program, place: Place, masked: bool, watch: Watch) -> None:
+        super().__init__([a.name for a in program.axes], watch.memory, watch.sizes)
         self.program, self.masked, self.watch = program, masked, watch
         self.axes = {a.name: a for a in program.axes}
-        self.extents = {a.name: a.extent.evaluate(sizes) for a in program.axes}
+        self.extents = {a.name: a.extent.evaluate(self.sizes) for a in program.axes}
         self.real: dict[str, int] = {}  # how many elements of the block are inside the extent
         grid = dict(zip((a.name for a in program.grid), place))
         for a in program.axes:

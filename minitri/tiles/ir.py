@@ -30,7 +30,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Union
 
-from minitri.base.dims import ONE, ZERO, Dim, Monomial, Symbol, axis, floordiv
+from minitri.base.dims import ONE, ZERO, Dim, Monomial, Symbol, axis
 from minitri.base.intervals import Range
 from minitri.base.symbolic_minmax import Smallest
 from minitri.kernels.ir import Access, Axis, Buffer, Carry, Dot, Op, Plan
@@ -53,7 +53,7 @@ class TileAxis(Axis):
     @property
     def tiles(self) -> Dim:
         """The number of blocks that cover the extent."""
-        return floordiv(self.extent + (self.block - 1), Dim.of(self.block))
+        return (self.extent + (self.block - 1)) // self.block
 
     @property
     def blocks(self) -> Dim:
@@ -111,45 +111,53 @@ class Hints:
 PLAIN = Hints()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Program:
-    """The tile program of one kernel, and the options that it is compiled with.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOptions:
+    """The options of a tile program that its schedule chooses.
 
     warps              the number of warps that run one program
     stages             how many blocks a pipelined loop keeps in flight; an option of Triton's compiler
     group              rasterisation: this many tiles of the last-but-one grid axis run side by side, so that their
                        operands stay in the L2 cache
-    wide               memory offsets are 64-bit integers
-    relaxed            fast math is allowed, as the field `relaxed` of the kernel says
     descriptors        loads use tensor descriptors where that is possible
     persistent         the number of programs of a persistent kernel; 0 means one program for each tile
     registers          the most registers that a thread may use; 0 means that Triton's compiler decides
-    descending         the tiles of the last grid axis run backwards, from the end of the axis to its start
-    returning          loops without carried values run backwards, from their last block to their first block
-    peeled             tiles that are completely inside the last grid axis skip the bounds checks of that axis
     descriptor_stores  with `descriptors`: stores use tensor descriptors too, where that is possible
-    early_start        the program starts before the previous kernel ends, and then waits for the results of that kernel
-                       (dependent launch)
-    flattened          the loop over the tiles of a persistent kernel and the loop inside it become one loop
-    hints              hints about how the target compiles single ops and loops
+    """
+
+    warps: int = 4
+    stages: int = 3
+    group: int = 1
+    descriptors: bool = False
+    persistent: int = 0
+    registers: int = 0
+    descriptor_stores: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program(LaunchOptions):
+    """The tile program of one kernel, and the options that it is compiled with.
+
+    wide         memory offsets are 64-bit integers
+    relaxed      fast math is allowed, as the field `relaxed` of the kernel says
+    descending   the tiles of the last grid axis run backwards, from the end of the axis to its start
+    returning    loops without carried values run backwards, from their last block to their first block
+    peeled       tiles that are completely inside the last grid axis skip the bounds checks of that axis
+    early_start  the program starts before the previous kernel ends, and then waits for the results of that kernel
+                 (dependent launch)
+    flattened    the loop over the tiles of a persistent kernel and the loop inside it become one loop
+    hints        hints about how the target compiles single ops and loops
     """
 
     name: str
     axes: tuple[TileAxis, ...]
     buffers: tuple[Buffer, ...]
     body: tuple[Stmt, ...]
-    warps: int = 4
-    stages: int = 3
-    group: int = 1
     wide: bool = False
     relaxed: bool = False
-    descriptors: bool = False
-    persistent: int = 0
-    registers: int = 0
     descending: bool = False
     returning: bool = False
     peeled: bool = False
-    descriptor_stores: bool = False
     early_start: bool = False
     flattened: bool = False
     hints: Mapping[Op | Loop, Hints] = field(default_factory=dict)
@@ -289,7 +297,7 @@ def ends_whole(loop: Loop, axis: TileAxis) -> bool:
     Every block is inside the axis if the loop ends at the last multiple of the block size within the extent, or
     earlier.
     """
-    whole = floordiv(axis.extent, Dim.of(axis.block)) * axis.block
+    whole = axis.extent // axis.block * axis.block
     if loop.last is None or len(loop.axes) != 1:
         return False
     ends = (loop.last.atom.a, loop.last.atom.b) if isinstance(loop.last.atom, Smallest) else (loop.last,)

@@ -19,7 +19,7 @@ minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from minitri.base.dims import Dim, product
@@ -28,7 +28,7 @@ from minitri.base.types import DType, bool_, i64
 from minitri.graph.ir import postorder
 from minitri.kernels import ir
 from minitri.kernels.ir import Carry, Compute, Constant, Count, Dot, Kernel, Op, Position, Reduce, Scan, Spread, Store
-from minitri.tiles.ir import Loop, Program, Stmt, TileAxis, lane_number
+from minitri.tiles.ir import LaunchOptions, Loop, Program, Stmt, TileAxis, lane_number
 from minitri.tiles.schedule import Schedule
 
 
@@ -75,11 +75,8 @@ class Lowering:
     def lower(cls, kernel: Kernel, schedule: Schedule) -> Program:
         axes = tuple(TileAxis(a.name, a.extent, *schedule.axes[a.name]) for a in kernel.axes)
         body = cls(kernel, {a.name: a for a in axes}).run()
-        return Program(
-            kernel.name, axes, kernel.buffers, tuple(body), schedule.warps, schedule.stages, schedule.group or 1,
-            relaxed=kernel.relaxed, descriptors=schedule.descriptors, persistent=schedule.persistent,
-            registers=schedule.registers, descriptor_stores=schedule.descriptor_stores,
-        )  # fmt: skip
+        options = {option.name: getattr(schedule, option.name) for option in fields(LaunchOptions)}
+        return Program(kernel.name, axes, kernel.buffers, tuple(body), relaxed=kernel.relaxed, **options)
 
     def without_transports(self, kernel: Kernel) -> Kernel:
         """Returns the kernel in which reductions have no `rescale` and no `shift`, except where reductions share a

@@ -20,7 +20,7 @@ from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.resource_limits import MAX_LANES
 from minitri.base.toml_tables import table_beside
 from minitri.kernels.ir import Axis, Dot, Kernel, Plan, Store
-from minitri.tiles.ir import Program
+from minitri.tiles.ir import LaunchOptions, Program
 
 WARPS = (1, 2, 4, 8, 16, 32)
 OPTIONS = table_beside(__file__, "options.toml")
@@ -30,28 +30,18 @@ UNKNOWN = 1024  # the size that the plain schedule assumes for an unknown extent
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
-    """How one kernel is divided into programs and loops. A field that is not explained below has the same meaning as
-    the field of this name in `Program` (minitri/tiles/ir.py).
+class Schedule(LaunchOptions):
+    """How one kernel is divided into programs and loops, and the options of its tile program.
 
-    axes               name → (role, block); if `axes` has no entry for an axis, each program has one index of this axis
-    rule               a description of the rule that chose this schedule
-    group              as in `Program`; if `group` is None, minitri/optimize/program_order.py chooses it
-    near               whether a second loop over the same elements finds them in a cache; if so, an online reduction
-                       would save nothing
-    descriptor_stores  whether a persistent kernel uses tensor descriptors for its stores too
+    axes   name → (role, block); if `axes` has no entry for an axis, each program has one index of this axis
+    rule   a description of the rule that chose this schedule
+    near   whether a second loop over the same elements finds them in a cache; if so, an online reduction would save
+           nothing
     """
 
     axes: Mapping[str, tuple[str, int]]
-    warps: int = 4
-    stages: int = 3
-    group: int | None = None
     rule: str = ""
-    descriptors: bool = False
-    persistent: int = 0
-    registers: int = 0
     near: bool = False
-    descriptor_stores: bool = False
 
     @property
     def looped(self) -> list[str]:

@@ -157,13 +157,14 @@ def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
 def _is_usual() -> bool:
     """Checks whether minitri can use its own cache key and run the stages of Triton's compiler itself.
 
-    If a setting of Triton forbids cached kernels, or inspects or changes the compilation, minitri must call
-    `triton.compile` instead.
+    If a setting of Triton forbids cached kernels, keeps them elsewhere, or inspects or changes the compilation, minitri
+    must call `triton.compile` instead.
     """
     from triton import knobs
 
     c, hook = knobs.compilation, getattr(knobs.runtime, "add_stages_inspection_hook", None)
-    return not (c.always_compile or c.override or c.dump_ir or c.listener or c.use_ir_loc or hook)
+    inspects = c.always_compile or c.override or c.dump_ir or c.listener or c.use_ir_loc or hook
+    return not (inspects or knobs.cache.manager_class)
 
 
 @once

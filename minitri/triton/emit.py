@@ -22,7 +22,7 @@ as an integer argument.
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from minitri.base.dims import Dim, floordiv
+from minitri.base.dims import Dim
 from minitri.base.operators import OPERATORS, reduction, running
 from minitri.base.symbolic_minmax import smallest
 from minitri.kernels import ir
@@ -95,7 +95,7 @@ class _Emitter(Expressions):
         Complete tiles run the statements without the bounds checks along the axis. The last tile, if it is incomplete,
         runs the statements with the bounds checks.
         """
-        whole = self.size(floordiv(axis.extent, Dim.of(axis.block)))
+        whole = self.size(axis.extent // axis.block)
         self._branch(f"if {axis.name}_tile < {whole}:", self.program.peeled_tests)
         self._branch("else:", frozenset())
 
@@ -141,7 +141,7 @@ class _Emitter(Expressions):
 
     def _range(self, loop: Loop, axis: TileAxis, block: str) -> str:
         if self.program.from_end(loop):
-            start = floordiv(axis.extent - 1, Dim.of(axis.block)) * axis.block
+            start = (axis.extent - 1) // axis.block * axis.block
             return f"{self.size(start)}, -{block}, -{block}"
         first = "0" if loop.first is None else self.index(loop.first)
         last = self.size(axis.extent) if loop.last is None else self.index(loop.last)

@@ -52,8 +52,7 @@ def results(compiled: Compilation, stage: str, call: Call) -> tuple[Any, ...]:
 
 def programs(compiled: Compilation, call: Call) -> int:
     """Returns the total number of programs in the grids of all kernels."""
-    grids = [[a.tiles.evaluate(call.sizes) for a in p.grid] for p in compiled.value("tile")]
-    return sum(math.prod(grid) for grid in grids)
+    return sum(math.prod(a.tiles.evaluate(call.sizes) for a in p.grid) for p in compiled.value("tile"))
 
 
 def _interpreted(compiled: Compilation, call: Call) -> tuple[Any, ...]:

@@ -45,10 +45,11 @@ class DrawingView {
 
   box({label, type, at: [x, y, width, height], kind, output}, k) {
     const group = svg('g', {class: `box ${kind} ${output ? 'output' : ''}`, 'data-box': k, transform: `translate(${x} ${y})`});
+    const lines = label.split('\n').map(text => [text, '']);
+    if (kind !== 'view') lines.push(...type.split('\n').map(text => [text, 'type']));
     group.append(svg('rect', {width, height, rx: kind === 'input' ? height / 2 : 4}),
-      svg('text', {x: width / 2, y: 14}, label),
-      kind === 'view' ? '' : svg('text', {x: width / 2, y: 27, class: 'type'}, type),
-      svg('title', {}, [label, type].filter(Boolean).join('\n')));
+      ...lines.map(([text, kinds], n) => svg('text', {x: width / 2, y: 14 + 13 * n, class: kinds}, text)),
+      svg('title', {}, boxText({label, type})));
     return group;
   }
 
@@ -95,17 +96,20 @@ class DrawingView {
   }
 
   search(text) {
-    const found = this.boxes.map(b => text && `${b.label} ${b.type}`.toLowerCase().includes(text.toLowerCase()));
+    const found = this.boxes.map(b => text && boxText(b).toLowerCase().includes(text.toLowerCase()));
     this.groups.forEach((g, k) => g.classList.toggle('hit', Boolean(found[k])));
     return found.filter(Boolean).length;
   }
 
   following() { this.root.querySelector('.hit, .pin, .lit')?.scrollIntoView({block: 'center', inline: 'center'}); }
 
-  get whole() { return this.boxes.map(b => `${b.label}: ${b.type}`).join('\n'); }
+  get whole() { return this.boxes.map(boxText).join('\n'); }
 
   close() {}
 }
+
+/** The text of a box in one line. */
+function boxText({label, type}) { return `${label}: ${type}`.replaceAll('\n', ' '); }
 
 /** What is written on an edge: on its curve, near the box that is no group, where nothing else is written. An edge in a crowd
  * has no place for it: there the pointer tells it. */

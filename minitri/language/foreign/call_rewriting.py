@@ -38,9 +38,9 @@ def rewritten_call(row: Foreign, args: Sequence[str], keywords: Mapping[str, str
 
 
 def _plain(text: str) -> str:
-    """Simplifies a text: `1 if False else 0` becomes `0`, and `x.shape.shape[0]` becomes `x.ndim`."""
-    text = re.sub(r"(\w+) if (True|False) else (\w+)", lambda m: m[1] if m[2] == "True" else m[3], text)
-    return text.replace(".shape.shape[0]", ".ndim")
+    """Simplifies a text: `1 if False else f(x)` becomes `f(x)`, and `x.shape.shape[0]` becomes `x.ndim`."""
+    choice = r"(\w+(?:\(.*\))?) if (True|False) else (\w+(?:\(.*\))?)"
+    return re.sub(choice, lambda m: m[1] if m[2] == "True" else m[3], text).replace(".shape.shape[0]", ".ndim")
 
 
 def substituted(template: str, values: Mapping[str, str]) -> str:

@@ -119,12 +119,9 @@ class Foreign:
 @cache
 def table() -> tuple[Foreign, ...]:
     """Returns all rows of names.csv, sorted by name."""
-    reasons = {row["reason"]: row["text"] for row in _rows("reasons.csv")}
-    return tuple(_foreign(reasons, **row) for row in _rows("names.csv"))
-
-
-def _foreign(reasons: dict[str, str], *, libraries: str, reason: str, **row: str) -> Foreign:
-    return Foreign(**row, libraries=tuple(libraries.split()), reason=reasons[reason] if reason else "")
+    reasons = {"": ""} | {row["reason"]: row["text"] for row in _rows("reasons.csv")}
+    split = ({**row, "libraries": tuple(row["libraries"].split())} for row in _rows("names.csv"))
+    return tuple(Foreign(**{**row, "reason": reasons[row["reason"]]}) for row in split)
 
 
 def _rows(file: str) -> list[dict[str, str]]:

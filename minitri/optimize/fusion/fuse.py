@@ -18,24 +18,22 @@ from functools import cache
 
 from minitri.base.spans import Span
 from minitri.graph.ir import Graph, Layouts, Node
-from minitri.hardware.chips import Chip
 from minitri.kernels.demand import COMPUTE, NotOneKernel
 from minitri.kernels.ir import Decision, Plan
 from minitri.kernels.lower_graph import decision, plan_of, with_copies, with_stored_outputs
 from minitri.optimize.fusion.partition import Partition
 
 
-def fuse(graph: Graph, chip: Chip, layouts: Layouts = {}, laid: bool = True, kept: Iterable[Node] = ()) -> Plan:
+def fuse(graph: Graph, layouts: Layouts = {}, kept: Iterable[Node] = ()) -> Plan:
     """Decides which nodes of a graph share a kernel, and returns the plan: the kernels in launch order.
 
     layouts   strides in elements of inputs that are not contiguous
-    laid      whether the pass output-layouts will choose the strides of the results
     kept      values that must be stored in memory, even if this costs time
     """
     graph = with_stored_outputs(graph)
     stored: set[Node] = set(kept)
     while True:
-        parts = Partition(graph, stored, chip, laid)
+        parts = Partition(graph, stored)
         try:
             return plan_of(graph, parts.run(), _ledger(parts), layouts)
         except NotOneKernel as refusal:

@@ -13,10 +13,8 @@ from collections.abc import Iterable, Sequence
 import networkx as nx
 
 from minitri.base.resource_limits import check_time
-from minitri.graph.ir import Apply, Contract, Graph, Input, Node, is_copy
-from minitri.hardware.chips import Chip
+from minitri.graph.ir import Apply, Contract, Graph, Node, is_copy
 from minitri.kernels.demand import NotOneKernel
-from minitri.optimize.fusion import separate_transposes
 from minitri.optimize.fusion.computed_factor_first import in_order, trial_kernel
 from minitri.optimize.fusion.first_parts import FirstParts
 from minitri.optimize.fusion.one_kernel import one_kernel
@@ -33,11 +31,8 @@ class NotOneLoop(NotOneKernel):
 class Partition(FirstParts):
     """The parts of a graph (sets of nodes, each a future kernel) while they are being merged."""
 
-    def __init__(self, graph: Graph, stored: set[Node], chip: Chip, laid: bool) -> None:
+    def __init__(self, graph: Graph, stored: set[Node]) -> None:
         super().__init__(graph, stored)
-        self.chip = chip
-        moved = {n for n in self.outputs if is_copy(n) and all(isinstance(x, Input) for x in self.reads[n])}
-        self.free = {n for n in self.outputs - moved if laid and not self.users[n]}
         self._merged: dict[int, int] = {}  # parts that are now within another part
         self._changes: dict[int, int] = defaultdict(int)  # how often each part changed
         self._known: dict[object, str | None] = {}  # refusals of parts as they were
@@ -169,9 +164,7 @@ class Partition(FirstParts):
             return f"not one loop: {refusal.reason}"
         except NotOneKernel as refusal:
             return again or refusal.reason
-        if again and found.loop is None:
-            return again  # a program that loops holds all columns of a product
-        return separate_transposes.reason_against(found, self.chip, self.free)
+        return again if found.loop is None else None  # a program that loops holds all columns of a product
 
     def _merge(self, joining: Sequence[int], b: int, graph: nx.DiGraph[int]) -> None:
         self._changes[b] += 1

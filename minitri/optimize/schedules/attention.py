@@ -128,7 +128,9 @@ def attention(kernel: Kernel, request: Request) -> Schedule | None:
         rule += f": of its {steps} indices conditions leave {left} to a row"
     axes = {a: ("whole", max(LEAST, ceil_pow2(extent))) for a, extent in extents.items()}
     axes |= {row: ("grid", fitting(named[row], tile.rows)), loop: ("loop", fitting(named[loop], tile.block))}
-    return Schedule(axes, tile.warps, tile.stages, rule=rule, descriptors=tile.descriptors, registers=tile.registers)
+    return Schedule(
+        axes, rule, warps=tile.warps, stages=tile.stages, descriptors=tile.descriptors, registers=tile.registers
+    )
 
 
 def tile_within(

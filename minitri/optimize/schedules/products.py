@@ -42,7 +42,7 @@ from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Buffer, Dot, Kernel, Load, Op, Store, needed, reads_bytes
 from minitri.optimize import dequantised_product_cost
-from minitri.optimize.product_cost import TF32_PARTS, cheapest
+from minitri.optimize.product_cost import TF32_PARTS, Pace, cheapest
 from minitri.optimize.schedules.rule_arguments import Request
 from minitri.optimize.split_k import FEW_ROWS, NARROW
 from minitri.tiles.schedule import Schedule, deep, fitting, size
@@ -121,7 +121,16 @@ def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
     return tuple(Tile(*tile) for name in ("tiles", *more) for tile in TABLE[group][name])
 
 
-LARGE = {kind: tuple(zip(_tiles(kind), TABLE[kind]["speeds"])) for kind in ("16", "tf32", "tf32x3", "32", "64")}
+def _large(kind: str) -> tuple[tuple[Tile, Pace], ...]:
+    """Returns the tiles of a kind of product, each with its pace. If the table has relative speeds of tiles, not
+    measured times, only one program fits on a multiprocessor, and the times are in units of the largest tile's rate.
+    """
+    works = [(t, t.rows * t.columns / speed) for t, speed in zip(_tiles(kind), TABLE[kind].get("speeds", ()))]
+    paces = [Pace(t.rows, t.columns, work, 2 * work, 1, 0.0) for t, work in works] or TF32_PARTS
+    return tuple(zip(_tiles(kind), paces))
+
+
+LARGE = {kind: _large(kind) for kind in ("16", "tf32", "tf32x3", "32", "64")}
 TRANSPOSED = {t.rows: t for t in _tiles("transposed")}
 ALONE = {(t.rows, t.columns): t for t in _tiles("alone")}  # for programs that have a multiprocessor to themselves
 DEEPER, (SHALLOW,) = ALONE[128, 256], _tiles("shallow")
@@ -144,7 +153,7 @@ def product(kernel: Kernel, request: Request) -> Schedule | None:
     bm, bn = fitting(named[row], tile.rows), fitting(named[column], tile.columns)
     axes = {row: ("grid", bm), column: ("grid", bn)} | {a: ("loop", deep(first, k, tile.depth)) for a in over}
     rule = f"a product in tiles of {bm} by {bn}"
-    return Schedule(axes, tile.warps, tile.stages, 8, rule, descriptors=described, persistent=turns)
+    return Schedule(axes, rule, warps=tile.warps, stages=tile.stages, group=8, descriptors=described, persistent=turns)
 
 
 def batches(kernel: Kernel, *others: str) -> int:
@@ -179,15 +188,9 @@ def choose_tile(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Ch
     elif kind == "16" and m <= FEW_ROWS:
         chosen = TileChoice(_streaming(m, n, batch, dots[0], chip))
     else:
-        room = [(t, v) for t, v in LARGE[kind] if t._replace(stages=2).bytes(dots) <= chip.shared]
-        fitting = room or LARGE[kind][-1:]
-        if kind == "tf32x3":
-            tiles_of = {(t.rows, t.columns): t for t, _ in fitting}
-            paces = [p for p in TF32_PARTS if (p.rows, p.columns) in tiles_of]
-            _, pace = cheapest(chip, paces, (1,), batch, m, n, depth)
-            tile = tiles_of[pace.rows, pace.columns]
-        else:
-            tile = _least_work(m, n, batch, [(t, v) for t, v in fitting if len(dots) == 1 or t.columns <= 128], chip)
+        room = [(t, p) for t, p in LARGE[kind] if t._replace(stages=2).bytes(dots) <= chip.shared] or LARGE[kind][-1:]
+        tile_of = {p: t for t, p in room if len(dots) == 1 or t.columns <= 128}
+        tile = tile_of[cheapest(chip, tile_of, (1,), batch, m, n, depth)[1]]
         tiles, shallow = batch * tile.number(m, n), depth <= LITTLE_DEPTH
         whole = m >= tile.rows and n >= tile.columns and depth >= tile.depth
         worth = whole and 2 * batch * m * n * depth >= DESCRIBED and len(dots) == 1 and dots[0].on_tensor_cores
@@ -198,16 +201,6 @@ def choose_tile(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Ch
         else:
             chosen = TileChoice(_alone(kind, tile, tiles, chip), worth and _is_one_described(dots[0]))
     return chosen._replace(tile=chosen.tile.within(chip.shared, dots))
-
-
-def _least_work(m: int, n: int, batch: int, tiles: Sequence[tuple[Tile, float]], chip: Chip) -> Tile:
-    """Returns the tile with the least estimated time. `tiles` pairs each tile with its relative speed."""
-
-    def time(choice: tuple[Tile, float]) -> float:
-        t, speed = choice
-        return -(-batch * t.number(m, n) // chip.multiprocessors) * t.rows * t.columns / speed
-
-    return min(tiles, key=time)[0]
 
 
 def _kind(dot: Dot) -> str:
@@ -222,8 +215,10 @@ def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
 
 
 def is_transposed(kernel: Kernel) -> bool:
-    """Checks whether the kernel computes a single product, with the columns of the result before the rows."""
-    if len(kernel.dots) != 1:
+    """Checks whether the kernel computes a single product of 16-bit floats, with the columns of the result before the
+    rows.
+    """
+    if len(kernel.dots) != 1 or _kind(kernel.dots[0]) != "16":
         return False
     order = [a.name for a in kernel.axes]
     row, column = kernel.dots[0].tile

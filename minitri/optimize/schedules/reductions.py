@@ -16,23 +16,26 @@ the kernel also writes rows:
 
 A program has few warps, because each reduction must wait for all warps of its program. If rows are only reduced, each
 warp has about a thousand elements. If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit
-elements. The numbers come from measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits
-(tests/sweep_rows.py measures them again). Rows of unknown size get smaller blocks than long rows. The rules for columns
-are in `_columns` and `_short_columns`.
+elements. If much is computed for each element, a row has twice as many warps (long_bodies.py). The numbers come from
+measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits (tests/sweep_rows.py measures them again).
+Rows of unknown size get smaller blocks than long rows. The rules for columns are in `_columns` and `_whole_columns`.
 """
 
 import math
 
-from minitri.base.operators import POSITIONS
+from minitri.base.operators import OPERATORS, POSITIONS
 from minitri.hardware.chips import SECTOR, Chip
-from minitri.kernels.ir import Axis, Kernel, Load, Old, Reduce, Scan, Store
+from minitri.kernels.ir import Axis, Compute, Kernel, Load, Old, Reduce, Scan, Store
 from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, rival, widest_bytes
+from minitri.optimize.schedules.long_bodies import more_warps
 from minitri.optimize.schedules.rule_arguments import Request
 from minitri.tiles.schedule import Schedule, ceil_pow2, size
 
 WHOLE_ROW = 32768  # longest row held in registers
 FEW = 2  # with this many programs for each multiprocessor or fewer, most of the chip is idle
-SHORT_COLUMN = 32  # longest column that few warps hold whole
+SHORT_COLUMN = 32  # longest column that one warp holds whole
+HELD_COLUMN = 256  # longest column that a program holds whole, if it would be read twice otherwise
+DEAR = 3  # with this many special functions of f32 for each element, a thread has few elements
 
 
 def reduction(kernel: Kernel, request: Request) -> Schedule | None:
@@ -76,11 +79,12 @@ def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: 
 def _longest(kernel: Kernel) -> int:
     """Returns the length, in elements, of the longest row that a program keeps in registers.
 
-    argmax and argmin need three registers for each element. The result is smaller for rows that are only reduced: if a
-    row is so long that one program keeps a multiprocessor busy, a loop over blocks is as fast as a row in registers.
+    argmax and argmin need three registers for each element, and special functions of f32 need many. The result is
+    smaller for rows that are only reduced: if a row is so long that one program keeps a multiprocessor busy, a loop over
+    blocks is as fast as a row in registers.
     """
     if _only_reduces(kernel):
-        return 2 * ENOUGH if _pairs(kernel) else WHOLE_ROW // 2
+        return 2 * ENOUGH if _pairs(kernel) or _is_dear(kernel) else WHOLE_ROW // 2
     return WHOLE_ROW if widest_bytes(kernel) <= 4 else WHOLE_ROW // 2
 
 
@@ -102,6 +106,18 @@ def _read(kernel: Kernel) -> int:
     return sum({op.buffer.name: op.buffer.dtype.bytes for op in loads}.values())
 
 
+def _special(kernel: Kernel) -> int:
+    """Returns the number of special functions, such as exp, that the kernel computes for each element of a row."""
+    reduced = {a.name for a in kernel.reduced}
+    computed = (op for op in kernel.body if isinstance(op, Compute) and op.op != "cast" and reduced & {*op.axes})
+    return sum(OPERATORS[op.op].cost == "special" for op in computed)
+
+
+def _is_dear(kernel: Kernel) -> bool:
+    """Checks whether an element takes many instructions and registers, as in a chain of special functions of f32."""
+    return not kernel.relaxed and widest_bytes(kernel) > 2 and _special(kernel) >= DEAR
+
+
 def _pairs(kernel: Kernel) -> bool:
     return any(isinstance(op, Reduce) and op.op in POSITIONS for op in kernel.body)
 
@@ -113,7 +129,12 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
     axes |= {name: ("grid", block) for name, block in together.items()}
     count = math.prod(together.values())
     rule = "rows held whole" if count == 1 else f"short rows held whole, {count} a program"
-    return Schedule(axes, _row_warps(kernel, row, row * count), rule=rule)
+    warps, transposes = _row_warps(kernel, row, row * count), sector and not _only_reduces(kernel) and row >= ENOUGH
+    if transposes:
+        warps = max(warps, min(16, row * count // 512))
+    elif warps <= 8:
+        warps = more_warps(kernel, {name: block for name, (_, block) in axes.items()}, warps, most=2048)
+    return Schedule(axes, rule, warps=warps)
 
 
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
@@ -145,9 +166,12 @@ def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
     """Returns the number of warps of a program that keeps rows in registers.
 
     A program has one warp per kilobyte of rows, or one warp per 1024 elements of rows that are only reduced. Short rows
-    have one warp. Rows with much padding have few warps, so that no warp has only padding.
+    have one warp. Rows with much padding have few warps, so that no warp has only padding. If an element takes many
+    instructions, a thread has eight elements.
     """
     narrow, reduces = widest_bytes(kernel) <= 2, _only_reduces(kernel)
+    if _is_dear(kernel):
+        return max(1, min(16, elements // 256))
     if row <= ENOUGH:
         few = 1 if elements <= ENOUGH or narrow or reduces else 2
         return few if elements <= 2 * ENOUGH else max(few, min(16, elements // ENOUGH))
@@ -209,7 +233,7 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
     axes = {name: ("loop", block) for name, block in blocks.items()} | {a: ("grid", n) for a, n in sector.items()}
     warps = min(warps, max(4, math.prod(blocks.values()) // 256)) if reads_again else warps
     again = ", read again for their results" if reads_again else ""
-    return Schedule(axes, warps, rule=f"rows in blocks{again}", near=near)
+    return Schedule(axes, f"rows in blocks{again}", near, warps=warps)
 
 
 def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
@@ -217,20 +241,31 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     parallel axis, and each iteration reads several rows.
 
     If the contiguous axis and the reduced axis are both short, a program covers several indices of the other parallel
-    axes. `few` is the number of programs up to which most of the chip is idle.
+    axes. In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one
+    element. The programs of slow elements are narrower if there are few programs. A program with a scan has one warp,
+    whose threads add up the elements of a column without exchanging partial results. `few` is the number of programs up
+    to which most of the chip is idle.
     """
     lanes = innermost(kernel.parallel, weight)
-    second = rival(lanes, kernel)
-    narrow = 2 * SECTOR // min(SECTOR, widest_bytes(kernel))  # elements along both axes of a transpose
-    blocks = filled(lanes[:1], 2 * narrow if second is not None else 64)
+    second, bytes = rival(lanes, kernel), widest_bytes(kernel)
+    corrects = any(isinstance(op, Old) for op in kernel.body)  # has online reductions
+    aligned = _is_aligned(kernel, lanes[0])
+    scans = any(isinstance(op, Scan) for op in kernel.body) and size(lanes[0], 64) >= 32 and (aligned or bytes < 4)
+    columns, rows = math.prod(size(a, ENOUGH) for a in kernel.parallel), math.prod(size(a, 1) for a in kernel.reduced)
+    held = _whole_columns(kernel, lanes[0], columns > 512 * few) if second is None and not corrects else None
+    if held is not None:
+        return held
+    narrow = 2 * SECTOR // min(SECTOR, bytes)  # elements along both axes of a transpose
+    slow = not corrects and (not aligned or _special(kernel) > 0)  # needs many threads
+    half = slow and columns <= 128 * few and rows > HELD_COLUMN and (bytes >= 4 or not aligned)
+    blocks = filled(lanes[:1], 2 * narrow if second is not None else 32 if half else 64)
     blocks |= filled([second], narrow) if second is not None else {}
     width = math.prod(blocks.values())
     roles = {a.name: "grid" for a in kernel.parallel}
-    corrects = any(isinstance(op, Old) for op in kernel.body)  # has online reductions
-    deep = (2 if second is None else 8) * ENOUGH // width
+    deep = (8 if second is not None else 1 if scans else 2) * ENOUGH // width
     more = 2 if corrects else 1  # fewer iterations have fewer corrections
-    programs = math.prod(size(a, 1024) for a in kernel.parallel) // width
-    most = 8192 // width if programs <= few else deep  # a few programs load all their rows at once
+    programs = columns // width
+    most = 8192 // width if programs <= few and not scans else deep  # a few programs load all their rows at once
     for a in reversed(kernel.reduced):
         whole = ceil_pow2(size(a, more * deep))
         if a.extent.constant is not None and whole <= most:
@@ -239,46 +274,38 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
             roles[a.name], blocks[a.name] = "loop", min(more * deep, whole)
         deep, most = (max(1, n // blocks[a.name]) for n in (deep, most))
     many, looped = programs > 8 * few, {a for a, role in roles.items() if role == "loop"}
-    axes = {name: (role, blocks.get(name, 1)) for name, role in roles.items()}
-    if second is None and not looped and (short := _short_columns(kernel, lanes[0], axes, many)) is not None:
-        return short
     blocks = filled(lanes if many else lanes[1:], ENOUGH, blocks)  # wider blocks mean fewer programs
-    several = corrects and programs > 2 * few
-    warps = 2 if several else at_most(_column_warps(kernel, lanes[0], blocks, corrects, looped), blocks)
-    axes = {name: (role, blocks[name]) for name, role in roles.items()}
-    return Schedule(axes, warps, rule=f"columns, contiguous along {lanes[0].name}")
-
-
-def _short_columns(kernel: Kernel, lane: Axis, axes: dict[str, tuple[str, int]], many: bool) -> Schedule | None:
-    """Returns the schedule for columns of at most `SHORT_COLUMN` elements, or None for other columns, for a few
-    columns, and for rows that are not aligned to 16 bytes.
-
-    If a kernel also writes columns, a program has one warp, because several warps would exchange their partial results
-    through shared memory, for a few elements each. If columns of half that length are only reduced, each warp has 512
-    bytes of a row, also for a few columns.
-    """
-    column, bytes = math.prod(axes[a.name][1] for a in kernel.reduced), widest_bytes(kernel)
-    alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1 and _only_reduces(kernel)
-    width = max(min(256 // bytes, 2048 // column), ENOUGH // (column if alone else 2 * column) if many else 1)
-    fits = column <= SHORT_COLUMN and size(lane, 1024) >= width and (bytes >= 4 or _is_aligned(kernel, lane))
-    if not fits or not (many or alone):
-        return None
-    warps = max(1, width * bytes // 512) if alone else 1
-    return Schedule({**axes, lane.name: ("grid", width)}, warps, rule=f"short columns, contiguous along {lane.name}")
-
-
-def _column_warps(kernel: Kernel, lane: Axis, blocks: dict[str, int], corrects: bool, looped: set[str]) -> int:
-    """Returns the number of warps of a program that reduces columns.
-
-    In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one element.
-    A program with an online reduction has 4 warps, because each iteration waits for all warps at least twice. If there
-    are several programs with online reductions for each multiprocessor, a program has only 2 warps. For elements of 8
-    bits a program has 8 warps, because each element is converted.
-    """
-    bytes, elements = widest_bytes(kernel), math.prod(blocks.values())
-    if corrects:
-        return 4
-    if bytes == 1:
-        return 8
     arrays = {op.buffer for op in kernel.body if isinstance(op, Load) and not looped.isdisjoint(op.axes)}
-    return max(4, min(8, max(1, len(arrays)) * elements * (bytes if _is_aligned(kernel, lane) else 4) // 1024))
+    loaded = max(1, len(arrays)) * math.prod(blocks.values()) * (4 if slow and not half else bytes)
+    if corrects or scans:  # each iteration waits for all warps at least twice
+        warps = 1 if scans else 2 if programs > 2 * few else 4
+    else:  # elements of 8 bits are converted
+        warps = 8 if bytes == 1 else max(4, min(8, loaded // 1024))
+    axes = {name: (role, blocks[name]) for name, role in roles.items()}
+    return Schedule(axes, f"columns, contiguous along {lanes[0].name}", warps=at_most(warps, blocks))
+
+
+def _whole_columns(kernel: Kernel, lane: Axis, many: bool) -> Schedule | None:
+    """Returns the schedule of a program that holds columns in registers. Returns None for long columns, for scans, for
+    short columns of narrow elements whose rows are not aligned to 16 bytes, and for a few columns that are only reduced.
+
+    If a kernel also writes columns, it need not read them again. A program has 256 bytes of each row, fewer of long
+    columns, and more of very short ones. A warp has at least two kilobytes of the columns. Short columns that are only
+    reduced have one warp, because several warps would exchange their partial results through shared memory, for a few
+    elements each. If such columns have at most 16 elements, each warp has 512 bytes of a row, also for a few columns.
+    """
+    column, bytes = math.prod(ceil_pow2(size(a, 2 * HELD_COLUMN)) for a in kernel.reduced), widest_bytes(kernel)
+    if _only_reduces(kernel):
+        alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1
+        width = max(min(256 // bytes, 2048 // column), ENOUGH // (column if alone else 2 * column) if many else 1)
+        fits, warps = column <= SHORT_COLUMN and (many or alone), width * bytes // 512 if alone else 1
+    else:
+        width = max(32, max(min(256, 8192 // column), 2048 // column) // bytes)
+        warps = ceil_pow2(column * width * _read(kernel)) // 4096 * (4 if _is_dear(kernel) else 1)
+        fits = column <= HELD_COLUMN and _reads_again(kernel)
+    narrow = column <= SHORT_COLUMN and bytes < 4 and not _is_aligned(kernel, lane)
+    if not fits or narrow or size(lane, ENOUGH) < width:
+        return None
+    axes = {a.name: ("grid", width if a is lane else 1) for a in kernel.parallel}
+    axes |= {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
+    return Schedule(axes, f"columns held whole, contiguous along {lane.name}", warps=max(1, min(16, warps)))

@@ -22,7 +22,7 @@ from functools import reduce
 from operator import and_
 from typing import TypeVar, Union
 
-from minitri.base.dims import ZERO, Dim, Symbol, floordiv
+from minitri.base.dims import ZERO, Dim, Symbol
 from minitri.base.intervals import Range
 from minitri.base.symbolic_minmax import largest, smallest
 from minitri.base.types import i64
@@ -219,9 +219,9 @@ def _where_positive(expr: Dim, axis: Symbol, extent: Dim, ends: Ends, end: int) 
         return None
     rest = found[end]
     if c > 0:
-        return Interval(low=largest(-floordiv(rest, Dim.of(c)), 0))
+        return Interval(low=largest(-(rest // c), 0))
     if c < 0:
-        return Interval(high=smallest(floordiv(rest, Dim.of(-c)) + 1, extent))
+        return Interval(high=smallest(rest // -c + 1, extent))
     if rest.constant is not None:
         return EVERYWHERE if rest.constant >= 0 else NOWHERE
     return Interval(high=smallest(largest(rest + 1, 0), 1) * extent)  # all of the axis, or nothing

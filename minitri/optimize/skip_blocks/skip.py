@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import product
 
-from minitri.base.dims import Dim, floordiv
+from minitri.base.dims import Dim
 from minitri.base.intervals import Range, bounds
 from minitri.base.symbolic_minmax import largest, smallest
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Position, Reduce, Scan, Spread, Store, live, with_children
@@ -158,7 +158,7 @@ class _Skipping:
 
     def _down(self, d: Dim) -> Dim:
         """Returns `d`, rounded down to the start of a block."""
-        return floordiv(d, Dim.of(self.axis.block)) * self.axis.block
+        return d // self.axis.block * self.axis.block
 
     def _up(self, d: Dim) -> Dim:
         """Returns `d`, rounded up to the start of a block."""
