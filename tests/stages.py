@@ -34,7 +34,7 @@ from minitri.base.types import bool_
 from minitri.hardware.targets import INTERPRETER
 from minitri.program import Program
 from minitri.runtime import launch
-from minitri.runtime.array_interop import ArrayView, view
+from minitri.runtime.array_interop import ArrayView, Numbers, permuted, view
 from minitri.runtime.call_binding import bind
 from minitri.tiles.schedule import Options
 from minitri.trust.check_passes import compilation
@@ -133,18 +133,19 @@ def poisoned(poison: int) -> Iterator[None]:
     """Fills allocations, and the memory around them, with a byte. The memory around must not change."""
     made: list[tuple[Any, int]] = []
 
-    def empty(like: ArrayView | None, dtype: Any, shape: tuple[int, ...]) -> ArrayView:
+    def empty(like: ArrayView | None, dtype: Any, shape: Numbers, strides: Numbers) -> ArrayView:
         count = int(np.prod(shape, dtype=np.int64))
         if like is None or like.kind == "numpy":
             raw = np.full((count + 2 * GUARD) * dtype.bytes, poison, np.uint8)
-            inside = raw.view(dtype.numpy)[GUARD : GUARD + count]
+            inside = permuted(raw.view(dtype.numpy)[GUARD : GUARD + count].reshape, shape, strides)
         else:
             import torch
 
             raw = torch.full(((count + 2 * GUARD) * dtype.bytes,), poison, dtype=torch.uint8, device=like.owner.device)
-            inside = raw.view(getattr(torch, "bool" if dtype == bool_ else dtype.triton))[GUARD : GUARD + count]
+            flat = raw.view(getattr(torch, "bool" if dtype == bool_ else dtype.triton))[GUARD : GUARD + count]
+            inside = flat.as_strided(shape, strides)
         made.append((raw, GUARD * dtype.bytes))
-        return view(inside.reshape(shape), "out")
+        return view(inside, "out")
 
     with mock.patch.object(launch, "empty", empty):
         yield

@@ -168,7 +168,7 @@ def test_the_allowed_error_depends_on_the_dtype(dtype: torch.dtype, off: float, 
 
 
 def test_tiles_of_two_axes_are_tried_in_shapes_that_compile_fast() -> None:
-    plan = mt.compile("x.T + 0", x="f32[M, N]").lower(target="cuda:90", M=4096, N=4096).compilation.plan
+    plan = mt.compile("x.T + y", x="f32[M, N]", y="f32[N, M]").lower(target="cuda:90", M=4096, N=4096).compilation.plan
     (kernel,), found = plan.kernels, propose(plan, False, "full")
     assert all(set(o.blocks) == {a.name for a in kernel.parallel} for o in found) and len(found) >= 8
     assert all(math.prod(o.blocks.values()) <= 128 * 32 * (o.warps or 0) for o in found)
@@ -192,7 +192,7 @@ def test_persistent_kernels_are_tried_for_several_waves_that_fit(
 
 
 def test_tiles_are_no_larger_than_the_array() -> None:
-    plan = mt.compile("x.T + 0", x="f32[M, N]").lower(target="cuda:90", M=4, N=100_000).compilation.plan
+    plan = mt.compile("x.T + y", x="f32[M, N]", y="f32[N, M]").lower(target="cuda:90", M=4, N=100_000).compilation.plan
     (kernel,) = plan.kernels
     found = propose(plan, False, "full")
     short = next(a.name for a in kernel.parallel if a.extent.constant == 4)

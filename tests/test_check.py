@@ -339,7 +339,7 @@ def test_guarded_copies_have_the_layout_of_their_originals(layout: str) -> None:
 
 def test_guard_bands_show_writes_outside_arrays() -> None:
     memory = Guarded()
-    out = memory.empty(None, mt.base.types.f32, (3,))
+    out = memory.empty(None, mt.base.types.f32, (3,), (1,))
     np.lib.stride_tricks.as_strided(out.numpy(), (4,), (4,))[3] = 1
     with pytest.raises(AccessError, match="outside of an output"):
         memory.verify()

@@ -78,7 +78,7 @@ CASES: dict[str, list[Example]] = {
                Example("exp(x)", N, lower={}, limits={"seconds": 1e-9}), Example("zeros((10**15, 10**3))", {}, call=()), Example("x", {"x": "f32[" + "(" * 60 + "N" + "//2+1)" * 60 + "]"})],
     "MT0402": [Example("x", N, lower={}, stage="tiles"), Example("x", N, lower={"without": ["fuse"]}), Example("x", N, lower={"target": "hip:gfx942"}, stage="ptx")],
     "MT0404": [Example("x", N, options={"warps": 3}), Example("x", N, options={"blocks": {"i": 0}}), Example("x", N, options={"blocks": {"i": 2**21}}),
-               Example("x.T + 1", M, options={"blocks": {"i": 2048, "j": 2048}}, lower={}), Example("x", N, limits={"sources": 3}),
+               Example("x.T + y", {**M, "y": "f32[N, M]"}, options={"blocks": {"i": 2048, "j": 2048}}, lower={}), Example("x", N, limits={"sources": 3}),
                Example("x", N, options={"stages": 99})],
     "MT0501": [Example("graph main() {\n", reads="graph")],
     "MT0502": [Example("graph main(x: f32[N]) {\n  return %0\n}\n", reads="graph")],

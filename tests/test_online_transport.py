@@ -30,7 +30,7 @@ KNOWN = {"exp((x - max(x)))": "e"}
 
 
 def followed(text: str) -> Plan:
-    low = mt.compile(HEAD.format(text)).lower(**SIZES, without=SPLITS)
+    low = mt.compile(HEAD.format(text)).lower(**SIZES, without=(*SPLITS, "f32-products"))
     return low.compilation.value("kernels.online")
 
 

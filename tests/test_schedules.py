@@ -192,7 +192,7 @@ def test_few_warps_hold_short_columns(text: str, x: str, block: int, warps: int)
 @pytest.mark.parametrize(("text", "x", "expected"), [
     ("sum(gelu(x) * tanh(softplus(x)), axis=1)", "f32[4096, 16384]", ({"r": ("loop", 2048), "i": ("grid", 1)}, 8)),
     ("sum(gelu(x) * tanh(softplus(x)), axis=1)", "f32[4096, 1024]", ({"r": ("whole", 1024), "i": ("grid", 1)}, 4)),
-    ("sum(gelu(x) * tanh(softplus(x)), axis=1)", "bf16[4096, 16384]", ({"r": ("whole", 16384), "i": ("grid", 1)}, 8)),
+    ("sum(gelu(x) * tanh(softplus(x)), axis=1)", "bf16[4096, 16384]", ({"r": ("whole", 16384), "i": ("grid", 1)}, 16)),
     ("sum(gelu(x), axis=1)", "f32[4096, 16384]", ({"r": ("whole", 16384), "i": ("grid", 1)}, 8)),
     ("sum(tanh(x), axis=1)", "f32[16, 2048, 1024]", ({"i": ("grid", 1), "j": ("grid", 32), "r": ("loop", 64)}, 8)),
     ("cumulative_sum(x, axis=0)", "f32[4096, 65536]", ({"j": ("grid", 64), "i": ("loop", 16)}, 1)),

@@ -12,13 +12,13 @@ row-major.
 
 Left out: temporaries, and results that a product loads, because pack_operands.py expects row-major factors. Kernels that
 only copy, such as the program `x.T`, stay as they are: the new order of the elements is all that such a kernel is for.
+Results of kernels with matrix products stay row-major too, because tiles of tensor cores can be stored in either order.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from minitri.base import dims
 from minitri.base.dims import Dim, axis_names
 from minitri.base.pass_logs import fired
 from minitri.graph.ir import contiguous
@@ -38,7 +38,7 @@ def lay_out(plan: Plan) -> Plan:
     for kernel in plan.kernels:
         kernel = _permuted(kernel, orders)  # its loads
         stores = [op for op in kernel.body if isinstance(op, Store)]
-        if not all(map(_is_copy, stores)):
+        if not kernel.dots and not all(map(_is_copy, stores)):
             found = {op.buffer: memory_order(op.index, _accesses(kernel)) for op in stores if op.buffer in free}
             own = {b: order for b, order in found.items() if order != tuple(sorted(order))}
             kernel = _in_order(_permuted(kernel, own)) if own else kernel
@@ -78,28 +78,25 @@ def _permuted(kernel: Kernel, orders: Mapping[Buffer, Order]) -> Kernel:
 
 def _in_order(kernel: Kernel) -> Kernel:
     """Returns the kernel with its parallel axes in the order of the first store, so that neighbouring programs store
-    neighbouring elements. The axes of products keep their order.
+    neighbouring elements.
     """
     index = next(op.index for op in kernel.body if isinstance(op, Store))
     places = {plain_axis(d): k for k, d in enumerate(index)}
     parallel = iter(sorted(kernel.parallel, key=lambda a: places.get(a.name, -1)))
-    axes = tuple(next(parallel) if a.role == "parallel" and not kernel.dots else a for a in kernel.axes)
+    axes = tuple(next(parallel) if a.role == "parallel" else a for a in kernel.axes)
     names = [a.name for a in axes]
     body = rewritten(kernel.body, lambda op: replace(op, axes=tuple(sorted(op.axes, key=names.index))))
     return replace(kernel, axes=axes, body=tuple(body.values()))
 
 
 def _accesses(kernel: Kernel) -> Iterator[Access]:
-    """Yields the accesses whose layout the results can have: all loads, and the products, whose columns come last."""
+    """Yields the loads, whose layouts the results can have."""
     for op in kernel.body:
         if isinstance(op, Load):
             order, strides = [*range(len(op.index))], [s.constant or 0 for s in op.buffer.strides]
             if all(strides):  # not for unknown strides
                 order.sort(key=lambda k: -strides[k])
             yield op.dtype.bytes, [op.index[k] for k in order]
-    for dot in kernel.dots:
-        batch = (a for a in dot.axes if a not in dot.tile)
-        yield dot.dtype.bytes, [*map(dims.axis, (*batch, *dot.tile))]
 
 
 def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
