@@ -326,9 +326,10 @@ def test_the_text_of_an_error_names_the_next_error_and_counts_the_others() -> No
     assert lines[-1].startswith("  = more: 3 more errors; ") and len(lines) == 7
 
 
-def test_an_error_before_a_syntax_error_comes_first() -> None:
+def test_an_error_before_a_syntax_error_is_told_after_it() -> None:
     error = refusal("def f(x: f32[N]):\n    y = softmx(x)\n    return x +* 2\n")
-    assert [e.span and e.span.text for e in (error, *error.others)] == ["softmx", "+"]
+    assert [e.span and e.span.text for e in (error, *error.others)] == ["+", "softmx"]
+    assert isinstance(error, SyntaxError)
 
 
 def test_names_around_a_python_function_are_known_beside_a_syntax_error() -> None:

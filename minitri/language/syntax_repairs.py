@@ -22,7 +22,7 @@ from itertools import chain
 from string import ascii_letters
 from typing import Any
 
-from minitri.base.diagnostics import CompileError, Edit, ParseError, edited, printable, together
+from minitri.base.diagnostics import CompileError, Edit, ParseError, edited, printable
 from minitri.base.spans import Source, Span
 from minitri.base.spelling import nearest
 from minitri.base.toml_tables import table_beside
@@ -42,7 +42,7 @@ _ASSIGNED = re.compile(r"^(?:(?:[^=()\n]*[^=()<>!\n]=+)+|[ \t]*(?:def\s+)?\w+)",
 def parsed(parse: Callable[[Span], Any], place: Span, known: Container[str] = ()) -> Any:
     """Returns the result of `parse` for the range `place` of the source text.
 
-    If `parse` raises a ParseError, the first error in the text is raised, with the errors of other lines.
+    If `parse` raises a ParseError, this error is raised with a correction, and `others` has the errors of other lines.
     `known` are names that the text may use without defining them.
     """
     try:
@@ -53,7 +53,8 @@ def parsed(parse: Callable[[Span], Any], place: Span, known: Container[str] = ()
         found, others = repaired(error, place, parse), _on_other_lines(error, place, parse, MOST_ERRORS)
         mended = {at for edit in found.edits for at in range(edit.span.start, edit.span.end)}
         others = [e for e in others if e.span and e.span.text not in known and e.span.start not in mended]
-        raise together([found, *others]) from None
+        found.others = tuple(sorted(others, key=lambda e: e.span.start if e.span else 0))
+        raise found from None
 
 
 def repaired(error: ParseError, place: Span, parse: Callable[[Span], Any]) -> ParseError:

@@ -26,7 +26,7 @@ from minitri.graph import ir
 from minitri.graph.ir import Apply, Concat, Contract, Graph, Input, Interner, Layouts, Node, Reduce, axis, axis_symbol
 from minitri.graph.scalar_form import Element, element
 from minitri.hardware.chips import Chip
-from minitri.optimize.partial_reductions import LANES, WAVES, Cut, Halves, made_of, split
+from minitri.optimize.partial_reductions import LANES, WAVES, Cut, Halves, split
 from minitri.optimize.split_kv import loops
 
 MOST_LOOKED_AT = 64  # the most nodes that the search for the largest array visits
@@ -72,12 +72,12 @@ def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
     for n in graph.nodes():
         if isinstance(n, (Reduce, ir.Scan)):
             axes = n.axes if isinstance(n, Reduce) else (n.axis,)
-            same = (x for x in made_of(n.x) if isinstance(x, Input) and x.shape == n.x.shape)
+            same = (x for x, _ in _computed(n) if isinstance(x, Input) and x.shape == n.x.shape)
             last = len(axes) == n.x.rank - min(axes) < n.x.rank
             rows |= dict.fromkeys((n, *same), (min(axes), n.x.shape)) if last else {}
 
     def shared(n: Reduce) -> int:
-        known = (rows[x] for x in made_of(n.x) if x in rows)
+        known = (rows[x] for x, _ in _computed(n) if x in rows)
         return max((k for k, shape in known if shape == n.x.shape and _has_many_rows(n, k, chip)), default=0)
 
     alone = [n for n in graph.nodes() if isinstance(n, Reduce)] if rows else []
@@ -111,7 +111,7 @@ def _online(graph: Graph) -> set[Node]:
     """
     found = set[Node]()
     for node in (n for n in graph.nodes() if isinstance(n, Reduce)):
-        of_same = (x for x in made_of(node.x) if isinstance(x, Reduce) and x.axes == node.axes)
+        of_same = (x for x, _ in _computed(node) if isinstance(x, Reduce) and x.axes == node.axes)
         same = {x for x in of_same if x.x.shape == node.x.shape}
         found |= {node, *same} if same else set()
     return found
@@ -217,8 +217,10 @@ def contiguous_axes(node: Reduce, layouts: Layouts = {}) -> tuple[int, set[int]]
     return width, found
 
 
-def _computed(node: Reduce) -> Iterator[Element]:
-    """Yields each array that the operand of a reduction is computed from, with the index at which the array is read."""
+def _computed(node: Reduce | ir.Scan) -> Iterator[Element]:
+    """Yields each array that the operand of a reduction is computed from, with the index at which the array is read.
+    At most `MOST_LOOKED_AT` nodes are visited.
+    """
     stack = [element(node.x, tuple(map(axis, range(node.x.rank))))]
     for _ in range(MOST_LOOKED_AT):
         if not stack:
