@@ -11,13 +11,22 @@ get their arguments unchanged.
 """
 
 from collections.abc import Callable
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any
 
+from minitri.graph.functions import (
+    creation,
+    dtype_queries,
+    einsum,
+    indexing,
+    join_and_split,
+    linear_algebra,
+    matmul,
+    reductions,
+    views,
+)
 from minitri.language.signatures import SIGNATURES
 
-_MODULES = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+_MODULES = (creation, dtype_queries, einsum, indexing, join_and_split, linear_algebra, matmul, reductions, views)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function for m in _MODULES for name, function in vars(m).items() if name in SIGNATURES
 }
