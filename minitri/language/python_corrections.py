@@ -7,10 +7,9 @@
 
 In: the source range (span) of a token that the parser refused. Out: the source range to replace and its new text, or
 None if there is no translation. The one idea: minitri's parser stops at the first wrong token, so it has made no syntax
-tree of the wrong line. Instead, Python's own parser reads the wrong line, or only the expression around the refused
-token. The file python_corrections.toml has pairs of a Python pattern and a text in the language. If the tree from
-Python's parser matches a pattern, the text beside the pattern is the correction. Left out: loops with many repetitions,
-and most other statements of several lines.
+tree of the wrong line. Instead, Python's own parser reads the line, or only the expression around the token. The file
+python_corrections.toml has pairs of a Python pattern and a text in the language. If the tree from Python's parser
+matches a pattern, the text beside it is the correction. Left out: long loops, and most statements of several lines.
 """
 
 import ast as python

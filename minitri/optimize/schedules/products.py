@@ -8,8 +8,7 @@ depth is the axis that a product sums over.
 
     many rows           The tile is chosen that causes the least work in all waves of programs. Smaller tiles work more
                         slowly, because each element in shared memory is multiplied by fewer other elements.
-    descriptors         Tensor descriptors load blocks if there is enough work and factors are not computed but loaded.
-                        Descriptors are used even if they can load only one of the two factors.
+    descriptors         Tensor descriptors load blocks of at least one factor if there is enough work.
     persistent          There are as few programs as can compute all tiles in the smallest number of waves. Each
                         program computes one tile after the other. While a program stores a tile, the program also
                         loads the next tile. A program stores through a descriptor if shared memory has room.
@@ -24,9 +23,7 @@ depth is the axis that a product sums over.
     few rows            Most of the time is spent on loading the second factor once. Tiles are narrow, and as many
                         blocks are in flight as fit into shared memory.
 
-Left out: products that share their loop with other reductions (minitri/optimize/schedules/attention.py). Warp
-specialisation is left out because Triton up to 3.9 fails to compile the loop of a product with warp specialisation on
-Hopper. Storing a tile in two halves is left out too.
+Left out: products that share their loop with other reductions (minitri/optimize/schedules/attention.py).
 """
 
 from __future__ import annotations
