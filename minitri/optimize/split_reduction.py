@@ -81,7 +81,9 @@ def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
         return max((k for k, shape in known if shape == n.x.shape and _has_many_rows(n, k, chip)), default=0)
 
     alone = [n for n in graph.nodes() if isinstance(n, Reduce)] if rows else []
-    return {n: first for n in alone if (first := shared(n)) > 0 and n not in _online(graph)}
+    found = {n: first for n in alone if (first := shared(n)) > 0}
+    online = _online(graph) if found else set[Node]()
+    return {n: first for n, first in found.items() if n not in online}
 
 
 def _has_many_rows(node: Reduce, first: int, chip: Chip) -> bool:
