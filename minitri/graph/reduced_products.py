@@ -13,12 +13,12 @@ from collections.abc import Callable
 from minitri.base.nodes import children
 from minitri.base.operators import JUMPS, reduction
 from minitri.base.types import bf16
-from minitri.graph.ir import Apply, Contract, Graph, Node, Reduce, Scan
+from minitri.graph.ir import Apply, Concat, Contract, Graph, Node, Reduce, Scan
 
 
 def reduced_products(graph: Graph) -> set[Node]:
     """Returns the products of bf16 arrays that a reduction or scan uses, if all results of the graph are bf16."""
-    reduced = used_by(graph, lambda n: isinstance(n, (Reduce, Scan)))
+    reduced = used_by(graph, lambda n: isinstance(n, (Concat, Reduce, Scan)))
     narrow = all(o.dtype == bf16 for o in graph.outputs)
     return {n for n in reduced if narrow and isinstance(n, Contract) and n.a.dtype == n.b.dtype == bf16}
 

@@ -39,7 +39,7 @@ from collections.abc import Iterator
 from minitri.base.dims import ZERO, Dim
 from minitri.base.intervals import joined
 from minitri.base.tf32_splitting import LEAST_DEPTH
-from minitri.base.types import f32
+from minitri.base.types import DType, f32
 from minitri.graph import ir
 from minitri.graph.ir import Contract, Graph, Interner, Layouts, Node, axis, axis_symbol, contiguous
 from minitri.graph.rewrite import rewritten
@@ -82,9 +82,10 @@ def pack(graph: Graph, layouts: Layouts, chip: Chip, parts: bool = False) -> Gra
 
 def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node | None:
     """Returns the product with packed (copied) factors, or None if no copy makes the product faster."""
-    last, moves = node.rank - 1, _moves(node, layouts, wanted)
     if wanted == "swapped":
-        return _swapped(i, node)
+        swapped = _swapped(i, node)
+        return _transposed(i, _packed(i, swapped, layouts, "depth") or swapped)
+    last, moves = node.rank - 1, _moves(node, layouts, wanted)
     if not any(moves):
         return None
     second, scale = taken_out(i, node) if moves[1] else (node.b, None)
@@ -105,13 +106,13 @@ def _moves(node: Contract, layouts: Layouts, wanted: str) -> tuple[bool, bool]:
         first = loaded and n >= REUSE_OF_ASYNC and _is_large(node, WORTH_F32)
         second = m >= REUSE_OF_F32 and _is_large(node, WORTH_OF_COPY) and not is_along_depth(node.b, last - 1, layouts)
         return first and not _fits(node.a, last, layouts, wanted), second
-    computed = _places(node.b, layouts) is None
+    computed, joined = _places(node.b, layouts) is None, any(isinstance(n, ir.Concat) for n in made_of(node.a))
     worth, reuse = (WORTH, REUSE) if node.a.dtype.bits == 16 or node.precision == "tf32" else (WORTH_F32, REUSE_OF_F32)
-    if not loaded or not _is_large(node, min(worth, WORTH_COMPUTED) if computed else worth):
+    if not loaded or not _is_large(node, min(worth, WORTH_COMPUTED) if computed or joined else worth):
         return False, False
     often = REUSE_OF_ASYNC if _fits(node.a, last, layouts, wanted, ASYNC) else reuse
     of_computed = REUSE_OF_CONVERTED if is_converted(node) else min(reuse, REUSE_OF_COMPUTED)
-    first = n >= often and _is_large(node, worth) and not _fits(node.a, last, layouts, wanted)
+    first = n >= often and (joined or _is_large(node, worth)) and not _fits(node.a, last, layouts, wanted)
     return first, m >= (of_computed if computed else reuse) and not _fits(node.b, last - 1, layouts, wanted)
 
 
@@ -130,18 +131,19 @@ def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
         rare = (
             n >= SIDE_OF_PARTS and (m < REUSE_OF_SWAPPED or not copied) and has_few_tiles(chip, math.prod(batch), m, n)
         )
-        if not fits and rare and is_along_depth(node.a, last, layouts):
+        smaller = is_read(node.a) and n >= max(2 * m, REUSE_OF_F32) and _is_large(node, WORTH_OF_COPY)
+        if not fits and rare and (smaller or is_along_depth(node.a, last, layouts)):
             return "swapped"
         if fits or copied:
             return "depth"
     return "columns"
 
 
-def _swapped(i: Interner, node: Contract) -> Node:
-    """Returns the transposed product of the transposed factors, whose second factor is the first factor of `node`."""
+def _swapped(i: Interner, node: Contract) -> Contract:
+    """Returns the product of the transposed factors, whose second factor is the first factor of `node`."""
     shape = (*node.shape[:-2], node.shape[-1], node.shape[-2])
     b, a = (_transposed(i, f) for f in (node.a, node.b))
-    return _transposed(i, i.contract(node.dtype, shape, a, b, node.precision))
+    return i.contract(node.dtype, shape, a, b, node.precision)
 
 
 def _transposed(i: Interner, x: Node) -> Node:
@@ -224,8 +226,14 @@ def _reads(node: Node, index: tuple[Dim, ...], layouts: Layouts) -> Iterator[tup
         for operand in ir.children(node):
             yield from _reads(operand, index, layouts)
     elif not isinstance(node, (ir.Const, ir.Index)):
-        strides = layouts.get(node.name) if isinstance(node, ir.Input) else None
+        strides = layouts.get(node.name) if isinstance(node, ir.Input) else row_strides(node.shape, node.dtype)
         yield node, joined(sum((d * s for d, s in zip(index, strides or contiguous(node.shape))), Dim.of(0)))
+
+
+def row_strides(shape: tuple[Dim, ...], dtype: DType) -> tuple[Dim, ...]:
+    """Returns the strides of a temporary that a product loads, in which each row begins at a multiple of 16 bytes."""
+    gap = -int(shape[-1]) % (ALIGNMENT // dtype.bytes) if shape and shape[-1].constant is not None else 0
+    return contiguous((*shape[:-1], shape[-1] + gap)) if gap else contiguous(shape)
 
 
 def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:

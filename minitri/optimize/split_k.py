@@ -19,13 +19,13 @@ number of parts for weights of 8 bits (dequantised_product_cost.py) and for f32 
 import math
 
 from minitri.base.dims import Dim
-from minitri.graph.ir import Concat, Contract, Graph, Input, Interner, Node, Reduce, Scan, axis
+from minitri.graph.ir import Contract, Graph, Input, Interner, Node, Reduce, Scan, axis
 from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize import dequantised_product_cost
 from minitri.optimize.dequantised_product_cost import MOST, PART, viewed
 from minitri.optimize.partial_reductions import Halves, contract_in_parts, made_of, padded, parts_of, split
-from minitri.optimize.product_cost import TF32_PARTS, cheapest, has_few_tiles
+from minitri.optimize.product_cost import TF32_PARTS, cheapest
 from minitri.optimize.split_kv import loops
 
 MANY = 128  # the most parts of a product with very few tiles
@@ -59,7 +59,8 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
     if dequantised_product_cost.is_converted(node):
         parts = dequantised_product_cost.choose(chip, math.prod(batch), m, n, depth).parts
     elif of_parts:
-        few = has_few_tiles(chip, math.prod(batch), m, n)
+        rows, columns, *_ = TF32_PARTS[0]
+        few = math.prod(batch) * -(-m // rows) * -(-n // columns) <= chip.multiprocessors
         powers = [1 << k for k in range(MANY.bit_length()) if k == 0 or few and depth >= SHORTEST_OF_PARTS << k]
         parts, _ = cheapest(chip, TF32_PARTS, powers, math.prod(batch), m, n, depth)
     else:
@@ -112,5 +113,5 @@ def _unit(node: Contract, depth: int) -> int:
 
 
 def is_read(node: Node) -> bool:
-    """Checks whether a factor is computed from inputs by elementwise operations alone."""
-    return not any(isinstance(n, (Concat, Contract, Reduce, Scan)) for n in made_of(node))
+    """Checks whether a factor is computed from inputs without reductions, scans and products."""
+    return not any(isinstance(n, (Contract, Reduce, Scan)) for n in made_of(node))

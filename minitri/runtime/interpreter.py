@@ -10,7 +10,6 @@ Left out: a wrong store further away from the array than the width of a guard ba
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from minitri.base.types import DType
-from minitri.runtime.array_interop import ArrayView, Numbers, permuted, strided, view
+from minitri.runtime.array_interop import ArrayView, Numbers, strided, view
 from minitri.runtime.call_binding import Call
 from minitri.triton.descriptors import Descriptor
 from minitri.triton.emit import EmittedKernel
@@ -146,8 +145,7 @@ class Guarded:
 
         The parameters are those of the function `empty` in runtime/array_interop.py.
         """
-        inside = self._memory("an output", math.prod(shape), dtype.numpy)
-        made = permuted(inside.reshape, shape, strides)
+        made = strided(shape, strides, dtype.numpy, partial(self._memory, "an output"))
         return replace(view(made, "out"), library=like.library if like else "")
 
     def call(self, call: Call) -> Call:

@@ -212,10 +212,10 @@ def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
 
 
 def is_transposed(kernel: Kernel) -> bool:
-    """Checks whether the kernel computes a single product of 16-bit floats, with the columns of the result before the
-    rows.
+    """Checks whether the kernel computes a single product of 16-bit floats whose second factor is computed, with the
+    columns of the result before the rows.
     """
-    if len(kernel.dots) != 1 or _kind(kernel.dots[0]) != "16":
+    if len(kernel.dots) != 1 or _kind(kernel.dots[0]) != "16" or isinstance(kernel.dots[0].b, Load):
         return False
     order = [a.name for a in kernel.axes]
     row, column = kernel.dots[0].tile
