@@ -107,6 +107,14 @@ def test_one_product_of_two_matrices(name: str) -> None:
     assert [str(a.extent) for a in kernel.axes] == extents
 
 
+@pytest.mark.parametrize("axis, precision", [(1, "tf32x3"), (2, "ieee")])
+def test_a_softmax_before_a_product_over_another_axis(axis: int, precision: str) -> None:
+    """A softmax over the summed axis could share the loop of the product, so its batch of few rows stays."""
+    f = mt.compile(f"softmax(x, axis={axis}) @ w.T", x="f32[192, 3, 768]", w="f32[128, 768]")
+    plan = f.lower(target="cuda:90").compilation.plan
+    assert [d.precision for k in plan.kernels for d in k.dots] == [precision]
+
+
 @pytest.mark.parametrize("precision", ["ieee", "tf32", "tf32x3"])
 def test_precisions(precision: str) -> None:
     f = mt.compile(f'matmul(x, w, precision="{precision}")', x="f32[M, K]", w="f32[K, N]")

@@ -12,13 +12,15 @@ begin at multiples of 16 bytes, and nothing may be computed during the copy. Pro
 contiguous along the depth, the axis that is summed over ("K-major"). The f32 products that f32_products.py gives to
 tensor cores need such a second factor, but their first factor can have any layout. If a copy of the second factor does
 not pay, and the first factor is contiguous along the depth, the factors are swapped: `x @ w` becomes
-`(w.mT @ x.mT).mT`. All other f32 products run on the f32 units of the chip, which need a second factor that is
+`(w.mT @ x.mT).mT`. Factors are also swapped if a copy of the first factor is much smaller than one of the second. All other f32 products run on the f32 units of the chip, which need a second factor that is
 contiguous along the column index. A factor without the layout that its product needs is slow to read, and each tile of
 the result reads the factor again. A packed copy, which is made only once, is cheaper if each element is used often
 enough:
 
 - If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory even if
   the factor is not packed. So this factor is packed only if each element is used at least REUSE_OF_ASYNC (1536) times.
+- A first factor that is padded or stacked is copied if each element is used at least REUSE (512) times. Without a copy,
+  a block is read with a test for each element, at places that are not aligned.
 - A second factor that is computed, not loaded, is copied if more than one tile of rows uses it. Without a copy, the
   tensor core waits until each block is computed.
 - Weights of 8 bits are copied only if the product has many rows. The copy contains the weights without their scale
