@@ -74,7 +74,7 @@ def test_stages_with_layouts_are_read_back(text: str, known: dict[str, int]) -> 
     "types",
     [
         {"x": X, "y": "f32[7, 4]"},
-        {"x": "bf16[2, 5, 12]", "y": "bf16[2, 12, 3]"},
+        {"x": "bf16[2, 5, 30]", "y": "bf16[2, 30, 3]"},
         {"x": "f16[3, 16]", "y": "f16[16, 4]"},
     ],
 )

@@ -21,7 +21,7 @@ Results of kernels with matrix products stay row-major too, because tiles of ten
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from minitri.base.dims import Dim, axis_names
@@ -62,10 +62,13 @@ def _with_aligned_rows(plan: Plan) -> Plan:
     def change(op: Op) -> Op:
         return replace(op, buffer=aligned.get(op.buffer, op.buffer)) if isinstance(op, (Load, Store)) else op
 
-    bodies = [tuple(rewritten(k.body, change).values()) for k in plan.kernels] if aligned else []
-    kernels = tuple(replace(k, body=body, buffers=buffers_of(body)) for k, body in zip(plan.kernels, bodies))
-    temporaries = tuple(aligned.get(b, b) for b in plan.temporaries)
-    return replace(plan, temporaries=temporaries, kernels=kernels or plan.kernels)
+    kernels = tuple(_changed(k, change) for k in plan.kernels) if aligned else plan.kernels
+    return replace(plan, temporaries=tuple(aligned.get(b, b) for b in plan.temporaries), kernels=kernels)
+
+
+def _changed(kernel: Kernel, change: Callable[[Op], Op]) -> Kernel:
+    body = tuple(rewritten(kernel.body, change).values())
+    return replace(kernel, body=body, buffers=buffers_of(body))
 
 
 def _is_copy(op: Store) -> bool:
@@ -92,8 +95,7 @@ def _permuted(kernel: Kernel, orders: Mapping[Buffer, Order]) -> Kernel:
         fired(lay_out, op, made, op.spans)
         return made
 
-    body = tuple(rewritten(kernel.body, change).values())
-    return replace(kernel, body=body, buffers=buffers_of(body))
+    return _changed(kernel, change)
 
 
 def _in_order(kernel: Kernel) -> Kernel:

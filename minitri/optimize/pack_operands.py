@@ -233,9 +233,12 @@ def _reads(node: Node, index: tuple[Dim, ...], layouts: Layouts) -> Iterator[tup
 
 
 def row_strides(shape: tuple[Dim, ...], dtype: DType) -> tuple[Dim, ...]:
-    """Returns the strides of a temporary that a product loads, in which each row begins at a multiple of 16 bytes."""
-    gap = -int(shape[-1]) % (ALIGNMENT // dtype.bytes) if shape and shape[-1].constant is not None else 0
-    return contiguous((*shape[:-1], shape[-1] + gap)) if gap else contiguous(shape)
+    """Returns the strides of a temporary that a product loads: each row begins at a multiple of 16 bytes, unless this
+    would make the rows much longer.
+    """
+    row = shape[-1].constant if shape else None
+    gap = 0 if row is None else -row % (ALIGNMENT // dtype.bytes)
+    return contiguous((*shape[:-1], shape[-1] + gap)) if row and 4 * gap <= row else contiguous(shape)
 
 
 def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
