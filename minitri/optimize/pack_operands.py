@@ -74,7 +74,7 @@ def pack(graph: Graph, layouts: Layouts, chip: Chip, parts: bool = False) -> Gra
     looped = in_loops(graph, parts)
 
     def packed(i: Interner, node: Node, made: Node) -> Node | None:
-        if not isinstance(made, Contract) or node in looped and made.a.dtype == f32:
+        if not isinstance(made, Contract) or node in looped and (made.a.dtype == f32 or not is_read(made.a)):
             return None
         wanted = _wanted(made, layouts, chip, parts)
         return _packed(i, made, layouts, wanted) if wanted else None
@@ -110,11 +110,11 @@ def _moves(node: Contract, layouts: Layouts, wanted: str) -> tuple[bool, bool]:
         return first and not _fits(node.a, last, layouts, wanted), second
     computed, joined = _places(node.b, layouts) is None, any(isinstance(n, ir.Concat) for n in made_of(node.a))
     worth, reuse = (WORTH, REUSE) if node.a.dtype.bits == 16 or node.precision == "tf32" else (WORTH_F32, REUSE_OF_F32)
-    if not loaded or not _is_large(node, min(worth, WORTH_COMPUTED) if computed or joined else worth):
+    if not _is_large(node, min(worth, WORTH_COMPUTED) if computed or joined else worth):
         return False, False
     often = REUSE_OF_ASYNC if _fits(node.a, last, layouts, wanted, ASYNC) else reuse
     of_computed = REUSE_OF_CONVERTED if is_converted(node) else min(reuse, REUSE_OF_COMPUTED)
-    first = n >= often and (joined or _is_large(node, worth)) and not _fits(node.a, last, layouts, wanted)
+    first = loaded and n >= often and (joined or _is_large(node, worth)) and not _fits(node.a, last, layouts, wanted)
     return first, m >= (of_computed if computed else reuse) and not _fits(node.b, last - 1, layouts, wanted)
 
 
