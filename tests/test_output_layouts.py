@@ -73,9 +73,9 @@ def test_stages_with_layouts_are_read_back(text: str, known: dict[str, int]) -> 
 @pytest.mark.parametrize(
     "types",
     [
-        {"x": X, "y": "f32[7, 4]"},
-        {"x": "bf16[2, 5, 30]", "y": "bf16[2, 30, 3]"},
-        {"x": "f16[3, 16]", "y": "f16[16, 4]"},
+        {"x": "f32[5, 514]", "y": "f32[514, 4]"},
+        {"x": "bf16[2, 5, 523]", "y": "bf16[2, 523, 3]"},
+        {"x": "f16[3, 528]", "y": "f16[528, 4]"},
     ],
 )
 def test_rows_of_a_temporary_that_a_product_loads_are_aligned(types: dict[str, str]) -> None:

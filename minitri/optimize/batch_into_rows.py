@@ -71,17 +71,12 @@ def _is_faster_as_one(node: Node) -> TypeGuard[Contract]:
         return False
     sizes = node.shape[-2 - _shared(node) : -1]
     rows, products = int(sizes[-1]), math.prod(map(int, sizes[:-1]))
-    faster = products > 1 and products * _in_tiles(rows) > _in_tiles(rows * products)
-    return faster and not is_converted(node) and not _may_share_loop(node)
+    if products < 2 or products * _in_tiles(rows) <= _in_tiles(rows * products) or is_converted(node):
+        return False
+    # a loop that holds all columns could also compute the reductions that the first factor needs over the depth
+    return int(node.shape[-1]) > MAX_HELD or not GraphTerms(node.a, (node.rank - 1,), permuted=True).needs()
 
 
 def _in_tiles(rows: int) -> int:
     """Returns the number of rows, padding included, of the tiles that cover `rows` rows."""
     return -(-rows // ROWS) * ROWS
-
-
-def _may_share_loop(node: Contract) -> bool:
-    """Checks whether the product could run in the same loop as a reduction that the first factor depends on. Such a
-    reduction runs over the depth of the product.
-    """
-    return int(node.shape[-1]) <= MAX_HELD and bool(GraphTerms(node.a, (node.rank - 1,), permuted=True).needs())

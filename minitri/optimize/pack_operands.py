@@ -108,14 +108,15 @@ def _moves(node: Contract, layouts: Layouts, wanted: str) -> tuple[bool, bool]:
         first = loaded and n >= REUSE_OF_ASYNC and _is_large(node, WORTH_F32)
         second = m >= REUSE_OF_F32 and _is_large(node, WORTH_OF_COPY) and not is_along_depth(node.b, last - 1, layouts)
         return first and not _fits(node.a, last, layouts, wanted), second
-    computed, joined = _places(node.b, layouts) is None, any(isinstance(n, ir.Concat) for n in made_of(node.a))
     worth, reuse = (WORTH, REUSE) if node.a.dtype.bits == 16 or node.precision == "tf32" else (WORTH_F32, REUSE_OF_F32)
-    if not _is_large(node, min(worth, WORTH_COMPUTED) if computed or joined else worth):
-        return False, False
-    often = REUSE_OF_ASYNC if _fits(node.a, last, layouts, wanted, ASYNC) else reuse
+    computed, pipelined = _places(node.b, layouts) is None, _fits(node.a, last, layouts, wanted, ASYNC)
+    least = min(worth, WORTH_COMPUTED)
+    odd = wanted == "any" and not pipelined and not is_along_depth(node.a, last, layouts, ASYNC)
     of_computed = REUSE_OF_CONVERTED if is_converted(node) else min(reuse, REUSE_OF_COMPUTED)
-    first = loaded and n >= often and (joined or _is_large(node, worth)) and not _fits(node.a, last, layouts, wanted)
-    return first, m >= (of_computed if computed else reuse) and not _fits(node.b, last - 1, layouts, wanted)
+    first = loaded and n >= (REUSE_OF_ASYNC if pipelined else reuse) and _is_large(node, least if odd else worth)
+    second = m >= (of_computed if computed else reuse)
+    second = second and _is_large(node, least if computed or wanted == "any" else worth)
+    return first and not _fits(node.a, last, layouts, wanted), second and not _fits(node.b, last - 1, layouts, wanted)
 
 
 def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
@@ -130,9 +131,8 @@ def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
     if parts and suits_parts(node):
         last, (*batch, m, n) = node.rank - 1, map(int, node.shape)
         fits, copied = is_along_depth(node.b, last - 1, layouts), _moves(node, layouts, "depth")[1]
-        rare = (
-            n >= SIDE_OF_PARTS and (m < REUSE_OF_SWAPPED or not copied) and has_few_tiles(chip, math.prod(batch), m, n)
-        )
+        few = has_few_tiles(chip, math.prod(batch), m, n)
+        rare = few and n >= SIDE_OF_PARTS and (m < REUSE_OF_SWAPPED or not copied)
         smaller = is_read(node.a) and n >= max(2 * m, REUSE_OF_F32) and _is_large(node, WORTH_OF_COPY)
         if not fits and rare and (smaller or is_along_depth(node.a, last, layouts)):
             return "swapped"
@@ -206,17 +206,17 @@ def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: in
     return all(n * factor.dtype.bytes % alignment == 0 for n in (start, *(s for s in steps if s != 1)))
 
 
-def is_along_depth(factor: Node, depth: int, layouts: Layouts) -> bool:
+def is_along_depth(factor: Node, depth: int, layouts: Layouts, alignment: int = ALIGNMENT) -> bool:
     """Checks whether all arrays that a factor is computed from are contiguous along `depth`, the axis that the product
-    sums over, and whether their rows begin at multiples of 16 bytes. Arrays that do not vary along this axis may have
-    any layout.
+    sums over, and whether their rows begin at multiples of `alignment` bytes. Arrays that do not vary along this axis
+    may have any layout.
     """
 
     def suits(node: Node, offset: Dim) -> bool:
         if axis_symbol(depth) not in offset.symbols():
             return True
         step, start = offset.coefficient(axis_symbol(depth)) or (ZERO, ZERO)
-        return step == 1 and all(c * node.dtype.bytes % ALIGNMENT == 0 for _, c in start.terms)
+        return step == 1 and all(c * node.dtype.bytes % alignment == 0 for _, c in start.terms)
 
     return all(suits(*read) for read in _reads(factor, tuple(map(axis, range(factor.rank))), layouts))
 
@@ -227,18 +227,18 @@ def _reads(node: Node, index: tuple[Dim, ...], layouts: Layouts) -> Iterator[tup
     if isinstance(node, (ir.Apply, ir.Concat)) and not ir.is_copy(node):
         for operand in ir.children(node):
             yield from _reads(operand, index, layouts)
+            if isinstance(node, ir.Concat):  # the next operand begins where this one ends
+                index = tuple(d - operand.shape[k] if k == node.axis else d for k, d in enumerate(index))
     elif not isinstance(node, (ir.Const, ir.Index)):
         strides = layouts.get(node.name) if isinstance(node, ir.Input) else row_strides(node.shape, node.dtype)
         yield node, joined(sum((d * s for d, s in zip(index, strides or contiguous(node.shape))), Dim.of(0)))
 
 
 def row_strides(shape: tuple[Dim, ...], dtype: DType) -> tuple[Dim, ...]:
-    """Returns the strides of a temporary that a product loads: each row begins at a multiple of 16 bytes, unless this
-    would make the rows much longer.
-    """
+    """Returns the strides of a temporary that a product loads: each long row begins at a multiple of 16 bytes."""
     row = shape[-1].constant if shape else None
     gap = 0 if row is None else -row % (ALIGNMENT // dtype.bytes)
-    return contiguous((*shape[:-1], shape[-1] + gap)) if row and 4 * gap <= row else contiguous(shape)
+    return contiguous((*shape[:-1], shape[-1] + gap)) if row and row >= DEPTH else contiguous(shape)
 
 
 def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:

@@ -99,8 +99,8 @@ class FusedIndexing(Indexing):
         if not digits or node not in self.inside:
             return {}
         known = [plain_axis(d.index[-2]) for d in self.demands.get(node, ()) if not d.guards]
-        row = next(filter(None, known), None) or self._rows.get(node) or self._fresh(node.shape[-2], "ijklhgfe")
-        self._rows[node] = row
+        known.append(self._rows.get(node))
+        row = self._rows[node] = next(filter(None, known), None) or self._fresh(node.shape[-2], "ijklhgfe")
         return {k: dims.axis(row) // step % root.shape[k] for k, step in digits.items()}
 
     def _match(self, node: Node, k: int, index: list[Dim]) -> str | None:

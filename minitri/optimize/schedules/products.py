@@ -229,6 +229,8 @@ def _transposed(m: int, n: int, batch: int, depth: int, chip: Chip) -> Tile:
     smaller blocks. The smaller the blocks are, the more blocks are loaded at the same time.
     """
     tile = TRANSPOSED[dequantised_product_cost.choose(chip, batch, m, n, depth, most=1).rows]
+    if depth <= 16:  # a single instruction; the time goes into storing, and a larger tile stores more at once
+        return tile._replace(columns=2 * tile.columns)
     while depth % tile.depth and depth % dequantised_product_cost.UNIT == 0:
         tile = tile._replace(depth=tile.depth // 2, stages=tile.stages * 3 // 2)
     return tile
