@@ -52,6 +52,8 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, int], str]] = {  # the las
     "a cast": ("x.astype(bf16) @ w", {"x": "f32[M, K]", "w": "bf16[K, N]"}, LARGE, "x"),
     "a padded factor": ("pad(x[:, 2:], ((0, 0), (1, 1))) @ w", BF16, {"M": 345, "K": 4096, "N": 2048}, "x"),
     "a padded factor, used less often": ("pad(x[:, 2:], ((0, 0), (1, 1))) @ w", BF16, {"M": 4096, "K": 4096, "N": 504}, ""),
+    "odd rows, little work": ("x @ w.T", BF16 | {"w": "bf16[N, K]"}, {"M": 2048, "K": 1501, "N": 512}, "xw"),
+    "even rows, little work": ("x @ w.T", BF16 | {"w": "bf16[N, K]"}, {"M": 2048, "K": 1500, "N": 512}, "w"),
     "odd columns after a reduction": ("(x / (sum(x * x, axis=1, keepdims=True) + 1)) @ w", BF16, RAGGED, "w"),
     "f32, few odd rows": ("x @ w", F32, {"M": 64, "K": 4093, "N": 2048}, "w"),
     "few rows": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 16}, ""),

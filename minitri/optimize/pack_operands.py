@@ -19,8 +19,8 @@ enough:
 
 - If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory even if
   the factor is not packed. So this factor is packed only if each element is used at least REUSE_OF_ASYNC (1536) times.
-- A first factor that is padded or stacked is copied if each element is used at least REUSE (512) times. Without a copy,
-  a block is read with a test for each element, at places that are not aligned.
+- If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each element is a load of its own. Such a factor is
+  packed even if the product has little work. An example is `pad(x, ((0, 0), (1, 1))) @ w`, which reads x[i, r - 1].
 - A second factor that is computed, not loaded, is copied if more than one tile of rows uses it. Without a copy, the
   tensor core waits until each block is computed.
 - Weights of 8 bits are copied only if the product has many rows. The copy contains the weights without their scale
@@ -59,7 +59,8 @@ DEPTH = 512  # the least depth of a product
 REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # the fewest uses of an element
 REUSE_OF_F32 = 128
 REUSE_OF_SWAPPED = 1024  # the fewest uses for which a copy of a second factor is better than swapped factors
-WORTH, WORTH_COMPUTED = 1 << 34, 1 << 31  # the fewest operations of a product; 2**34 take about ten microseconds
+WORTH = 1 << 34  # the fewest operations of a product whose first factor is copied; 2**34 take about 25 microseconds
+WORTH_COMPUTED = 1 << 31  # the same for a second factor, and for a first factor with rows at odd multiples of 2 bytes
 WORTH_F32 = 1 << 30  # takes more than ten microseconds in f32
 WORTH_OF_PARTS = 1 << 26  # the fewest operations of a product of TF32 parts
 WORTH_OF_COPY = 1 << 29  # the fewest operations of a product of TF32 parts whose second factor is copied
