@@ -55,9 +55,14 @@ def lay_out(plan: Plan) -> Plan:
 
 
 def _with_aligned_rows(plan: Plan) -> Plan:
-    """Returns the plan in which the rows of each temporary that a product loads begin at multiples of 16 bytes."""
+    """Returns the plan in which the rows of each temporary that a product loads begin at multiples of 16 bytes.
+
+    A temporary stays as it is if its kernel stores other arrays too.
+    """
     factors = {op.buffer for k in plan.kernels for d in k.dots for op in needed(d) if isinstance(op, Load)}
-    aligned = {b: replace(b, strides=row_strides(b.shape, b.dtype)) for b in plan.temporaries if b in factors}
+    stored = [[op.buffer for op in k.body if isinstance(op, Store)] for k in plan.kernels]
+    found = factors & {b for b, *others in stored if not others}  # stores of unlike alignment would be slow together
+    aligned = {b: replace(b, strides=row_strides(b.shape, b.dtype)) for b in plan.temporaries if b in found}
 
     def change(op: Op) -> Op:
         return replace(op, buffer=aligned.get(op.buffer, op.buffer)) if isinstance(op, (Load, Store)) else op

@@ -57,7 +57,7 @@ from minitri.optimize.split_kv import loops
 
 DEPTH = 512  # the least depth of a product
 REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # the fewest uses of an element
-REUSE_OF_F32 = 128
+REUSE_OF_F32, REUSE_OF_PARTS = 128, 64  # the latter for the second factor of a product of TF32 parts
 REUSE_OF_SWAPPED = 1024  # the fewest uses for which a copy of a second factor is better than swapped factors
 WORTH = 1 << 34  # the fewest operations of a product whose first factor is copied; 2**34 take about 25 microseconds
 WORTH_COMPUTED = 1 << 31  # the same for a second factor, and for a first factor with rows at odd multiples of 2 bytes
@@ -107,7 +107,9 @@ def _moves(node: Contract, layouts: Layouts, wanted: str) -> tuple[bool, bool]:
         return False, False
     if wanted == "depth" and node.precision != "tf32":  # a product of TF32 parts
         first = loaded and n >= REUSE_OF_ASYNC and _is_large(node, WORTH_F32)
-        second = m >= REUSE_OF_F32 and _is_large(node, WORTH_OF_COPY) and not is_along_depth(node.b, last - 1, layouts)
+        second = (
+            m >= REUSE_OF_PARTS and _is_large(node, WORTH_OF_COPY) and not is_along_depth(node.b, last - 1, layouts)
+        )
         return first and not _fits(node.a, last, layouts, wanted), second
     worth, reuse = (WORTH, REUSE) if node.a.dtype.bits == 16 or node.precision == "tf32" else (WORTH_F32, REUSE_OF_F32)
     computed, pipelined = _places(node.b, layouts) is None, _fits(node.a, last, layouts, wanted, ASYNC)
