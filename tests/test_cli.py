@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 import minitri as mt
 from minitri import doctor, program
-from minitri.cli import error_reporting, inputs
+from minitri.cli import inputs, terminal
 from minitri.cli.main import RUNNABLE, STAGES, main
 from minitri.language import ast
 from minitri.language.program_forms import parse_program
@@ -601,13 +601,13 @@ def test_a_closed_pipe_is_quiet() -> None:
 
 
 def test_interrupt_is_130() -> None:
-    with pytest.raises(SystemExit) as ended, error_reporting.reported():
+    with pytest.raises(SystemExit) as ended, terminal.reported():
         raise KeyboardInterrupt
     assert ended.value.code == 130
 
 
 def test_a_bug_shows_no_data_and_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended, error_reporting.reported():
+    with pytest.raises(SystemExit) as ended, terminal.reported():
         raise RuntimeError("a secret of the user")
     assert ended.value.code == 1
     written = capsys.readouterr().err
@@ -615,9 +615,9 @@ def test_a_bug_shows_no_data_and_no_traceback(capsys: pytest.CaptureFixture[str]
 
 
 def test_exit_codes_of_diagnostics() -> None:
-    assert error_reporting.exit_code(mt.CompileError("MT0203", "")) == 1
-    assert error_reporting.exit_code(mt.StageUnavailable("MT0402", "")) == 3
-    assert error_reporting.exit_code(mt.CompileError("MT0402", "")) == 2
+    assert terminal.exit_code(mt.CompileError("MT0203", "")) == 1
+    assert terminal.exit_code(mt.StageUnavailable("MT0402", "")) == 3
+    assert terminal.exit_code(mt.CompileError("MT0402", "")) == 2
 
 
 def test_real_exit_codes() -> None:

@@ -17,9 +17,8 @@ import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.cli.main import main
 from minitri.fuzz import session
-from minitri.fuzz.failure_file import Case, read, written
 from minitri.fuzz.session import Session, fuzz
-from minitri.fuzz.trial import examined, trial
+from minitri.fuzz.trial import Case, examined, read, trial, written
 from minitri.graph.ir import Apply, Node
 from minitri.hardware.targets import StageUnavailable
 from minitri.testing import RandomProgram, choice_lists, random_program

@@ -21,7 +21,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "minitri"
 
-# Top to bottom. The longest name that matches counts: `cli.error_reporting` is a layer separate from `cli`.
+# Top to bottom. The longest name that matches counts: `cli.terminal` is a layer separate from `cli`.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli.main",),
@@ -31,7 +31,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "bench",
-        "cli.error_reporting",
         "cli.inputs",
         "cli.lexers",
         "cli.terminal",
@@ -288,7 +287,7 @@ def test_torch_and_triton_are_imported_when_needed(name: str) -> None:
     [
         "minitri",
         "cli.main",
-        "cli.error_reporting",
+        "cli.terminal",
         "base.diagnostics",
         "base.dims",
         "base.text_tables",

@@ -3,7 +3,7 @@
 In: a `Session`. Out: a `Summary`. The seeds are consecutive numbers, so the first seed and the number of programs
 determine a session. A seed alone determines a program and its arguments.
 
-Worker processes check the programs (worker.py): each worker gets one seed after another, and a thread waits for each
+Worker processes check the programs (trial.py): each worker gets one seed after another, and a thread waits for each
 answer. If a worker dies or does not answer in time, a failure of the `kind` "crash" or "hang" takes the place of its
 answer, and a new worker starts.
 """
@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from minitri.base.json_child_process import Child, environment
-from minitri.fuzz.failure_file import Case, written
+from minitri.fuzz.trial import Case, written
 from minitri.testing import random_program
 
 LIMIT = 300.0  # seconds that one program may take
-COMMAND = (sys.executable, "-X", "faulthandler", "-m", "minitri.fuzz.worker")
+COMMAND = (sys.executable, "-X", "faulthandler", "-m", "minitri.fuzz.trial")
 
 Answer = dict[str, Any]
 
