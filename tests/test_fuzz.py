@@ -21,7 +21,7 @@ from minitri.fuzz.session import Session, fuzz
 from minitri.fuzz.trial import Case, examined, read, trial, written
 from minitri.graph.ir import Apply, Node
 from minitri.hardware.targets import StageUnavailable
-from minitri.testing import RandomProgram, choice_lists, random_program
+from minitri.testing import RandomProgram, random_program, small_random_programs
 from minitri.testing.equivalent_programs import RELATIONS, parsed, permuted, renamed, with_dead_code
 
 pytest.importorskip("triton")
@@ -140,14 +140,18 @@ def test_renaming_leaves_helpers_and_keywords_alone() -> None:
 
 @pytest.mark.parametrize("seed", range(0, 60, 7))
 def test_a_recorded_choice_sequence_gives_the_program_of_its_seed(seed: int) -> None:
-    example, numbers = choice_lists.recorded(seed)
-    assert repr(example) == repr(random_program(seed)) == repr(choice_lists.written(choice_lists.Tape(numbers)))
+    example, numbers = small_random_programs.recorded(seed)
+    assert (
+        repr(example)
+        == repr(random_program(seed))
+        == repr(small_random_programs.written(small_random_programs.Tape(numbers)))
+    )
 
 
 def test_programs_shrink_to_the_failing_part() -> None:
     seed = next(s for s in range(500) if "softmax" in random_program(s).text)
-    _, numbers = choice_lists.recorded(seed)
-    found = choice_lists.smaller(numbers, lambda example: "softmax" in example.text, tries=400)
+    _, numbers = small_random_programs.recorded(seed)
+    found = small_random_programs.smaller(numbers, lambda example: "softmax" in example.text, tries=400)
     assert "softmax" in found.text and len(found.text.splitlines()) <= 3, found.text
     parsed(found.text)
 

@@ -126,7 +126,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("base.inequalities",),
     ("base.simplex",),
     ("base.intervals",),
-    ("base.minmax_canonical_form",),
     ("base.symbolic_minmax",),
     ("base.dims",),
     ("base.resource_limits",),

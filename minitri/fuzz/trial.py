@@ -47,7 +47,7 @@ from minitri.hardware.targets import INTERPRETER, StageUnavailable
 from minitri.program import Program
 from minitri.runtime.array_interop import strided
 from minitri.runtime.call_binding import Call, bind
-from minitri.testing import Parameter, RandomProgram, choice_lists
+from minitri.testing import Parameter, RandomProgram, small_random_programs
 from minitri.testing.equivalent_programs import RELATIONS, parsed
 from minitri.trust import run_stage
 from minitri.trust.check_passes import check, compilation, enclosures, worst
@@ -120,7 +120,7 @@ class Outcome:
 
 def trial(seed: int, on: str = "cpu") -> Outcome:
     """Checks the random program of a seed, and shrinks the program if it fails."""
-    example, numbers = choice_lists.recorded(seed)
+    example, numbers = small_random_programs.recorded(seed)
     outcome = examined(Case(example, seed), FIRST[on], on=on)
     if outcome.case is None or outcome.is_lost:
         return outcome
@@ -132,7 +132,7 @@ def trial(seed: int, on: str = "cpu") -> Outcome:
         found = examined(Case(other, seed), variants, on=on, relations=relations).case
         return found is not None and (found.relation, found.guilty) == (first.relation, first.guilty)
 
-    least = choice_lists.smaller(numbers, fails)
+    least = small_random_programs.smaller(numbers, fails)
     found = examined(Case(least, seed), VARIANTS[on], shrinking=True, on=on).case
     return replace(outcome, case=found or first)
 
