@@ -121,9 +121,9 @@ def parse_size(text: str) -> tuple[str, Size]:
     """
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII):
-        raise InputError(f"`{text[:60]}` is not a size: write M=4096, or B=8,16 for the axes of *B")
+        raise click.BadParameter(f"`{text[:60]}` is not a size: write M=4096, or B=8,16 for the axes of *B")
     if not re.fullmatch(r"(\d{1,18}(\s*,\s*\d{1,18})*,?)?", value, re.ASCII):
-        raise InputError(f"the size of {name} is not a natural number: `{value[:60]}`")
+        raise click.BadParameter(f"the size of {name} is not a natural number: `{value[:60]}`")
     axes = tuple(int(n) for n in value.split(",") if n.strip())
     return name, axes[0] if len(axes) == 1 and "," not in value else axes
 

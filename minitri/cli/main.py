@@ -45,12 +45,9 @@ def pair(value: str) -> tuple[str, str]:
 
 def size(value: str) -> Any:
     """Reads a size of the form `M=4096`. For the pack `*B`, the form `B=8,16` gives the sizes of two axes."""
-    from minitri.cli.inputs import InputError, parse_size
+    from minitri.cli.inputs import parse_size
 
-    try:
-        return parse_size(value)
-    except InputError as error:
-        raise click.BadParameter(error.message) from None
+    return parse_size(value)
 
 
 def duration(value: str) -> float:
