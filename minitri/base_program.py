@@ -91,7 +91,7 @@ class BaseProgram:
 
     def conditions(self, instance: Instance) -> tuple[Condition, ...]:
         """Returns the conditions that the sizes of a call must meet."""
-        return self._conditions.made(instance.key, lambda: _conditions(self.graph(instance)))
+        return self._conditions.made(instance.key, lambda: (g := self.graph(instance)).conditions + numbers_fit(g))
 
     # ---- for one call ----------------------------------------------------------------
 
@@ -152,10 +152,6 @@ class BaseProgram:
         computes.
         """
         return any(a.last_offset >= LIMIT for a in arrays) or needs_64_bits(self.graph(instance), sizes)
-
-
-def _conditions(graph: Graph) -> tuple[Condition, ...]:
-    return graph.conditions + numbers_fit(graph)
 
 
 # ---- settings --------------------------------------------------------------------------

@@ -219,8 +219,8 @@ def test_a_program_that_kills_a_worker_is_a_finding(kind: str, monkeypatch: pyte
     monkeypatch.setattr(session, "COMMAND", (sys.executable, "-c", WORKERS[kind]))
     monkeypatch.setattr(session, "LIMIT", 0.5 if kind == "hang" else 60)
     summary = fuzz(Session(60, seed=5, jobs=2, directory=tmp_path, programs=3))
-    assert summary.programs == 3 and len(summary.found) == (0 if kind == "fine" else 3)
-    assert (summary.stages, summary.pairs) == ((6, 3) if kind == "fine" else (0, 0))
+    assert summary.counts["programs"] == 3 and len(summary.found) == (0 if kind == "fine" else 3)
+    assert (summary.counts["stages"], summary.counts["pairs"]) == ((6, 3) if kind == "fine" else (0, 0))
     for f in summary.found:
         assert f["kind"] == kind
         again = read(Path(f["file"]).read_text(encoding="utf-8"))
@@ -232,8 +232,8 @@ def test_a_program_that_kills_a_worker_is_a_finding(kind: str, monkeypatch: pyte
 def test_fuzzing_ends_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "COMMAND", (sys.executable, "-c", WORKERS["fine"]))
     told: list[int] = []
-    summary = fuzz(Session(0.5), lambda s: told.append(s.programs))
-    assert summary.programs == told[-1] > 0
+    summary = fuzz(Session(0.5), lambda s: told.append(s.counts["programs"]))
+    assert summary.counts["programs"] == told[-1] > 0
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -63,25 +63,23 @@ class Extreme(Pair):
 
     __slots__ = ()
     word: ClassVar[str]
+    enough: ClassVar[Callable[[Iterable[bool]], bool]]  # whether one of the two being >= 0 is enough, or both must be
 
     def __str__(self) -> str:
         return f"{self.word}({self.a}, {self.b})"
 
+    def is_never_negative(self) -> bool:
+        return self.enough(sign(x) in (0, 1) for x in (self.a, self.b))
+
 
 class Largest(Extreme):
     __slots__ = ()
-    of, value, word = staticmethod(largest), _of_values(max, np.maximum), "max"
-
-    def is_never_negative(self) -> bool:
-        return sign(self.a) in (0, 1) or sign(self.b) in (0, 1)
+    of, value, word, enough = staticmethod(largest), _of_values(max, np.maximum), "max", any
 
 
 class Smallest(Extreme):
     __slots__ = ()
-    of, value, word = staticmethod(smallest), _of_values(min, np.minimum), "min"
-
-    def is_never_negative(self) -> bool:
-        return sign(self.a) in (0, 1) and sign(self.b) in (0, 1)
+    of, value, word, enough = staticmethod(smallest), _of_values(min, np.minimum), "min", all
 
 
 def _extreme(kind: type[Extreme], a: Dim, b: Dim) -> Dim:

@@ -290,8 +290,9 @@ def fuzz(
     with terminal.progress("fuzz", budget if programs is None else programs) as tell:
 
         def said(s: Summary) -> None:
-            done = s.seconds if programs is None else s.programs
-            tell(done, f"{s.programs} programs, {s.stages} stages, {s.pairs} pairs, {len(s.found)} disagreements")
+            done = s.seconds if programs is None else s.counts["programs"]
+            counts = ", ".join(f"{s.counts[name]} {name}" for name in ("programs", "stages", "pairs"))
+            tell(done, f"{counts}, {len(s.found)} disagreements")
 
         summary = run_session(session, said)
     if as_json:
