@@ -15,7 +15,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
-from minitri.base.diagnostics import CompileError, listed, printable, suggest
+from minitri.base.diagnostics import CompileError, listed, misspelt, printable
 from minitri.base.lru_cache import Recent
 from minitri.base.resource_limits import current
 from minitri.graph.index_width import LIMIT, needs_64_bits, numbers_fit
@@ -165,8 +165,8 @@ def _entry(module: ast.Module, entry: str | None) -> ast.Function:
         return module.functions[-1]
     names = [f.name for f in module.functions]
     if entry not in names:
-        help = suggest(str(entry), names) or f"it has {listed([f'`{n}`' for n in names[:8]])}"
-        raise CompileError("MT0101", f"the module has no function `{str(entry)[:40]}`", help=help)
+        known = f"it has {listed([f'`{n}`' for n in names[:8]])}"
+        raise misspelt("MT0101", "the module has no function", entry, names, known)
     return module.functions[names.index(entry)]
 
 

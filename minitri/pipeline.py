@@ -24,7 +24,7 @@ from importlib import import_module
 from typing import Any
 
 from minitri.base import pass_logs
-from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.diagnostics import CompileError, misspelt
 from minitri.base.dims import Dim
 from minitri.base.resource_limits import Limits, check_time, current, exceeded, timed, using
 from minitri.graph import lower_ast, rewrite
@@ -388,5 +388,4 @@ def _unavailable(stage: str, compiled: Compilation) -> CompileError:
         other = "hip:gfx942" if stage == "amdgcn" else "cuda:90"
         message = f"the target {compiled.context.target} has no stage {stage}"
         return StageUnavailable("MT0402", message, help=f"take another target: `--target={other}`")
-    help = suggest(str(stage), known) or f"stages are {', '.join(compiled.stages)}"
-    return CompileError("MT0402", f"there is no stage `{str(stage)[:40]}`", help=help)
+    return misspelt("MT0402", "there is no stage", stage, known, f"stages are {', '.join(compiled.stages)}")

@@ -13,11 +13,12 @@ compiler, which cannot be interrupted, and on the run time of programs.
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
-from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.diagnostics import CompileError, misspelt
 from minitri.base.spans import Span
 
 # No option raises these limits: they are limits of numpy or Triton, or the compiler recurses that deep.
@@ -71,8 +72,7 @@ def current() -> Limits:
     return _current.get()
 
 
-@contextmanager
-def limits(**changed: float) -> Iterator[Limits]:
+def limits(**changed: float) -> AbstractContextManager[Limits]:
     """Sets some limits inside the `with` block. All limits that are not named stay the same.
 
     Raises CompileError MT0404 for the name of an unknown limit, or a value that is not a number above 0.
@@ -80,39 +80,34 @@ def limits(**changed: float) -> Iterator[Limits]:
     names = [f.name for f in fields(Limits)]
     for name, value in changed.items():
         if name not in names:
-            help = suggest(name, names) or f"limits are {', '.join(names)}"
-            raise CompileError("MT0404", f"there is no limit `{name[:40]}`", help=help)
+            raise misspelt("MT0404", "there is no limit", name, names, f"limits are {', '.join(names)}")
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
             raise CompileError("MT0404", f"the limit `{name}` must be a number above 0")
-    with using(replace(_current.get(), **changed)) as made:
-        yield made
+    return using(replace(_current.get(), **changed))
 
 
-@contextmanager
-def using(wanted: Limits) -> Iterator[Limits]:
+def using(wanted: Limits) -> AbstractContextManager[Limits]:
     """Replaces all limits by `wanted` inside the `with` block."""
-    token = _current.set(wanted)
-    try:
-        yield wanted
-    finally:
-        _current.reset(token)
+    return _assigned(_current, wanted)
 
 
-@contextmanager
-def timed() -> Iterator[None]:
+def timed() -> AbstractContextManager[object]:
     """Applies the limit `seconds` to the code in the `with` block. Nested `with` blocks share one clock.
 
     The clock counts the processor time of this thread. So a compilation does not fail only because other processes keep
     the machine busy.
     """
-    if _clock.get() is not None:
-        yield
-        return
-    token = _clock.set(_Clock(current().seconds))
+    return _assigned(_clock, _clock.get() or _Clock(current().seconds))
+
+
+@contextmanager
+def _assigned(variable: ContextVar[Any], value: Any) -> Iterator[Any]:
+    """Gives a context variable a value inside the `with` block."""
+    token = variable.set(value)
     try:
-        yield
+        yield value
     finally:
-        _clock.reset(token)
+        variable.reset(token)
 
 
 def check_time() -> None:

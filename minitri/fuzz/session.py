@@ -27,6 +27,8 @@ from minitri.base.json_child_process import Child, environment
 from minitri.fuzz.trial import Case, written
 from minitri.testing import random_program
 
+# How many programs were checked, how many results of passes were compared with the reference, and how many programs with
+# a changed program that must compute the same result. Triton refuses the block sizes of some changed programs.
 COUNTS = ("programs", "stages", "pairs", "refused")
 LIMIT = 300.0  # seconds that one program may take
 COMMAND = (sys.executable, "-X", "faulthandler", "-m", "minitri.fuzz.trial")
@@ -58,10 +60,7 @@ class Session:
 class Summary:
     """What a session of random programs has found so far.
 
-    counts   `programs`: how many programs were checked
-             `stages`: how many results of passes were compared with the reference
-             `pairs`: how many programs were compared with a changed program that must compute the same result
-             `refused`: how many changed programs were not compared, because Triton cannot compile their block sizes
+    counts   how many programs and stages were checked, and the other counts that `COUNTS` names
     found    the failures: the kind, message and file of each failure
     """
 
