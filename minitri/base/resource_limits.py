@@ -44,28 +44,10 @@ class Limits:
     seconds: float = 120  # processor time of the compiler's passes up to one stage
 
 
-class _Clock:
-    """A deadline in processor time of this thread.
-
-    Reading the processor time is slow on some systems. Processor time never passes faster than wall-clock time. So if n
-    seconds of processor time remain, the clock need not read the processor time for the next n seconds.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self.deadline = time.thread_time() + seconds
-        self.next_reading = time.perf_counter() + seconds
-
-    def has_run_out(self) -> bool:
-        if (now := time.perf_counter()) < self.next_reading:
-            return False
-        left = self.deadline - time.thread_time()
-        self.next_reading = now + left
-        return left <= 0
-
-
 _DEFAULT = Limits()
 _current: ContextVar[Limits] = ContextVar("limits", default=_DEFAULT)
-_clock: ContextVar[_Clock | None] = ContextVar("clock", default=None)
+# The times at which the limit `seconds` is reached: by the wall clock, and in processor time of this thread.
+_deadlines: ContextVar[tuple[float, float] | None] = ContextVar("deadlines", default=None)
 
 
 def current() -> Limits:
@@ -92,12 +74,13 @@ def using(wanted: Limits) -> AbstractContextManager[Limits]:
 
 
 def timed() -> AbstractContextManager[object]:
-    """Applies the limit `seconds` to the code in the `with` block. Nested `with` blocks share one clock.
+    """Applies the limit `seconds` to the code in the `with` block. Nested `with` blocks share the limit.
 
-    The clock counts the processor time of this thread. So a compilation does not fail only because other processes keep
-    the machine busy.
+    The limit is an amount of processor time of this thread. So a compilation does not fail only because other processes
+    keep the machine busy.
     """
-    return _assigned(_clock, _clock.get() or _Clock(current().seconds))
+    seconds = current().seconds
+    return _assigned(_deadlines, _deadlines.get() or (time.perf_counter() + seconds, time.thread_time() + seconds))
 
 
 @contextmanager
@@ -113,10 +96,11 @@ def _assigned(variable: ContextVar[Any], value: Any) -> Iterator[Any]:
 def check_time() -> None:
     """Raises CompileError MT0401 if the time limit is exceeded.
 
-    Every loop over a program's operations calls this function.
+    Every loop over a program's operations calls this function. Reading the processor time is slow on some systems.
+    Processor time never passes faster than wall-clock time, so it is read only after the limit by the wall clock.
     """
-    clock = _clock.get()
-    if clock is not None and clock.has_run_out():
+    ends = _deadlines.get()
+    if ends is not None and time.perf_counter() > ends[0] and time.thread_time() > ends[1]:
         raise exceeded("seconds", f"compiling takes more than {current().seconds:g} seconds")
 
 

@@ -69,7 +69,7 @@ class Extreme(Pair):
         return f"{self.word}({self.a}, {self.b})"
 
     def is_never_negative(self) -> bool:
-        return self.enough(sign(x) in (0, 1) for x in (self.a, self.b))
+        return type(self).enough(sign(x) in (0, 1) for x in (self.a, self.b))
 
 
 class Largest(Extreme):

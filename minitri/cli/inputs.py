@@ -88,8 +88,7 @@ def read_files(function: ast.Function, given: Mapping[str, str], sizes: dict[str
     require_known("parameter", given, [p.name for p in function.params])
     files: dict[str, Array] = {}
     for param in function.params:
-        name, text = param.name, given.get(param.name, "")
-        type = param.annotation
+        name, text, type = param.name, given.get(param.name, ""), param.annotation
         if is_path(text):
             if isinstance(type, ast.ScalarType):
                 raise InputError(f"`{name}` is a number of type {type.kind}, not an array: write --input {name}=3")
