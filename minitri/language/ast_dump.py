@@ -15,7 +15,7 @@ minitri cannot make a program from the text of a syntax tree. To change a progra
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from minitri.base.diagnostics import printable
 from minitri.language import ast
@@ -34,9 +34,7 @@ def module_lines(module: ast.Module) -> Iterator[tuple[str, ast.Node | None]]:
     for number, function in enumerate(module.functions):
         if number:
             yield "", None
-        lines = list(_function(function))
-        width = min(_WIDE, max(len(text) for text, _ in lines))
-        yield from (("{:<{}}  {}:{}".format(text, width, *node.span.line_column), node) for text, node in lines)
+        yield from _table([*_function(function)])
 
 
 def format_type(kind: ast.ArrayType | ast.ScalarType) -> str:
@@ -45,6 +43,12 @@ def format_type(kind: ast.ArrayType | ast.ScalarType) -> str:
 
 
 _Line = tuple[str, ast.Node]
+
+
+def _table(lines: Sequence[_Line]) -> Iterator[_Line]:
+    """Yields the lines, each with the source position of its node in a separate column."""
+    width = min(_WIDE, max(len(text) for text, _ in lines))
+    return (("{:<{}}  {}:{}".format(text, width, *node.span.line_column), node) for text, node in lines)
 
 
 def _function(function: ast.Function) -> Iterator[_Line]:
