@@ -16,8 +16,7 @@ from minitri.base.diagnostics import CompileError
 from minitri.bench import ablation, measure_case, run
 from minitri.bench.ablation import Ablation, Cell, measure, versions_of
 from minitri.bench.alternating_timer import Calls, Pace
-from minitri.bench.case import Case, Input
-from minitri.bench.cases import INTERPRETED, TABLE, ablated, cases
+from minitri.bench.cases import INTERPRETED, TABLE, Case, Input, ablated, cases
 from minitri.bench.measure_case import error_of, tensor, within
 from minitri.hardware.targets import StageUnavailable
 from minitri.optimize.pass_table import OPTIONAL

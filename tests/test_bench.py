@@ -23,8 +23,7 @@ from minitri.bench import cases as table
 from minitri.bench import measure_case, run
 from minitri.bench.alternating_timer import Calls, Pace, Run
 from minitri.bench.call_costs import Table
-from minitri.bench.case import Case, Input
-from minitri.bench.cases import cases
+from minitri.bench.cases import Case, Input, cases
 from minitri.bench.measure_case import (
     COMPUTING,
     COPY_BYTES,

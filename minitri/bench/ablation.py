@@ -20,12 +20,13 @@ from itertools import starmap
 from operator import attrgetter
 from typing import Any
 
+import torch
+
 import minitri as mt
 from minitri.base.text_tables import table
 from minitri.bench import call_costs
 from minitri.bench.alternating_timer import Calls, Clock, Pace, Times, alternating_times
-from minitri.bench.case import Case, torch
-from minitri.bench.cases import INTERPRETED
+from minitri.bench.cases import INTERPRETED, Case
 from minitri.bench.measure_case import as_tuple, forget, make_ready, rotated, tensor, time_together, within
 from minitri.bench.result_tables import Row, write_json
 from minitri.bench.roofline_plot import heat_map

@@ -30,7 +30,8 @@ from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from typing import Any
 
-from minitri.bench.case import torch
+import torch
+
 from minitri.runtime.gpu_launcher import finish_launchers
 
 Run = Callable[[], Any]

@@ -23,9 +23,10 @@ from multiprocessing import get_context
 from typing import Any, TypeVar
 from unittest.mock import patch
 
+import torch
+
 import minitri as mt
 from minitri.base.text_tables import table
-from minitri.bench.case import torch
 from minitri.bench.torch_twin import torch_twin
 
 T = TypeVar("T")

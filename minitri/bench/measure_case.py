@@ -21,13 +21,14 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
+import torch
 
 import minitri as mt
 from minitri.base.text_tables import table
 from minitri.base.types import DTYPES
 from minitri.bench import call_costs
 from minitri.bench.alternating_timer import Calls, Clock, Pace, Run
-from minitri.bench.case import Case, Input, torch
+from minitri.bench.cases import Case, Input
 from minitri.bench.result_tables import Peer, Row, number, time_of
 from minitri.cli.terminal import track
 from minitri.hardware.roofline import roofline

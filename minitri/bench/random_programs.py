@@ -26,9 +26,11 @@ from itertools import count, permutations
 from random import Random
 from typing import Any
 
+import torch
+
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import DTYPES
-from minitri.bench.case import Case, Input, torch
+from minitri.bench.cases import Case, Input
 from minitri.bench.torch_twin import torch_twin
 from minitri.testing.statement_writer import DoesNotFit, Filled, Statement, StatementWriter, names_read
 

@@ -27,10 +27,12 @@ from pathlib import Path
 from time import monotonic as now
 from typing import Any
 
+import torch
+
 import minitri as mt
 from minitri.bench import call_costs
 from minitri.bench.alternating_timer import Calls, Clock, Pace, Times, alternating_times
-from minitri.bench.case import Input, torch
+from minitri.bench.cases import Input
 from minitri.bench.measure_case import compare, forget, gpu_facts, tensor
 from minitri.bench.random_programs import RandomProgram, draw
 from minitri.bench.result_tables import TORCH, Peer, Row, as_dict, distribution, ratio, write_json

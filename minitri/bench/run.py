@@ -25,11 +25,12 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
+import torch
+
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.bench import ablation, call_costs
 from minitri.bench.alternating_timer import Run, alternating_times
-from minitri.bench.case import Case, torch
-from minitri.bench.cases import ablated, cases
+from minitri.bench.cases import Case, ablated, cases
 from minitri.bench.measure_case import COPY_BYTES, MOVING, compare, copy_rate, forget, gpu_facts, small_table
 from minitri.bench.result_tables import Row, as_dict, report, write_json
 from minitri.bench.roofline_plot import HELP, plot
