@@ -31,7 +31,7 @@ count as allocating tensor memory. Left out: which columns of tensor memory belo
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, groupby
+from itertools import count, groupby, pairwise
 
 from minitri.explore.instruction_registers import effects
 
@@ -124,15 +124,15 @@ def _resolved(place: str, table: dict[str, str], depth: int) -> Lines:
 
 # ---- LLVM IR ---------------------------------------------------------------------------------
 
-_METADATA = re.compile(r"^(!\d+) = (?:distinct )?!(DILocation|DI\w+)\((.*)\)$", re.MULTILINE)
+_METADATA = re.compile(r"^(!\d+) = (?:distinct )?!DI\w+\((.*)\)$", re.MULTILINE)
 _FIELD = re.compile(r'(\w+): ("[^"]*"|[^,]+)')
 _LLVM = re.compile(r"(?:(%[\w.\"-]+) = )?(?:tail |notail |musttail )?[a-z]\w*\b")
 _LLVM_NAME = re.compile(r"%[\w.-]+")
-Metadata = Mapping[str, tuple[str, Mapping[str, str]]]  # the kind and the fields of each name
+Metadata = Mapping[str, Mapping[str, str]]  # the fields of each name
 
 
 def llvm_rows(text: str) -> list[Row]:
-    table = {name: (kind, dict(_FIELD.findall(body))) for name, kind, body in _METADATA.findall(text)}
+    table = {name: dict(_FIELD.findall(body)) for name, body in _METADATA.findall(text)}
     rows: list[Row] = []
     inside = False
     for line in text.split("\n"):
@@ -155,18 +155,17 @@ def _llvm_place(name: str, table: Metadata) -> Lines:
 
     If the location is in an inlined function, the field `inlinedAt` leads to the caller of the function.
     """
-    kind, fields = table.get(name, ("", {}))
-    if kind != "DILocation":
-        return ()
-    if _file(fields.get("scope", ""), table).startswith(f'"{OURS}'):
-        return _known(int(fields.get("line", "0")))
-    return _llvm_place(fields.get("inlinedAt", ""), table)
+    fields = table.get(name, {})
+    while fields and not _file(fields, table).startswith(f'"{OURS}'):
+        fields = table.get(fields.get("inlinedAt", ""), {})
+    return _known(int(fields.get("line", "0")))
 
 
-def _file(scope: str, table: Metadata) -> str:
-    kind, fields = table.get(scope, ("", {}))
-    outer = fields.get("file") or fields.get("scope")
-    return fields.get("filename", "") if kind == "DIFile" else _file(outer, table) if outer else ""
+def _file(fields: Mapping[str, str], table: Metadata) -> str:
+    """Returns the quoted name of the file that contains a location, which only its scope knows."""
+    while outer := fields.get("file") or fields.get("scope"):
+        fields = table.get(outer, {})
+    return fields.get("filename", "")
 
 
 # ---- PTX and AMDGCN --------------------------------------------------------------------------
@@ -188,9 +187,8 @@ class _Locations:
 
     def line(self, directive: str) -> Lines:
         sites: list[Site] = _AT.findall(directive)
+        self.called.update(pairwise(sites))
         site = sites[0]
-        if len(sites) > 1:
-            self.called[site] = sites[1]
         for _ in range(100):
             if site[0] in self.ours:
                 return _known(int(site[1]))
@@ -354,15 +352,13 @@ def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
     without a source line.
     """
     lines = text.split("\n")
+    users = [k for k, line in enumerate(lines) if rows[k].operation and _USER.search(line)]
+    writers = {k for k in users if _WRITER.search(lines[k]) and set(rows[k].lines) <= {head}}
     made = list(rows)
-    if not any(map(_USER.search, lines)):
-        return made
-    for k in _of_the_allocator(rows, lines, head):
-        made[k] = replace(rows[k], defines=(*rows[k].defines, TENSOR))
-    for k, (row, line) in enumerate(zip(rows, lines)):
-        if row.operation and _USER.search(line):
-            written = (TENSOR,) if _WRITER.search(line) and set(row.lines) <= {head} else ()
-            made[k] = replace(row, defines=(*row.defines, *written), uses=(*row.uses, TENSOR))
+    for k in writers.union(_of_the_allocator(rows, lines, head) if users else ()):
+        made[k] = replace(made[k], defines=(*made[k].defines, TENSOR))
+    for k in users:
+        made[k] = replace(made[k], uses=(*made[k].uses, TENSOR))
     return made
 
 
