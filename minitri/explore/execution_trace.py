@@ -42,7 +42,7 @@ from minitri.explore.provenance import Trace
 from minitri.graph.ir import Contract, Graph
 from minitri.graph.parameter_binding import sizes_of
 from minitri.graph.text import format_number
-from minitri.kernels.evaluate import Memory, allocate
+from minitri.kernels.evaluate import Memory, allocate, result
 from minitri.kernels.ir import Buffer, Load, Mask, Op, Plan, Store, children
 from minitri.language import ast
 from minitri.pipeline import Compilation, Context
@@ -91,8 +91,7 @@ class _Player:
         return {"sizes": self.sizes, "arrays": arrays, "kernels": kernels}
 
     def _array(self, b: Buffer, memory: Memory) -> dict[str, Any]:
-        shape, strides = ([e.evaluate(self.sizes) for e in extents] for extents in (b.shape, b.strides))
-        values = _numbers(memory.view(shape, strides))
+        shape, values = b.layout(self.sizes)[0], _numbers(result(memory, b, self.sizes))
         declared = [e.evaluate(self.sizes) for e in self.declared.get(b.name, b.shape)]
         drawn = declared if math.prod(declared) == len(values) else shape
         return {"name": b.name, "role": b.role, "type": b.dtype.name, "shape": shape, "drawn": drawn, "values": values}
@@ -254,7 +253,7 @@ def _fits(compiled: Compilation) -> bool:
     sizes, plan = compiled.context.sizes, compiled.plan
     try:
         check_conditions(plan.conditions, sizes)
-        return all(math.prod(e.evaluate(sizes) for e in b.shape) <= MAX_ELEMENTS for b in buffers(plan))
+        return all(math.prod(b.layout(sizes)[0]) <= MAX_ELEMENTS for b in buffers(plan))
     except (CompileError, KeyError, ZeroDivisionError):
         return False
 

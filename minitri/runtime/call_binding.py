@@ -320,15 +320,11 @@ def _check_size(
     wanted = extent.evaluate(sizes)
     if wanted == array.shape[axis] and all(sizes[n] >= 0 for n in names):
         return
-    for name in (n for n in names if solved.get(n) == param.name):  # no value of this dimension gives this size
-        raise _wrong_size(param, array, axis, f"which is {extent} for no `{name}`")
+    own = [n for n in names if solved.get(n) == param.name]  # no value of these dimensions gives this size
     origin = f" in `{where[str(extent)]}`" if where.get(str(extent)) else ""
-    raise _wrong_size(param, array, axis, f"but {extent} is {wanted}{origin}")
-
-
-def _wrong_size(param: ast.Param, array: ArrayView, axis: int, why: str) -> CompileError:
-    label, size = f"called with {array}", f"has size {array.shape[axis]} along axis {axis}"
-    return _wrong_argument("MT0304", param, f"{size}, {why}", label=label)
+    why = f"which is {extent} for no `{own[0]}`" if own else f"but {extent} is {wanted}{origin}"
+    size = f"has size {array.shape[axis]} along axis {axis}"
+    raise _wrong_argument("MT0304", param, f"{size}, {why}", label=f"called with {array}")
 
 
 def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) -> None:
