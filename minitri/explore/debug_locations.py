@@ -33,7 +33,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, groupby, pairwise
 
-from minitri.explore.instruction_registers import effects
+from minitri.explore.instruction_registers import MACHINES, effects
 
 OURS = "<minitri "
 
@@ -205,9 +205,7 @@ def amdgcn_rows(text: str) -> list[Row]:
     return list(_closed(list(_assembly_rows(text, "amdgcn")), text.split("\n")))
 
 
-_SAVE = re.compile(r"s_\w+_saveexec_b64 (\S+),")
-_RESTORE = re.compile(r"s_or_b64 exec, exec, (\S+)")
-_FETCH = re.compile(r"(s|global|flat|buffer|ds)_(load|read)")
+_MASKS = MACHINES["amdgcn"]
 
 
 def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
@@ -222,13 +220,13 @@ def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
     fetched: tuple[str, ...] = ()
     for row, line in zip(rows, lines):
         code = line.strip()
-        if save := _SAVE.match(code):
+        if save := re.match(_MASKS["save_mask"], code):
             saved[save[1]] = row.lines
-        elif (restore := _RESTORE.match(code)) and not row.lines:
+        elif (restore := re.match(_MASKS["restore_mask"], code)) and not row.lines:
             row = replace(row, lines=saved.get(restore[1], ()))
         elif code.startswith("s_waitcnt"):
             row, fetched = replace(row, defines=fetched, uses=fetched), ()
-        elif _FETCH.match(code):
+        elif re.match(_MASKS["fetch"], code):
             fetched += row.defines
         yield row
 
@@ -338,10 +336,7 @@ READERS = {"ttir": mlir_rows, "ttgir": mlir_rows, "llir": llvm_rows, "ptx": ptx_
 
 
 TENSOR = "tensor memory"
-_ALLOCATOR = re.compile(r"tcgen05\.(alloc|dealloc|relinquish)|\bUTCATOMSWS|\bUVIRTCOUNT|\bBPT\.TRAP")
-_WRITER = re.compile(r"tcgen05\.(mma|st|cp)\b|\bUTC\w*MMA|\b(STTM|UTCCP)\b")
-_USER = re.compile(r"tcgen05\.(mma|ld|st|cp|shift)\b|\bUTC\w*MMA|\b(LDTM|STTM|UTCCP|UTCSHIFT)\b")
-_FRAME = re.compile(r"\b(EXIT|ret|LDC R1)\b")  # R1 is the stack
+_ROLES = {role: re.compile(pattern) for role, pattern in MACHINES[TENSOR].items()}
 
 
 def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
@@ -352,8 +347,8 @@ def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
     without a source line.
     """
     lines = text.split("\n")
-    users = [k for k, line in enumerate(lines) if rows[k].operation and _USER.search(line)]
-    writers = {k for k in users if _WRITER.search(lines[k]) and set(rows[k].lines) <= {head}}
+    users = [k for k, line in enumerate(lines) if rows[k].operation and _ROLES["user"].search(line)]
+    writers = {k for k in users if _ROLES["writer"].search(lines[k]) and set(rows[k].lines) <= {head}}
     made = list(rows)
     for k in writers.union(_of_the_allocator(rows, lines, head) if users else ()):
         made[k] = replace(made[k], defines=(*made[k].defines, TENSOR))
@@ -368,9 +363,9 @@ def _of_the_allocator(rows: Sequence[Row], lines: Sequence[str], head: int) -> I
     """
 
     def without_line(k: int) -> bool:
-        return not rows[k].operation or (set(rows[k].lines) <= {head} and not _FRAME.search(lines[k]))
+        return not rows[k].operation or (set(rows[k].lines) <= {head} and not _ROLES["frame"].search(lines[k]))
 
     for unplaced, numbers in groupby(range(len(rows)), without_line):
         run = [k for k in numbers if rows[k].operation]
-        if unplaced and any(_ALLOCATOR.search(lines[k]) for k in run):
+        if unplaced and any(_ROLES["allocator"].search(lines[k]) for k in run):
             yield from run

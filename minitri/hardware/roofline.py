@@ -166,8 +166,7 @@ def waves(programs: int, chip: Chip) -> float:
 
 def _sum(times: Sequence[float | None]) -> float | None:
     """Returns the sum of some times, or None if one of the times is unknown."""
-    known = [t for t in times if t is not None]
-    return sum(known) if len(known) == len(times) else None
+    return None if None in times else sum(t for t in times if t is not None)
 
 
 def _graph(compiled: Compilation, rows: list[Row]) -> Row:

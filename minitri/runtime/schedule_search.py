@@ -87,9 +87,9 @@ class Tuning:
         blocks = " ".join(f"{name}={block}" for name, block in o.blocks.items()) or "by rule"
         time = milliseconds(trial.timing.median) if trial.timing else "-"
         note = "fastest" if trial is self.best and trial.timing else trial.note
-        descriptors = "rule" if o.descriptors is None else "yes" if o.descriptors else "no"
-        counts = [str(n or "rule") for n in (o.warps, o.stages, o.group)]
-        return (blocks, *counts, descriptors, str(o.persistent or "rule"), str(o.registers or "rule"), time, note)
+        descriptors = {True: "yes", False: "no", None: "rule"}[o.descriptors]
+        chosen = (o.warps, o.stages, o.group, descriptors, o.persistent, o.registers)
+        return (blocks, *(str(choice or "rule") for choice in chosen), time, note)
 
 
 DIFFERENT = "a different answer"
@@ -272,12 +272,6 @@ def _rows(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
     return [Options(b, warps=w) for b in blocks for w in counts if b or w != warps]
 
 
-TILES = (  # (rows, columns, warps): at most 128 elements a thread, because more need long to compile
-    (128, 128, 8), (64, 64, 4), (128, 64, 8), (64, 128, 8), (32, 64, 4), (64, 32, 4), (64, 64, 8), (128, 128, 4),
-    (32, 128, 4), (128, 32, 4), (32, 32, 4), (256, 64, 8), (64, 256, 8),
-)  # fmt: skip
-
-
 def _elementwise(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
     chosen = schedule(kernel, Request(chip, interpreter))
     if not chosen.axes:
@@ -285,7 +279,9 @@ def _elementwise(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]
     tile = [a for a in innermost(kernel.axes, contiguity(kernel)) if chosen.axes[a.name][1] > 1]
     if len(tile) > 1 and not interpreter:
         one, other = (a for a in kernel.axes if a in tile[:2])
-        sides = [(filled([one], m) | filled([other], n), m * n, w) for m, n, w in TILES]
+        sides = [
+            (filled([one], m) | filled([other], n), m * n, w) for m, n, w in products.TABLE["elementwise"]["tiles"]
+        ]
         made = [Options(filled(tile, elements, blocks), warps=w) for blocks, elements, w in sides]
         distinct = [o for k, o in enumerate(made) if o not in made[:k]]
         return [o for o in distinct if not _is_choice(chosen, replace(o, stages=chosen.stages))]

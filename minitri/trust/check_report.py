@@ -13,13 +13,8 @@ import numpy as np
 from minitri.base.text_tables import table
 from minitri.notebook.card_html import card, counted
 
-PLACES = {  # the variants: what runs, and on which processor, as reports show it
-    "interpreter": "interpreter",
-    "cuda": "cuda:90 on CPU",
-    "cuda general": "any sizes on CPU",
-    "cuda wide": "64-bit offsets on CPU",
-    "gpu": "gpu",
-}
+# What runs for a variant, and on which processor, as reports show it; the other variants have their own names.
+PLACES = {"cuda": "cuda:90 on CPU", "cuda general": "any sizes on CPU", "cuda wide": "64-bit offsets on CPU"}
 TEXT = "text"  # `CheckRow.by` of a stage that was loaded from a text
 SHOWN = 24  # elements of an array that a report prints
 
@@ -109,8 +104,10 @@ class CheckReport:
         """Returns one line that says which stages ran, on which processor, and which stages did not run, with the
         reason.
         """
-        ran = [PLACES[r.variant] for r in self.ran if r.variant]
-        missing = [f"{PLACES[r.variant]} ({r.note.removeprefix('not run: ')})" for r in self.rows if not r.ran]
+        ran = [PLACES.get(r.variant, r.variant) for r in self.ran if r.variant]
+        missing = [
+            f"{PLACES.get(r.variant, r.variant)} ({r.note.removeprefix('not run: ')})" for r in self.rows if not r.ran
+        ]
         parts = {"ran": dict.fromkeys(ran), "not run": dict.fromkeys(missing)}
         return "; ".join(f"{what}: {', '.join(places)}" for what, places in parts.items() if places)
 
@@ -151,12 +148,12 @@ class CheckReport:
         steps: dict[tuple[str, str], list[CheckRow]] = {}
         for r in self.ran:
             steps.setdefault((r.by, r.stage), []).append(r)
-        head = ("pass", "stage", *(PLACES[v] for v in variants), "max error", "of bound", "note")
+        head = ("pass", "stage", *(PLACES.get(v, v) for v in variants), "max error", "of bound", "note")
         return [head, *(_line(rows, variants) for rows in steps.values())]
 
     def _not_run(self) -> list[str]:
         """Returns a line for each variant that did not run, with the name of the variant and the reason."""
-        return list(dict.fromkeys(f"{PLACES[r.variant]}: {r.note}" for r in self.rows if not r.ran))
+        return list(dict.fromkeys(f"{PLACES.get(r.variant, r.variant)}: {r.note}" for r in self.rows if not r.ran))
 
 
 def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
