@@ -28,7 +28,7 @@ from minitri.base.diagnostics import CompileError, listed
 from minitri.explore.instruction_registers import MACHINES
 from minitri.explore.machine_code import KernelCode, MachineCode
 from minitri.explore.provenance import Trace
-from minitri.hardware.chips import SIMDS, Peak, blocks_at_once, multiprocessor
+from minitri.hardware.chips import SIMDS, Multiprocessor, Peak, blocks_at_once, multiprocessor
 from minitri.hardware.predicted_work import Work
 from minitri.hardware.roofline import Row, roofline
 from minitri.hardware.targets import Target
@@ -67,10 +67,10 @@ def resources(compiled: Compilation, machine: MachineCode | None = None) -> tupl
     The result is empty if the target is not a GPU. Raises StageUnavailable (MT0402) if the machine code of a kernel is
     not available.
     """
-    measure = {"cuda": _nvidia, "hip": _amd}.get(compiled.context.target.kind)
-    if measure is None:
+    target = compiled.context.target
+    if not target.stages:
         return ()
-    return tuple(measure(k, compiled.context.target) for k in (machine or MachineCode(compiled)).kernels)
+    return tuple(_resources(k, target) for k in (machine or MachineCode(compiled)).kernels)
 
 
 # ---- figures of a page ------------------------------------------------------------------
@@ -117,40 +117,38 @@ def _work(work: Work) -> dict[str, Any]:
 # ---- NVIDIA and AMD ------------------------------------------------------------------------
 
 
-def _nvidia(code: KernelCode, target: Target) -> Resources:
-    kernel, built, limits = code.kernel, code.built, multiprocessor(target)
-    usage = inspected(built.asm["cubin"], kernel.name, "cuobjdump", "-res-usage")
+# The registers of a thread, the bytes of shared memory of a block, the bytes of local memory of a thread, and for each
+# resource how many blocks of threads it allows a multiprocessor to run at once; empty if the limits are unknown.
+Usage = tuple[int, int, int, Mapping[str, int]]
+
+
+def _nvidia(code: KernelCode, limits: Multiprocessor | None) -> Usage:
+    usage = inspected(code.built.asm["cubin"], code.name, "cuobjdump", "-res-usage")
     registers, stack, static, local = (_number(rf"\b{n}:(\d+)", usage) for n in ("REG", "STACK", "SHARED", "LOCAL"))
-    shared = max(built.metadata.shared, static)
-    counts = blocks_at_once(limits, kernel.program.warps, registers, shared) if limits else {}
-    return _resources(code, "sass", registers, shared, max(stack, local), counts, limits.warps if limits else 0)
+    shared = max(code.built.metadata.shared, static)
+    counts = blocks_at_once(limits, code.kernel.program.warps, registers, shared) if limits else {}
+    return registers, shared, max(stack, local), counts
 
 
-def _amd(code: KernelCode, target: Target) -> Resources:
-    kernel, shared, text, limits = code.kernel, code.built.metadata.shared, code.text("amdgcn"), multiprocessor(target)
+def _amd(code: KernelCode, limits: Multiprocessor | None) -> Usage:
+    shared, text, warps = code.built.metadata.shared, code.text("amdgcn"), code.kernel.program.warps
     registers = _number(r"; TotalNumVgprs: (\d+)", text) or _number(r"; NumVgprs: (\d+)", text)
     waves = _number(r"; Occupancy: (\d+)", text)  # the warps that the registers allow on one SIMD
-    most = limits.warps if limits else 0
     counts: dict[str, int] = {}
     if limits and waves:
-        counts = {"warps": most // kernel.program.warps, "registers": waves * SIMDS // kernel.program.warps}
+        counts = {"warps": limits.warps // warps, "registers": waves * SIMDS // warps}
         counts |= {"shared memory": limits.shared // shared} if shared else {}
-    return _resources(code, "amdgcn", registers, shared, _number(r"; ScratchSize: (\d+)", text), counts, most)
+    return registers, shared, _number(r"; ScratchSize: (\d+)", text), counts
 
 
-def _resources(
-    code: KernelCode, stage: str, registers: int, shared: int, local: int, counts: Mapping[str, int], most: int
-) -> Resources:
-    """Returns the resources of one kernel.
-
-    `counts` says for each resource how many blocks of threads the resource allows a multiprocessor to run at once. If
-    the limits are unknown, `counts` is empty. `most` is the largest number of warps that a multiprocessor runs at once.
-    """
-    warps, mix = code.kernel.program.warps, _mix(code.text(stage), stage)
+def _resources(code: KernelCode, target: Target) -> Resources:
+    limits, warps = multiprocessor(target), code.kernel.program.warps
+    registers, shared, local, counts = (_nvidia if target.kind == "cuda" else _amd)(code, limits)
+    mix = _mix(code.text(target.stages[-1]), target.stages[-1])
     blocks = min(counts.values(), default=None)
     limiting = [name for name, count in counts.items() if count == blocks != counts["warps"]]
     bound = listed(limiting) if limiting else ""
-    occupancy = None if blocks is None else blocks * warps / most
+    occupancy = blocks * warps / limits.warps if limits and blocks is not None else None
     spills = mix.get("local memory", 0)
     return Resources(code.title, warps, registers, shared, local, spills, blocks, occupancy, bound, mix)
 

@@ -261,10 +261,8 @@ def triton_passes(machine: MachineCode) -> list[dict[str, Any]]:
 
 
 def _record(s: Step, fresh: bool) -> dict[str, Any]:
-    return {
-        "name": s.name, "group": s.group, "stage": s.stage, "about": s.about, "where": s.where,
-        "patch": patch(s.before, s.after), "fresh": fresh, "rules": s.rules,
-    }  # fmt: skip
+    facts = {name: getattr(s, name) for name in ("name", "group", "stage", "about", "where", "rules")}
+    return facts | {"patch": patch(s.before, s.after), "fresh": fresh}
 
 
 def patch(before: str, after: str) -> Patch:
