@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import sys
@@ -83,7 +82,7 @@ def test_operations_count_only_pairs_that_the_mask_keeps(mask: str) -> None:
 
 def test_weights_are_of_either_sign() -> None:
     given = next(i for case in cases() if case.name.startswith("dequantised") for i in case.inputs if i.dtype == "i8")
-    made = tensor(dataclasses.replace(given, shape=(64, 64)), "cpu")
+    made = tensor(given._replace(shape=(64, 64)), "cpu")
     assert made.min() < -100 and made.max() > 100
 
 
@@ -186,9 +185,7 @@ def test_masked_attention_is_compared_with_full_attention(mask: str) -> None:
 
 
 def test_a_failing_program_for_comparison_is_a_line_of_the_report() -> None:
-    case = dataclasses.replace(
-        case_called("add f32 16384x4096"), beside={"other": "def f(x: f32[N]):\n    return x + z\n"}
-    )
+    case = case_called("add f32 16384x4096")._replace(beside={"other": "def f(x: f32[N]):\n    return x + z\n"})
     row = compare(case, "cpu", Clock(), copied)
     assert row.ok and f"{case.name}, other: " in report([row], FACTS)
 
@@ -216,9 +213,8 @@ def test_copies_of_inputs_are_equal_and_have_their_own_memory() -> None:
 
 
 def test_each_set_of_inputs_has_its_own_call() -> None:
-    case = dataclasses.replace(
-        case_called("matmul bf16 1024"), beside={"again": "def f(x: bf16[M, K], w: bf16[K, N]):\n    return x @ w\n"}
-    )
+    again = "def f(x: bf16[M, K], w: bf16[K, N]):\n    return x @ w\n"
+    case = case_called("matmul bf16 1024")._replace(beside={"again": again})
     sets = [[measure_case.tensor(i, "cpu") for i in case.inputs] for _ in range(3)]
     beside = {name: partial(measure_case._bound, text, sets) for name, text in case.beside.items()}
     ways = measure_case._implementations(case, sets, Row("", 0.0), False) | beside

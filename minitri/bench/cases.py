@@ -25,10 +25,9 @@ flex_attention. If a machine lacks an implementation, the report says so.
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -39,8 +38,7 @@ TABLE: dict[str, Any] = table_beside(__file__, "cases.toml")
 INTERPRETED = "interpreted"  # the kind of a case that Triton's interpreter runs on the CPU
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(NamedTuple):
     """A random input array of a case.
 
     below      0 for random floats; any other number for random integers from 0 to `below` - 1
@@ -65,8 +63,7 @@ class Input:
         return -self.below if self.signed else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     """One row of the benchmark.
 
     eager     the computation in torch, as several operations; `library` is a single function of torch with the same
@@ -90,9 +87,9 @@ class Case:
     flops: int = 0
     kind: str = "memory"
     tf32: bool = False
-    peers: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    peers: Mapping[str, Callable[..., Any]] = {}
     tuned: bool = False
-    beside: Mapping[str, str] = field(default_factory=dict)
+    beside: Mapping[str, str] = {}
 
 
 @cache

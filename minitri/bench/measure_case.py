@@ -14,7 +14,6 @@ sizes. The small table shows whether the kernels are right, but not how fast the
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import starmap
 from operator import attrgetter
@@ -286,8 +285,8 @@ def shrunk(case: Case) -> Case:
         return n // 128 + 1
 
     belows = [small(i.below) if i.below and not i.signed else i.below for i in case.inputs]
-    inputs = [replace(i, shape=tuple(map(small, i.shape)), below=n) for i, n in zip(case.inputs, belows)]
-    return replace(case, inputs=tuple(inputs))
+    inputs = [i._replace(shape=tuple(map(small, i.shape)), below=n) for i, n in zip(case.inputs, belows)]
+    return case._replace(inputs=tuple(inputs))
 
 
 def _small(case: Case) -> Row:

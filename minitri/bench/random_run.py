@@ -20,12 +20,11 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from time import monotonic as now
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -46,8 +45,7 @@ WARM_UP = 50e-3  # seconds at most; a case of the benchmark computes for longer 
 Measure = Callable[[Sequence[RandomProgram]], Iterator[Row]]
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(NamedTuple):
     """The settings of a session, which measures random programs.
 
     shrink   a program is shrunk if its ratio of times (result_tables.py) is smaller than this; 0 shrinks no program

@@ -20,7 +20,6 @@ measured if all cases are measured, or if `--host` is given. Memory is measured 
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -104,7 +103,7 @@ def _on_gpu(chosen: Sequence[Case], json_path: str | None, tune: bool, calls: bo
         with progress("host time and first results"):
             tables = [call_costs.call_times(), call_costs.first_results()]
         print("", *tables, sep="\n")
-        facts["host"] = [asdict(t) for t in tables]
+        facts["host"] = [t._asdict() for t in tables]
     facts["seconds"] = time.perf_counter() - start
     return rows, facts
 

@@ -30,16 +30,15 @@ count as allocating tensor memory. Left out: which columns of tensor memory belo
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import count, groupby, pairwise
+from typing import NamedTuple
 
 from minitri.explore.instruction_registers import MACHINES, effects
 
 OURS = "<minitri "
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """The facts about one line of a stage: whether it is an operation, its source lines, and the names that it defines
     and uses.
 
@@ -88,7 +87,7 @@ def mlir_rows(text: str) -> list[Row]:
         rows.append(_mlir_row(body, table))
         if body.startswith("}") and open_:
             begin = open_.pop()
-            rows[begin] = replace(rows[begin], lines=rows[begin].lines or _place(body, table))
+            rows[begin] = rows[begin]._replace(lines=rows[begin].lines or _place(body, table))
         if body.endswith("{") and not body.startswith("#"):
             open_.append(len(rows) - 1)
     return rows
@@ -223,9 +222,9 @@ def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
         if save := re.match(_MASKS["save_mask"], code):
             saved[save[1]] = row.lines
         elif (restore := re.match(_MASKS["restore_mask"], code)) and not row.lines:
-            row = replace(row, lines=saved.get(restore[1], ()))
+            row = row._replace(lines=saved.get(restore[1], ()))
         elif code.startswith("s_waitcnt"):
-            row, fetched = replace(row, defines=fetched, uses=fetched), ()
+            row, fetched = row._replace(defines=fetched, uses=fetched), ()
         elif re.match(_MASKS["fetch"], code):
             fetched += row.defines
         yield row
@@ -351,9 +350,9 @@ def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
     writers = {k for k in users if _ROLES["writer"].search(lines[k]) and set(rows[k].lines) <= {head}}
     made = list(rows)
     for k in writers.union(_of_the_allocator(rows, lines, head) if users else ()):
-        made[k] = replace(made[k], defines=(*made[k].defines, TENSOR))
+        made[k] = made[k]._replace(defines=(*made[k].defines, TENSOR))
     for k in users:
-        made[k] = replace(made[k], uses=(*made[k].uses, TENSOR))
+        made[k] = made[k]._replace(uses=(*made[k].uses, TENSOR))
     return made
 
 

@@ -21,8 +21,7 @@ Left out: measurements, and the drawing of the figures on the page (page/figures
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from minitri.base.diagnostics import CompileError, listed
 from minitri.explore.instruction_registers import MACHINES
@@ -36,8 +35,7 @@ from minitri.pipeline import Compilation
 from minitri.triton.compiled_stages import inspected
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(NamedTuple):
     """The resources of a multiprocessor that a compiled kernel takes.
 
     registers   the number of registers of a thread
@@ -93,11 +91,11 @@ def figures(trace: Trace, measured: Mapping[str, float] | None = None, quick: bo
         missing.append(f"Measured times are left out: {found.mismatch}.")
     if not quick:
         try:
-            taken = [asdict(r) for r in resources(trace.compilation, trace.machine)]
+            taken = [r._asdict() for r in resources(trace.compilation, trace.machine)]
         except CompileError as error:
             missing.append(str(error))
     return {
-        "chip": chip and asdict(chip),
+        "chip": chip and chip._asdict(),
         "kernels": [_row(r, chip) for r in rows], "resources": taken, "missing": missing,
     }  # fmt: skip
 

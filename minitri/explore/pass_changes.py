@@ -28,10 +28,9 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from minitri.base.dims import Dim
 from minitri.base.json_child_process import environment
@@ -50,8 +49,7 @@ from minitri.triton.emit import emit
 from minitri.triton.source import module_text
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A pass that ran, with the rules that it applied.
 
     group    "minitri", or for a pass of Triton "triton" and the name of the kernel that it worked on
@@ -255,7 +253,7 @@ def triton_passes(machine: MachineCode) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = []
     for _, group in groupby(steps, key=lambda s: s.group):
         first, *rest = group
-        source = replace(first, name="(source)", about="what Triton reads", before="", after=first.before)
+        source = first._replace(name="(source)", about="what Triton reads", before="", after=first.before)
         records += [_record(source, True), *(_record(s, False) for s in (first, *rest))]
     return records
 

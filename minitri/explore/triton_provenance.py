@@ -25,7 +25,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from minitri.explore.debug_locations import READERS, TENSOR, Row, sass_rows, with_tensor_memory
 from minitri.explore.machine_code import KernelCode, MachineCode
@@ -38,8 +38,7 @@ NONE: Nodes = frozenset()
 OWN, SERVES, WHOLE = "own", "serves", "whole"
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """The nodes that a line comes from, and how the line depends on these nodes.
 
     "own"      the line is an operation of its nodes

@@ -24,6 +24,7 @@ import math
 from collections import UserDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from minitri.base.text_tables import byte_size, table
 from minitri.hardware.chips import Chip, Peak, chip_of, peak
@@ -65,8 +66,7 @@ class Measured(UserDict[str, float]):
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One row of the roofline table: a kernel, or the program as a whole.
 
     needed                the bytes and the operations that no implementation can avoid
@@ -90,8 +90,7 @@ class Row:
         return bound if times[bound] else "", times[bound]
 
 
-@dataclass(frozen=True, slots=True)
-class Roofline:
+class Roofline(NamedTuple):
     graph: Row
     kernels: tuple[Row, ...]
     chip: Peak | None

@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,7 @@ from minitri.triton.source import functions
 from minitri.trust.sanitizer import AccessError
 
 
-@dataclass(frozen=True, slots=True)
-class InterpretedKernel:
+class InterpretedKernel(NamedTuple):
     """One emitted kernel, and its function in Triton's interpreter."""
 
     kernel: EmittedKernel
@@ -148,7 +147,7 @@ class Guarded:
         """
         inside = self._memory("an output", math.prod(shape), dtype.numpy)
         made = permuted(inside.reshape, shape, strides)
-        return replace(view(made, "out"), library=like.library if like else "")
+        return view(made, "out")._replace(library=like.library if like else "")
 
     def call(self, call: Call) -> Call:
         """Returns the call with guarded copies of its arrays. The copies have the strides of the original arrays."""

@@ -16,9 +16,9 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,8 +39,7 @@ Memory = Mapping[str, ArrayView]
 Step = NativeKernel | InterpretedKernel  # one kernel, with the function that runs it
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(NamedTuple):
     """One kernel launch of a plan with its arguments. Nothing is launched if the number of programs is 0."""
 
     step: Step
@@ -66,8 +65,7 @@ class Launch:
         return (*pointers, *self.numbers, *self.floats, *described)
 
 
-@dataclass(frozen=True)
-class Executable:
+class Executable(NamedTuple):
     """A plan (the kernels of a program in launch order), with the functions that run these kernels."""
 
     plan: Plan

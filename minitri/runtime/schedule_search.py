@@ -19,8 +19,8 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,8 +44,7 @@ Build = Callable[[Options], Run]  # compiles a candidate, and returns a function
 Progress = Callable[[int, int], None]  # called with the numbers of finished and of all candidates
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(NamedTuple):
     """One candidate (options for schedules) with its measured time. If `timing` is None, `note` says what is wrong with
     the candidate.
     """
@@ -55,8 +54,7 @@ class Trial:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Tuning:
+class Tuning(NamedTuple):
     trials: tuple[Trial, ...]
 
     @property

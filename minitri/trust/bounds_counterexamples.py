@@ -11,11 +11,10 @@ Left out: proofs (minitri/trust/memory_proofs.py). If the search finds no counte
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import islice, product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +29,7 @@ MAX_SIZES = 300  # how many combinations of sizes are tried
 MAX_LANES = 1 << 18  # how many elements are tried for one combination of sizes
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(NamedTuple):
     """A counterexample: sizes, the index along each axis, the loaded values, and what goes wrong for these numbers."""
 
     sizes: Mapping[str, int]

@@ -124,7 +124,7 @@ class _Check:
             with suppress(Exception):  # `row` runs the stage again, and reports the error
                 after = compiled.value(p.stage)
             if row is not None and _same(before, after):
-                row = replace(row, by=p.name, stage=p.stage, seconds=0.0)  # the pass changed nothing
+                row = row._replace(by=p.name, stage=p.stage, seconds=0.0)  # the pass changed nothing
             else:
                 row = self.row(p.name, p.stage, variant, lambda s=p.stage: self.results(compiled, s, variant))
             yield row

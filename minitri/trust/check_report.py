@@ -5,8 +5,8 @@ as a card.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,7 @@ TEXT = "text"  # `CheckRow.by` of a stage that was loaded from a text
 SHOWN = 24  # elements of an array that a report prints
 
 
-@dataclass(frozen=True, slots=True)
-class CheckRow:
+class CheckRow(NamedTuple):
     """The result of checking one stage. `by` is the name of the pass that made the stage.
 
     `max_error` and `bound` belong to the element of the result that has the largest error relative to its bound.
@@ -70,7 +69,7 @@ class Failure:
         arrays = {n: _as_json(v) for n, v in self.arguments.items()}
         results = {"expected": list(map(_as_json, self.expected)), "got": self.got and list(map(_as_json, self.got))}
         texts = {"program": self.program, "before": self.before, "after": self.after}
-        return {**asdict(self.row), "sizes": self.sizes, "arguments": arrays, **results, **texts}
+        return {**self.row._asdict(), "sizes": self.sizes, "arguments": arrays, **results, **texts}
 
     def __str__(self) -> str:
         sizes = [f"sizes     {', '.join(f'{n} = {s}' for n, s in self.sizes.items())}"] * bool(self.sizes)
@@ -128,7 +127,7 @@ class CheckReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the report as values that JSON can hold."""
-        rows, smallest = [asdict(r) for r in self.rows], self.smallest and self.smallest.as_dict()
+        rows, smallest = [r._asdict() for r in self.rows], self.smallest and self.smallest.as_dict()
         return {"ok": self.ok, "guilty": self.guilty, "first_bad": self.first_bad, "rows": rows, "smallest": smallest}
 
     def __str__(self) -> str:

@@ -18,9 +18,8 @@ and ranges of values that are loaded from memory. An index that is loaded from m
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from minitri.base.dims import ONE, Dim, Symbol, value
 from minitri.base.inequalities import Fact, Proof
@@ -36,8 +35,7 @@ Goal = tuple[str, Dim, Sequence[Fact]]  # a claim in words, an expression that m
 BOUNDS, NEEDED, ONCE = "in bounds", "needed", "written once"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The verdict on one claim about an access.
 
     status  "proven", "needed" (an example or a reason shows it), "refuted", "idle" (a bounds check that is not needed)
@@ -163,7 +161,7 @@ class _Proving:
         if example is None or not isinstance(op, Load):
             return example
         names = {s.name: self.names[v] for s, v in op.picks}
-        return replace(example, at={names.get(n, n): v for n, v in example.at.items()})
+        return example._replace(at={names.get(n, n): v for n, v in example.at.items()})
 
     def _meaning(self, op: Load, test: Dim) -> str | None:
         """Returns why a load needs the condition `test` of its mask, although the load would be in bounds without it;
