@@ -125,26 +125,21 @@ def _resolved(place: str, table: dict[str, str], depth: int) -> Lines:
 
 _METADATA = re.compile(r"^(!\d+) = (?:distinct )?!DI\w+\((.*)\)$", re.MULTILINE)
 _FIELD = re.compile(r'(\w+): ("[^"]*"|[^,]+)')
-_LLVM = re.compile(r"(?:(%[\w.\"-]+) = )?(?:tail |notail |musttail )?[a-z]\w*\b")
+_LLVM = re.compile(r"  +(?:(%[\w.\"-]+) = )?(?:tail |notail |musttail )?[a-z]\w*\b")
 _LLVM_NAME = re.compile(r"%[\w.-]+")
 Metadata = Mapping[str, Mapping[str, str]]  # the fields of each name
 
 
 def llvm_rows(text: str) -> list[Row]:
     table = {name: dict(_FIELD.findall(body)) for name, body in _METADATA.findall(text)}
-    rows: list[Row] = []
-    inside = False
-    for line in text.split("\n"):
-        body = line.strip()
-        inside = inside and line != "}"
-        match = _LLVM.match(body) if inside and line.startswith("  ") and not body.startswith(";") else None
-        rows.append(_llvm_row(body, match, table) if match and "#dbg_" not in body else NOTHING)
-        inside = inside or line.startswith("define ")
-    return rows
+    return [_llvm_row(line, table) for line in text.split("\n")]
 
 
-def _llvm_row(body: str, match: re.Match[str], table: Metadata) -> Row:
-    head, _, tail = body.partition(", !dbg ")
+def _llvm_row(line: str, table: Metadata) -> Row:
+    match = _LLVM.match(line)  # only the lines of a function are indented
+    if match is None or "#dbg_" in line:
+        return NOTHING
+    head, _, tail = line.partition(", !dbg ")
     uses = tuple(_LLVM_NAME.findall(head[match.end(1) if match[1] else 0 :]))
     return Row(True, _llvm_place(tail.split(",")[0].strip(), table), (match[1],) if match[1] else (), uses)
 

@@ -35,7 +35,6 @@ from minitri.triton import compiled_stages
 from minitri.triton.emit import EmittedKernel
 
 Allocate = Callable[[ArrayView | None, DType, Numbers, Numbers], ArrayView]  # like, dtype, shape, strides
-Memory = Mapping[str, ArrayView]
 Step = NativeKernel | InterpretedKernel  # one kernel, with the function that runs it
 
 
@@ -135,7 +134,7 @@ def _memory(plan: Plan, call: Call, allocate: Allocate) -> dict[str, ArrayView]:
     return dict(call.arrays) | {b.name: allocate(call.model, b.dtype, *layout) for b, layout in layouts.items()}
 
 
-def _launch(step: Step, call: Call, memory: Memory) -> Launch:
+def _launch(step: Step, call: Call, memory: Mapping[str, ArrayView]) -> Launch:
     kernel, sizes = step.kernel, call.numbers
     return Launch(
         step, kernel.tiles.evaluate(sizes), tuple(memory[b.name] for b in kernel.pointers),

@@ -25,7 +25,6 @@ with the program `f`.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -70,7 +69,7 @@ def check(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL, shr
     report = CheckReport(tuple(_Check(program, call).rows(variants)))
     if report.first is None or not shrinking:
         return report
-    return replace(report, smallest=_smallest(program, on_cpu(call), report.first))
+    return report._replace(smallest=_smallest(program, on_cpu(call), report.first))
 
 
 class _Check:

@@ -5,7 +5,6 @@ as a card.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,8 +43,7 @@ class CheckRow(NamedTuple):
         return f"{culprit(self.by)} is {'right' if self.ok else 'wrong'} ({where})"
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """The smallest call found for which the wrong pass is still the first pass that fails.
 
     before, after   texts of the stage that the pass received and of the stage that it made
@@ -78,8 +76,7 @@ class Failure:
         return "\n".join([f"{self.row}: {self.row.note}", self.program, *sizes, *values])
 
 
-@dataclass(frozen=True, slots=True)
-class CheckReport:
+class CheckReport(NamedTuple):
     """The rows of a check, and the failure for the smallest arguments found.
 
     `smallest` is the failure for the smallest arguments, or None if every row is ok or if the search for smaller
