@@ -55,7 +55,6 @@ from minitri.tiles.text import program_lines
 from minitri.trust.sanitizer import AccessError, Watch
 
 MAX_CELLS = 400_000  # elements of all steps that are kept
-Sizes = Mapping[str, int]
 Runs = list[dict[str, Any] | None]  # the steps of each program of a grid
 
 
@@ -268,16 +267,17 @@ def inputs(compiled: Compilation) -> dict[str, Any]:
 
     Integer inputs count again from 0 before they reach the size of the smallest axis, so that they are valid indices.
     """
-    context, plan = compiled.context, compiled.plan
-    least = min((e.evaluate(context.sizes) for b in plan.inputs for e in b.shape), default=1)
-    return {b.name: _array(b, context.sizes, max(1, least), function_of(context)) for b in plan.inputs}
+    context, inputs = compiled.context, compiled.plan.inputs
+    least = min((n for b in inputs for n in b.layout(context.sizes)[0]), default=1)
+    return {b.name: _array(b, context, max(1, least)) for b in inputs}
 
 
-def _array(b: Buffer, sizes: Sizes, least: int, function: ast.Function) -> Any:
+def _array(b: Buffer, context: Context, least: int) -> Any:
     if b.role == "scalar":
+        function = function_of(context)
         param = next(p for p in function.params if p.name == b.name)
         return 1.0 if param.default is None else float_default(function, param)
-    shape = [e.evaluate(sizes) for e in b.shape]
+    shape, _ = b.layout(context.sizes)
     count = np.arange(math.prod(shape)).reshape(shape)
     period = {"f": 10, "b": 2}.get(b.dtype.kind, min(least, 8))
     return np.asarray(count % period).astype(b.dtype.numpy)

@@ -143,20 +143,15 @@ class _Walk:
         """Returns the values that the texts in guided_walk.toml use: the fields of `_Walk`, and values computed from
         the fields.
         """
-        node, load = self.trace.nodes[self.node], self.load
-        code = " ".join(node.spans[0].text.split())
         gone_through = {pane for step in STEPS for pane in step["panes"]}
         triton = self.texts["triton"].split("\n")
         views = VIEW.finditer(self.texts["graph.simplified"])
-        loaded_axes = [a for a in self.program.axes if load and a.name in load.indexed_by]
+        loaded_axes = [a for a in self.program.axes if self.load and a.name in self.load.indexed_by]
         return vars(self) | {
             "terms": WORDS["terms"],
             "stages": [f"`{s}`" for s in self.texts if s in gone_through],
             "skipped": [f"`{s}`" for s in self.texts if s not in gone_through],
-            "code": code if len(code) < 60 else node.op,
-            "type": node.text.partition(": ")[2].partition(" = ")[0],
             "broadcast": next((view for view in views if view["shape"].count(",") > view["index"].count(",")), None),
-            "scalars": next(k.sizes for k in self.trace.compilation.value("triton") if k.name == self.program.name),
             "simplified": self._changes("graph.specialised", "graph.simplified"),
             "targeted": self._changes("tile.masked", "tile.target"),
             "operations": sum(len(operations(k)) for k in self.kernels),

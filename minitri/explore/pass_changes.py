@@ -233,8 +233,6 @@ MAX_COMPARED = 4000  # lines of a text that are compared one by one
 # The name of a value or of a layout, whose number moves with every line above it: %3, v3, %v1_21, #blocked6.
 VALUE = re.compile(r"(?<![\w.])(v|%(?:[A-Za-z]\w*?_)?|#[a-z]+)\d+\b")
 
-Patch = list[tuple[int, int, list[str], bool]]
-
 
 def our_passes(compiled: Compilation) -> list[dict[str, Any]]:
     """Returns every pass of minitri as data, in order."""
@@ -263,7 +261,7 @@ def _record(s: Step, fresh: bool) -> dict[str, Any]:
     return facts | {"patch": patch(s.before, s.after), "fresh": fresh}
 
 
-def patch(before: str, after: str) -> Patch:
+def patch(before: str, after: str) -> list[tuple[int, int, list[str], bool]]:
     """Returns which lines of the text `before` must be replaced to get the text `after`."""
     old, new = lines(before), lines(after)
     if max(len(old), len(new)) > MAX_COMPARED:

@@ -54,8 +54,6 @@ class Multiprocessor(NamedTuple):
     registers: int = 64 * KIB
 
 
-# Local memory (LDS) that a workgroup may have on every architecture since GCN (AMD's ISA manuals, "Local Data Share").
-_LEAST_LDS = 64 * KIB
 SIMDS = 4  # the SIMD units of one compute unit of an AMD GPU
 
 
@@ -73,7 +71,8 @@ def shared_bytes(target: Target) -> int | None:
     """
     limits = multiprocessor(target)
     if limits is None:
-        return _LEAST_LDS if target.kind == "hip" else None
+        # The local memory (LDS) of a workgroup on every architecture since GCN (AMD's ISA manuals, "Local Data Share").
+        return 64 * KIB if target.kind == "hip" else None
     return limits.shared - limits.reserved
 
 

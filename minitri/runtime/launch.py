@@ -10,8 +10,6 @@ this memory. So that the process is not killed, minitri raises MT0401 for an arr
 machine's memory. Left out: a check of GPU memory, because torch raises an error that users of torch know how to catch.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -40,8 +40,6 @@ REPEATS = {"quick": 10, "full": 50}
 HEAD = ("blocks", "warps", "stages", "group", "descriptors", "persistent", "registers", "time", "")
 
 Run = Callable[[], Any]
-Build = Callable[[Options], Run]  # compiles a candidate, and returns a function that launches it
-Progress = Callable[[int, int], None]  # called with the numbers of finished and of all candidates
 
 
 class Trial(NamedTuple):
@@ -94,11 +92,12 @@ DIFFERENT = "a different answer"
 
 
 def trials(
-    build: Build, candidates: Sequence[Options], expected: Any, device: str, repeats: int = 20,
-    seconds: float = float("inf"), progress: Progress = lambda done, of: None, scale: Any = None,
+    build: Callable[[Options], Run], candidates: Sequence[Options], expected: Any, device: str, repeats: int = 20,
+    seconds: float = math.inf, progress: Callable[[int, int], None] = lambda done, of: None, scale: Any = None,
 ) -> Tuning:  # fmt: skip
     """Compiles and measures the candidates, and compares each result with `expected`.
 
+    build     a function that compiles a candidate, and returns a function that launches it
     seconds   the time limit for compilation; candidates that are not compiled in time are left out, except for the
               first candidate
     scale     how large the operands are, which decides the tolerance of `close`

@@ -160,9 +160,9 @@ class _Points:
             lines = corners
         numbers = np.array(sorted({-1, 0, 1, *(e.evaluate(sizes) + k for e in op.buffer.shape for k in (-1, 0, 1))}))
         given = [(a.symbol, lane_symbol(a)) for a in self.axes] + [(s,) for s in self.values]
-        for k, (symbols, arrays) in enumerate(zip(given, [*lines, *[(numbers,)] * len(self.values)])):
-            shape = [-1 if m == k else 1 for m in range(len(given))]
-            self.env |= {s: array.reshape(shape) for s, array in zip(symbols, arrays)}
+        tried = [*lines, *[(numbers,)] * len(self.values)]
+        for symbols, arrays, place in zip(given, tried, np.ix_(*(range(len(line)) for line, *_ in tried))):
+            self.env |= {s: array[place] for s, array in zip(symbols, arrays)}
 
     def _line(self, a: TileAxis, sizes: Mapping[str, int], lanes: bool) -> tuple[Any, Any]:
         """Returns (indices, positions within a block) of the elements of all blocks of an axis.

@@ -65,9 +65,9 @@ class Failure(NamedTuple):
         A large array is given by its dtype and shape only.
         """
         arrays = {n: _as_json(v) for n, v in self.arguments.items()}
-        results = {"expected": list(map(_as_json, self.expected)), "got": self.got and list(map(_as_json, self.got))}
-        texts = {"program": self.program, "before": self.before, "after": self.after}
-        return {**self.row._asdict(), "sizes": self.sizes, "arguments": arrays, **results, **texts}
+        expected, got = (results and list(map(_as_json, results)) for results in (self.expected, self.got))
+        facts = self._asdict() | {"arguments": arrays, "expected": expected, "got": got}
+        return facts.pop("row")._asdict() | facts
 
     def __str__(self) -> str:
         sizes = [f"sizes     {', '.join(f'{n} = {s}' for n, s in self.sizes.items())}"] * bool(self.sizes)
