@@ -134,10 +134,8 @@ def _stage(trace: Trace, name: str, quick: bool) -> dict[str, Any]:
         stage = trace[name]
     except StageUnavailable as error:
         return {"name": name, "missing": error.message}
-    return {
-        "name": name, "text": stage.text, "links": [sorted(nodes) for nodes in stage.lines],
-        "how": "".join(how[:1] or " " for how in stage.how),
-    }  # fmt: skip
+    links, letters = [sorted(nodes) for nodes in stage.lines], "".join(how[:1] or " " for how in stage.how)
+    return {"name": name, "text": stage.text, "links": links, "how": letters}
 
 
 class _Sources:

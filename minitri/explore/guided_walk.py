@@ -134,10 +134,8 @@ class _Walk:
             text = f"{ABOUT.get(step.get('about', panes[1]), '')} {_filled(step['text'], facts | {'named': named})}".strip()
             sketch = drawing and {"kind": kind, "caption": _filled(step["caption"], facts), **drawing}
             marks = sorted({self.node}.union(self.trace.of(access.spans) if access else ()))
-            yield {
-                "title": step.get("title", panes[1]), "panes": panes, "text": text, "marks": marks, "rows": rows,
-                "sketch": sketch,
-            }  # fmt: skip
+            shown = {"panes": panes, "text": text, "marks": marks, "rows": rows, "sketch": sketch}
+            yield {"title": step["title"], **shown}
 
     def _facts(self) -> dict[str, Any]:
         """Returns the values that the texts in guided_walk.toml use: the fields of `_Walk`, and values computed from

@@ -82,7 +82,7 @@ def figures(trace: Trace, measured: Mapping[str, float] | None = None, quick: bo
     """
     found = roofline(trace.compilation, measured)
     chip = found.chip if found else None
-    rows = [found.graph, *found.kernels] if found else []
+    kernels = [_row(r, chip) for r in (found.graph, *found.kernels)] if found else []
     taken: list[dict[str, Any]] = []
     missing: list[str] = []
     if not found:
@@ -94,18 +94,13 @@ def figures(trace: Trace, measured: Mapping[str, float] | None = None, quick: bo
             taken = [r._asdict() for r in resources(trace.compilation, trace.machine)]
         except CompileError as error:
             missing.append(str(error))
-    return {
-        "chip": chip and chip._asdict(),
-        "kernels": [_row(r, chip) for r in rows], "resources": taken, "missing": missing,
-    }  # fmt: skip
+    return {"chip": chip and chip._asdict(), "kernels": kernels, "resources": taken, "missing": missing}
 
 
 def _row(row: Row, chip: Peak | None) -> dict[str, Any]:
     bound, floor = row.floor(chip) if chip else ("", 0.0)
-    return {
-        "name": row.name, "needed": _work(row.needed), "asked": _work(row.asked) if row.asked else None,
-        "bound": bound, "floor": floor, "measured": row.measured,
-    }  # fmt: skip
+    moved = {"needed": _work(row.needed), "asked": row.asked and _work(row.asked)}
+    return {"name": row.name, **moved, "bound": bound, "floor": floor, "measured": row.measured}
 
 
 def _work(work: Work) -> dict[str, Any]:

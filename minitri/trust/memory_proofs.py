@@ -17,7 +17,7 @@ and ranges of values that are loaded from memory. An index that is loaded from m
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -94,10 +94,9 @@ class _Proving:
                 stores[op.buffer.name].append(op)
         return found + [self._written_once(group) for group in stores.values()]
 
-    def _verdict(
-        self, op: Access, claim: str, subject: str, status: str, why: str, *proofs: Proof, **more: Any
-    ) -> Verdict:
-        return Verdict(self.program.name, op, self.statements[op], claim, subject, status, why, proofs, **more)
+    def _verdict(self, op: Access, claim: str, subject: str, **more: Any) -> Callable[..., Verdict]:
+        """Returns a function that makes the verdict on a claim from its status, its reason, and the proofs if any."""
+        return partial(Verdict, self.program.name, op, self.statements[op], claim, subject, **more)
 
     def _facts(self, op: Access, tests: Sequence[Dim]) -> list[Fact]:
         return [*self.checked, *known(self.program, op, tests)]
@@ -106,12 +105,12 @@ class _Proving:
 
     def _in_bounds(self, op: Access) -> Verdict:
         if self.never:
-            return self._verdict(op, BOUNDS, op.buffer.name, "proven", f"it never runs: {self.never} is empty")
+            return self._verdict(op, BOUNDS, op.buffer.name)("proven", f"it never runs: {self.never} is empty")
         subject = f"{op.buffer.name}[{', '.join(map(str, self._named(op, op.index)))}]"
-        verdict = partial(self._verdict, op, BOUNDS, subject)
+        verdict = self._verdict(op, BOUNDS, subject)
         proofs, missing = self._bounds(op, _tests(op))
         if not missing:
-            return verdict("proven", self._shown(op, proofs), *proofs)
+            return verdict("proven", self._shown(op, proofs), tuple(proofs))
         if example := self._search(op, _tests(op)):
             return verdict("refuted", str(example), example=example)
         goals = ", ".join(comparison(g) for g in self._named(op, missing))
@@ -132,7 +131,7 @@ class _Proving:
         The method removes this bounds check from the mask, and searches for sizes and an index for which the access
         then goes wrong.
         """
-        verdict = partial(self._verdict, op, NEEDED, comparison(self._named(op, [test])[0]), test=test)
+        verdict = self._verdict(op, NEEDED, comparison(self._named(op, [test])[0]), test=test)
         rest = [c for c in _tests(op) if c != test]
         if self.never:
             return verdict("idle", f"it never runs: {self.never} is empty")
@@ -180,12 +179,12 @@ class _Proving:
 
     def _written_once(self, stores: Sequence[Store]) -> Verdict:
         op = stores[0]
-        verdict = partial(self._verdict, op, ONCE, op.buffer.name)
+        verdict = self._verdict(op, ONCE, op.buffer.name)
         if self.never and any(e == 0 for e in op.buffer.shape):
             return verdict("proven", "it has no elements")
         proofs, missing, parts = self._once(op) if len(stores) == 1 else ([], ["one store, not several"], [])
         if not missing:
-            return verdict("proven", "; ".join(parts), *proofs)
+            return verdict("proven", "; ".join(parts), tuple(proofs))
         if example := not_written_once(self.program, stores, [_tests(s) for s in stores], self.conditions):
             return verdict("refuted", str(example), example=example)
         return verdict("not proven", f"no proof of {', '.join(missing)}")
