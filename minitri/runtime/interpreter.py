@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -128,7 +127,6 @@ POISON = 0xA5
 LARGEST = 1 << 26  # bytes; a larger input is not copied
 
 
-@dataclass
 class Guarded:
     """Copies of a call's arrays between guard bands, to find wrong writes.
 
@@ -136,9 +134,10 @@ class Guarded:
     input. If no kernel writes an output element, this element consists of `poison` bytes in the result.
     """
 
-    poison: int = POISON
-    made: list[tuple[str, Any]] = field(default_factory=list)  # (description, the array with its bands as bytes)
-    inputs: list[tuple[str, Any, Any]] = field(default_factory=list)  # (name, the copy, the caller's array)
+    def __init__(self, poison: int = POISON) -> None:
+        self.poison = poison
+        self.made: list[tuple[str, Any]] = []  # (description, the array with its bands as bytes)
+        self.inputs: list[tuple[str, Any, Any]] = []  # (name, the copy, the caller's array)
 
     def empty(self, like: ArrayView | None, dtype: DType, shape: Numbers, strides: Numbers) -> ArrayView:
         """Returns memory filled with `poison` for an output or a temporary.
@@ -151,7 +150,7 @@ class Guarded:
 
     def call(self, call: Call) -> Call:
         """Returns the call with guarded copies of its arrays. The copies have the strides of the original arrays."""
-        return replace(call, arrays={n: self._copied(n, a) for n, a in call.arrays.items()})
+        return call._replace(arrays={n: self._copied(n, a) for n, a in call.arrays.items()})
 
     def verify(self) -> None:
         """Raises AccessError if a kernel changed a guard band or an input."""

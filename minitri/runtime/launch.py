@@ -14,7 +14,6 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -229,7 +228,7 @@ def own_target(call: Call) -> Target | None:
 def on_cpu(call: Call) -> Call:
     """Returns the same call with every array on the CPU."""
     arrays = {n: a if a.device == "cpu" else view(a.numpy(), n) for n, a in call.arrays.items()}
-    return replace(call, sizes=dict(call.sizes), arrays=arrays)
+    return call._replace(sizes=dict(call.sizes), arrays=arrays)
 
 
 def beside(call: Call) -> Call:
@@ -255,7 +254,7 @@ def on_gpu(call: Call) -> Call:
     torch = require_gpu()
     with torch.cuda.device(None if call.device == "cpu" else call.device):
         arrays = {n: _copied(a, torch) if a.device == "cpu" else a for n, a in call.arrays.items()}
-    return replace(call, sizes=dict(call.sizes), arrays=arrays)
+    return call._replace(sizes=dict(call.sizes), arrays=arrays)
 
 
 def _copied(array: ArrayView, torch: Any) -> ArrayView:
