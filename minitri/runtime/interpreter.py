@@ -11,9 +11,8 @@ Left out: a wrong store further away from the array than the width of a guard ba
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,8 +26,7 @@ from minitri.triton.source import functions
 from minitri.trust.sanitizer import AccessError
 
 
-@dataclass(frozen=True, slots=True)
-class InterpretedKernel:
+class InterpretedKernel(NamedTuple):
     """One emitted kernel, and its function in Triton's interpreter."""
 
     kernel: EmittedKernel
@@ -128,7 +126,6 @@ POISON = 0xA5
 LARGEST = 1 << 26  # bytes; a larger input is not copied
 
 
-@dataclass
 class Guarded:
     """Copies of a call's arrays between guard bands, to find wrong writes.
 
@@ -136,9 +133,10 @@ class Guarded:
     input. If no kernel writes an output element, this element consists of `poison` bytes in the result.
     """
 
-    poison: int = POISON
-    made: list[tuple[str, Any]] = field(default_factory=list)  # (description, the array with its bands as bytes)
-    inputs: list[tuple[str, Any, Any]] = field(default_factory=list)  # (name, the copy, the caller's array)
+    def __init__(self, poison: int = POISON) -> None:
+        self.poison = poison
+        self.made: list[tuple[str, Any]] = []  # (description, the array with its bands as bytes)
+        self.inputs: list[tuple[str, Any, Any]] = []  # (name, the copy, the caller's array)
 
     def empty(self, like: ArrayView | None, dtype: DType, shape: Numbers, strides: Numbers) -> ArrayView:
         """Returns memory filled with `poison` for an output or a temporary.
@@ -146,11 +144,11 @@ class Guarded:
         The parameters are those of the function `empty` in runtime/array_interop.py.
         """
         made = strided(shape, strides, dtype.numpy, partial(self._memory, "an output"))
-        return replace(view(made, "out"), library=like.library if like else "")
+        return view(made, "out")._replace(library=like.library if like else "")
 
     def call(self, call: Call) -> Call:
         """Returns the call with guarded copies of its arrays. The copies have the strides of the original arrays."""
-        return replace(call, arrays={n: self._copied(n, a) for n, a in call.arrays.items()})
+        return call._replace(arrays={n: self._copied(n, a) for n, a in call.arrays.items()})
 
     def verify(self) -> None:
         """Raises AccessError if a kernel changed a guard band or an input."""
