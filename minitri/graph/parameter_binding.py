@@ -294,12 +294,12 @@ def as_axis(value: Value, rank: int) -> int:
     return as_axes(as_int(value, "axis"), rank)[0]
 
 
-def as_dtype(value: Value, default: DType) -> DType:
+def as_dtype(value: Value, default: DType | None = None) -> DType:
     """Returns the dtype that an argument names, or `default` for None.
 
     Raises CompileError MT0202 for an argument that is not a dtype.
     """
-    if value is None:
+    if value is None and default is not None:
         return default
     if isinstance(value, DType):
         return value

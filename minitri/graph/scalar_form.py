@@ -10,7 +10,7 @@ subexpression is an `Element`: a node and an index. `build` turns an expression 
 does so, it can replace axes of the expression by other indices, and elements by other nodes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from minitri.base.dims import ZERO, Dim, Symbol, product
@@ -71,15 +71,9 @@ class GraphTerms:
             case _:
                 return "" if self.same_elements(e) else type(node).__name__.lower(), ()
 
-    def below(self, root: Element) -> Iterator[Element]:
-        """Yields an element and all elements that this element depends on."""
-        stack, seen = [root], {root}
-        while stack:
-            e = stack.pop()
-            yield e
-            fresh = [o for o in self.look(e)[1] if o not in seen]
-            seen |= {*fresh}
-            stack += fresh
+    def below(self, root: Element) -> list[Element]:
+        """Returns an element and all elements that this element depends on."""
+        return postorder([root], lambda e: self.look(e)[1])
 
     def varies(self, e: Element) -> bool:
         """Checks whether an element depends on the position along the reduced axes."""

@@ -24,6 +24,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from minitri.base import dims
@@ -34,7 +35,7 @@ from minitri.base.toml_tables import table_beside
 from minitri.base.types import DType, f64
 from minitri.graph import ir, verify
 from minitri.graph.ir import Condition, Graph, Input, Interner, Node, Shape, axis, pick
-from minitri.graph.typing_rules import reduce_type
+from minitri.graph.typing_rules import require
 from minitri.text_io.read_expressions import Names, check_attributes, read_dtype, read_identifier, read_text
 from minitri.text_io.stage_parser import Line, Mistake, Param, read, reading
 from minitri.text_io.stage_parser import Node as Syntax
@@ -209,27 +210,17 @@ class _Reader(LineReader[Node]):
         axes = {f"d{k}": axis(k) for k in range(len(shape))}
         self.names = Names(self.sizes.sizes, axes, lambda e: picks.get(e.name))
         try:
-            node = self._node(*self.fields(line), self.dtype, shape)
-            if (node.dtype, node.shape) != (self.dtype, shape):
-                raise ValueError(f"the type of this is {node.type}")
+            node = self._node(*self.fields(line), shape)
             verify.check(node)
         except ValueError as error:
             raise Mistake(line, f"this line breaks a rule of graphs: {error}") from None
         self.values[line.result.name] = node
         self.spans[node] = (*self.spans.get(node, ()), *self.span(line))
 
-    def _node(self, cls: type[Node], found: dict[str, Any], dtype: DType, shape: Shape) -> Node:
-        """Returns the node that a line describes. The node's dtype and shape follow from its operands where possible.
-
-        If a dtype or shape does not follow from the operands, it is read from the line.
-        """
-        match cls.__name__.lower():
-            case "const":
-                return self.nodes.const(found["value"], dtype)
-            case "scan":
-                return self.nodes.scan(**found)
-            case "view" | "gather" | "concat" as kind:
-                return getattr(self.nodes, kind)(shape=shape, **found)
-            case kind:
-                dtype, shape = reduce_type(**found) if kind == "reduce" else (dtype, shape)
-                return getattr(self.nodes, kind)(dtype=dtype, shape=shape, **found)
+    def _node(self, cls: type[Node], found: dict[str, Any], shape: Shape) -> Node:
+        """Returns the node that a line describes. The node has the dtype and the shape that the line states."""
+        if cls is ir.Const:
+            require(shape == (), "a constant has no axes")
+            return self.nodes.const(found["value"], self.dtype)
+        _, _, *own = fields(cls)  # the fields after the dtype and the shape
+        return self.nodes.node(cls, self.dtype, shape, *(found.get(f.name, f.default) for f in own))

@@ -10,7 +10,7 @@ program, and as an operand of a matrix product.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Annotated, Union
@@ -237,13 +237,13 @@ class Typer:
         if decided is None:
             self.conditions.append(condition)
 
-    def require_sizes(self, shape: Sequence[Dim]) -> Shape:
-        """Returns the shape, and requires that none of its sizes is negative.
+    def require_sizes(self, shape: Sequence[Dim], what: str = "a size") -> Shape:
+        """Returns the shape, and requires that none of its sizes is negative. `what` is what the message calls a size.
 
         A call with a negative size raises CompileError MT0205.
         """
         for e in shape:
-            message = f"a size cannot be negative, and {e} is"
+            message = f"{what} cannot be negative, and {e} is"
             self.require(e, ">=", dims.ZERO, "MT0205", message, label=constant_nodes.names_in(e))
         return tuple(shape)
 
@@ -358,6 +358,16 @@ def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Arra
     """
     node, *wide = (t.nodes.view(n, tuple(shape), tuple(index)) for n in (x.node, x.wide) if n is not None)
     return Array(node, x.dtype, x.weak, *wide)
+
+
+def read_at(t: Typer, x: Array, places: Mapping[int, Dim], *added: Dim) -> Array:
+    """Returns the elements of x at one index along each axis in `places`. The result does not have these axes.
+
+    `added` has the sizes of axes at the end of the result, over which the indices in `places` can run.
+    """
+    kept = [k for k in range(x.rank) if k not in places]
+    index = [places[k] if k in places else ir.axis(kept.index(k)) for k in range(x.rank)]
+    return view(t, x, [*(x.shape[k] for k in kept), *added], index)
 
 
 def insert_axes(t: Typer, x: Array, axes: Collection[int]) -> Array:

@@ -3,7 +3,7 @@
 from minitri.base import types
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.types import KINDS, DType, Info, promote
-from minitri.graph.parameter_binding import items_of
+from minitri.graph.parameter_binding import as_dtype, items_of
 from minitri.graph.typing_rules import Array, Typer, Value, describe
 
 
@@ -15,14 +15,12 @@ def result_type(t: Typer, arrays_and_dtypes: Value) -> DType:
 
 def can_cast(t: Typer, from_: Value, to: Value) -> bool:
     """Checks whether an array of the dtype of `from_` and an array of the dtype `to` promote to `to`."""
-    source = from_.dtype if isinstance(from_, Array) else _dtype(from_, "can_cast")
-    return promote(source, _dtype(to, "can_cast")) == to
+    return promote(_dtype_of(from_), as_dtype(to)) == to
 
 
-def _dtype(value: Value, name: str) -> DType:
-    if isinstance(value, DType):
-        return value
-    raise CompileError("MT0202", f"{name} takes a dtype, not {describe(value)}", help="write f32, i64, bool, …")
+def _dtype_of(value: Value) -> DType:
+    """Returns the dtype of an array, or a dtype itself."""
+    return value.dtype if isinstance(value, Array) else as_dtype(value)
 
 
 def isdtype(t: Typer, dtype: Value, kind: Value) -> bool:
@@ -30,7 +28,7 @@ def isdtype(t: Typer, dtype: Value, kind: Value) -> bool:
 
     If `kind` is a tuple, the dtype must fit at least one item.
     """
-    own = _dtype(dtype, "isdtype")
+    own = as_dtype(dtype)
     return any(_is(own, k) for k in items_of(kind))
 
 
@@ -45,8 +43,8 @@ def _is(dtype: DType, kind: Value) -> bool:
 
 
 def finfo(t: Typer, type: Value) -> Info:
-    return types.finfo(type.dtype if isinstance(type, Array) else _dtype(type, "finfo"))
+    return types.finfo(_dtype_of(type))
 
 
 def iinfo(t: Typer, type: Value) -> Info:
-    return types.iinfo(type.dtype if isinstance(type, Array) else _dtype(type, "iinfo"))
+    return types.iinfo(_dtype_of(type))

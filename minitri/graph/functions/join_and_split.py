@@ -21,12 +21,22 @@ from minitri.base.resource_limits import current, exceeded
 from minitri.base.symbolic_minmax import largest, smallest
 from minitri.base.types import bool_
 from minitri.graph import ir
-from minitri.graph.constant_nodes import names_in
 from minitri.graph.functions.creation import eye, full
 from minitri.graph.functions.views import expand_dims, one_axis, permute_dims, reshape
 from minitri.graph.ir import Node, Shape
 from minitri.graph.parameter_binding import as_axes, as_axis, as_dim, as_int, as_offset, as_shape, items_of, plain
-from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, insert_axes, require, view
+from minitri.graph.typing_rules import (
+    Array,
+    Strong,
+    Typer,
+    Value,
+    describe,
+    ensure,
+    insert_axes,
+    read_at,
+    require,
+    view,
+)
 
 # ---- axes in another order -----------------------------------------------------------------
 
@@ -127,7 +137,7 @@ def pad(t: Typer, x: Strong, pad_width: Value, constant_values: Value) -> Array:
     return x
 
 
-def _pad_widths(t: Typer, value: Value, rank: int) -> list[tuple[Dim, Dim]]:
+def _pad_widths(t: Typer, value: Value, rank: int) -> list[Shape]:
     """Returns the widths of the padding before and after each axis.
 
     The argument has one of numpy's forms: n, (before, after) or ((before, after), …).
@@ -136,14 +146,7 @@ def _pad_widths(t: Typer, value: Value, rank: int) -> list[tuple[Dim, Dim]]:
     pairs = [row if isinstance(row, tuple) else (row, row) for row in rows] * (rank if len(rows) == 1 else 1)
     fits = len(pairs) == rank and all(len(pair) == 2 for pair in pairs)
     ensure(fits, "MT0205", f"pad_width of an array of rank {rank} is n, (before, after) or one pair an axis")
-    return [(_pad_width(t, before), _pad_width(t, after)) for before, after in pairs]
-
-
-def _pad_width(t: Typer, value: Value) -> Dim:
-    width = as_dim(value, "a pad width")
-    message = f"a pad width cannot be negative, and {width} is"
-    t.require(width, ">=", dims.ZERO, "MT0205", message, label=names_in(width))
-    return width
+    return [t.require_sizes([as_dim(width, "a pad width") for width in pair], "a pad width") for pair in pairs]
 
 
 def _stacked(t: Typer, arrays: Value, *, name: str, axis: int, new: Mapping[int, Sequence[int]]) -> Array:
@@ -170,14 +173,7 @@ BY_OPERATOR = {name: partial(_stacked, name=name, axis=axis, new=new) for name, 
 
 def unstack(t: Typer, x: Array, axis: Value) -> tuple[Value, ...]:
     k = as_axis(axis, x.rank)
-    return tuple(element(t, x, k, Dim.of(j)) for j in range(_known(x.shape[k], "unstack", x, k)))
-
-
-def element(t: Typer, x: Array, axis: int, place: Dim) -> Array:
-    """Returns the elements of x at one position along an axis. The result does not have this axis."""
-    kept = [k for k in range(x.rank) if k != axis]
-    index = [place if k == axis else ir.axis(kept.index(k)) for k in range(x.rank)]
-    return view(t, x, [x.shape[k] for k in kept], index)
+    return tuple(read_at(t, x, {k: Dim.of(j)}) for j in range(_known(x.shape[k], "unstack", x, k)))
 
 
 def _known(size: Dim, name: str, x: Array, axis: int) -> int:
@@ -318,10 +314,8 @@ def diagonal(t: Typer, x: Array, offset: Value, axis1: Value, axis2: Value) -> A
     k = as_offset(offset, "offset")
     starts = {row: largest(-k, 0), column: largest(k, 0)}
     length = largest(smallest(*(x.shape[j] - start for j, start in starts.items())), 0)
-    kept = [j for j in range(x.rank) if j not in starts]
-    place = ir.along(len(kept), length)
-    index = [starts[j] + place if j in starts else ir.axis(kept.index(j)) for j in range(x.rank)]
-    return view(t, x, [*(x.shape[j] for j in kept), length], index)
+    place = ir.along(x.rank - 2, length)
+    return read_at(t, x, {j: start + place for j, start in starts.items()}, length)
 
 
 def diag(t: Typer, x: Strong, k: Value) -> Array:

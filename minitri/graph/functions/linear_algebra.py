@@ -13,12 +13,12 @@ from minitri.base.dims import Dim
 from minitri.base.symbolic_minmax import largest
 from minitri.graph import ir
 from minitri.graph.functions.creation import eye
-from minitri.graph.functions.join_and_split import element, moveaxis, stack
+from minitri.graph.functions.join_and_split import moveaxis, stack
 from minitri.graph.functions.matmul import matmul
 from minitri.graph.functions.reductions import accumulate, extreme
 from minitri.graph.functions.views import permute_dims, reshape
 from minitri.graph.parameter_binding import as_axes, as_axis, as_bool, as_int, items_of
-from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, view
+from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, read_at, view
 
 
 def tensordot(t: Typer, x1: Array, x2: Array, axes: Value) -> Array:
@@ -83,7 +83,7 @@ def _components(t: Typer, x: Array, axis: Value) -> list[Array]:
     k = as_axis(axis, x.rank)
     message = f"cross takes vectors of 3 elements, and axis {k} of {x} has {x.shape[k]}"
     t.require(x.shape[k], "==", Dim.of(3), "MT0203", message)
-    return [element(t, x, k, Dim.of(j)) for j in range(3)]
+    return [read_at(t, x, {k: Dim.of(j)}) for j in range(3)]
 
 
 # ---- matrices -------------------------------------------------------------------------------
