@@ -10,12 +10,12 @@ checks, or a CompileError.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim, Symbol
+from minitri.base.nodes import Record
 from minitri.base.resource_limits import MAX_RANK
 from minitri.base.types import DType
 from minitri.graph import ir
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from minitri.graph.typing_rules import Typer, Value
 
 
-@dataclass(frozen=True, slots=True)
-class Power:
+class Power(Record):
     """An integer such as `2**N` or `1 << N`, where the exponent depends on a size."""
 
     base: int

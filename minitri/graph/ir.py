@@ -32,7 +32,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from itertools import accumulate
 from typing import Any, ClassVar, TypeVar, Union
@@ -43,7 +43,7 @@ from minitri.base import dims, intervals
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim, Symbol, sign
 from minitri.base.minmax_canonical_form import Allows, tidy
-from minitri.base.nodes import NodeClass, children, postorder
+from minitri.base.nodes import NodeClass, Record, children, postorder
 from minitri.base.resource_limits import check_time
 from minitri.base.spans import Span
 from minitri.base.types import ArrayType, DType
@@ -173,8 +173,7 @@ def ranges(shape: Shape) -> dict[dims.Symbol, intervals.Range]:
     return {axis_symbol(k): (dims.ZERO, extent - 1) for k, extent in enumerate(shape)}
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Record):
     """A relation between sizes that each call of the program checks.
 
     If the relation does not hold, the call raises a CompileError with the code, message, label and help of the
@@ -244,8 +243,7 @@ def allows(conditions: Iterable[Condition]) -> Allows:
     return allowed
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(Record):
     """A record of a reduction, scan or product that a pass has split into several shorter ones.
 
     The command `minitri explain` shows this record.
@@ -256,8 +254,7 @@ class Split:
     length: Dim  # elements of one part
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Graph:
+class Graph(Record, eq=False):
     """The graph of a function: its inputs, its output nodes, and the conditions that its sizes must satisfy."""
 
     name: str

@@ -18,13 +18,14 @@ function that reads it raises a CompileError.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Union
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dims import Dim
+from minitri.base.nodes import Record
 from minitri.base.resource_limits import MAX_ELEMENTS, MAX_RANK, check_time
 from minitri.base.spans import Span
 from minitri.base.types import ArrayType, DType, dtype
@@ -36,8 +37,7 @@ from minitri.language import ast
 FAR = 2 * MAX_ELEMENTS  # larger than every index; its sum with an index still fits i64
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(Record):
     """What a call's arguments tell about the parameters of the entry function, beyond the annotations.
 
     packs    the number of axes of each pack such as `*B`, by the pack's name

@@ -11,13 +11,13 @@ program, and as an operand of a matrix product.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Annotated, Union
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
+from minitri.base.nodes import Record
 from minitri.base.operators import OPERATORS, POSITIONS, Operator, reduction
 from minitri.base.spans import Span
 from minitri.base.symbolic_minmax import at_most_one
@@ -30,8 +30,7 @@ NO_ARRAYS = table_beside(__file__, "corrections.toml")["no_arrays"]
 KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "float"}
 
 
-@dataclass(frozen=True, slots=True)
-class Array:
+class Array(Record):
     """An array value.
 
     `dtype` is the dtype that the program sees. `node` has the compute dtype of `dtype`: f32 for f16 and bf16, otherwise

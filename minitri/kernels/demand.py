@@ -19,11 +19,11 @@ they share.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from minitri.base import dims, intervals
 from minitri.base.dims import Dim, Symbol, axis_names
 from minitri.base.minmax_canonical_form import Allows, where_present
+from minitri.base.nodes import Record
 from minitri.base.resource_limits import check_time
 from minitri.graph import ir
 from minitri.graph.ir import Node, axis_symbol, children, postorder
@@ -45,8 +45,7 @@ class NotOneKernel(Exception):
         self.reason, self.nodes = reason, nodes
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(Record):
     """One needed element of a node: the index of the element, and the guards, which are conditions under which it is
     needed.
 

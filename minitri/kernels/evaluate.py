@@ -15,19 +15,18 @@ one op. The evaluators of kernels and of tile programs (minitri/tiles/evaluate.p
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from minitri.base import numpy_array_operations
 from minitri.base.dims import Dim, Symbol
+from minitri.base.nodes import Record
 from minitri.kernels import ir
 from minitri.kernels.ir import Buffer, Op, Plan
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Record):
     """The memory of one array, as a flat numpy array. `first` is the position in `flat` of the element with index 0."""
 
     flat: Any

@@ -13,11 +13,11 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from minitri.base.nodes import Record
 from minitri.base.types import f64
 from minitri.hardware.targets import StageUnavailable, Target
 from minitri.triton import cached_compile as machine_code
@@ -49,8 +49,7 @@ def jit_functions(text: str) -> dict[str, Any]:
     return {name: triton.jit(f) for name, f in made.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Record):
     """The facts about a kernel's arguments that Triton uses when it compiles the kernel.
 
     If two calls of a kernel have an equal `Kind`, they use the same machine code.

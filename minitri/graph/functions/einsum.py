@@ -11,10 +11,10 @@ Left out: the choice of a good order for several products. Several products are 
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from minitri.base import dims
 from minitri.base.dims import Dim
+from minitri.base.nodes import Record
 from minitri.graph import ir
 from minitri.graph.functions.matmul import factor, multiplied, precision_of, product, total
 from minitri.graph.functions.views import reshape, squeeze
@@ -98,8 +98,7 @@ def _unnamed(arrays: Sequence[Labels]) -> tuple[int, ...]:
 NONE = ""  # the name of an axis that an array does not have
 
 
-@dataclass(frozen=True)
-class _Term:
+class _Term(Record):
     """An array whose axes have names."""
 
     array: Array
