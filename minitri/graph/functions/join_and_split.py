@@ -21,7 +21,7 @@ from minitri.base.resource_limits import current, exceeded
 from minitri.base.symbolic_minmax import largest, smallest
 from minitri.base.types import bool_
 from minitri.graph import ir
-from minitri.graph.functions.creation import eye, full
+from minitri.graph.functions.creation_and_dtypes import eye, full
 from minitri.graph.functions.views import expand_dims, one_axis, permute_dims, reshape
 from minitri.graph.ir import Node, Shape
 from minitri.graph.parameter_binding import as_axes, as_axis, as_dim, as_int, as_offset, as_shape, items_of, plain

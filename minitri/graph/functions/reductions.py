@@ -17,7 +17,7 @@ from minitri.base.dims import Dim
 from minitri.base.operators import REDUCTIONS, SCANS, Kind, neutral
 from minitri.base.symbolic_minmax import largest
 from minitri.base.types import DType, bool_, f32, f64, i32, i64, u64
-from minitri.graph.functions.creation import full
+from minitri.graph.functions.creation_and_dtypes import full
 from minitri.graph.functions.join_and_split import concat, slice_axis
 from minitri.graph.functions.views import expand_dims, one_axis
 from minitri.graph.ir import Shape

@@ -1,23 +1,25 @@
-"""Functions that make arrays from sizes and numbers, and functions that convert arrays to other dtypes.
+"""Functions that make arrays from sizes and numbers, and functions of dtypes, such as conversions.
 
     arange(2, N, 3)      index {expr = 2 + 3*d0}
 
 In: numbers and sizes that are known at compile time. Out: an array. `arange` makes an `Index` node, which computes in
 i64, and a conversion to the dtype of the result. Integers that are too large for an `Index` node are computed from the
-positions 0, 1, 2, … in i64 or u64, by a multiplication and an addition that wrap around.
+positions 0, 1, 2, … in i64 or u64, by a multiplication and an addition that wrap around. The functions result_type,
+can_cast, isdtype, finfo and iinfo are computed at compile time.
 """
 
 import math
 from functools import partial
 
-from minitri.base.diagnostics import CompileError
+from minitri.base import types
+from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dims import Dim
 from minitri.base.symbolic_minmax import largest
-from minitri.base.types import DType, f32, i64, u64
+from minitri.base.types import KINDS, DType, Info, f32, i64, promote, u64
 from minitri.graph import ir
 from minitri.graph.functions.views import expand_dims
 from minitri.graph.ir import Shape
-from minitri.graph.parameter_binding import FAR, as_dim, as_dtype, as_int, as_offset, as_shape
+from minitri.graph.parameter_binding import FAR, as_dim, as_dtype, as_int, as_offset, as_shape, items_of
 from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure
 
 
@@ -117,3 +119,49 @@ def _float_arange(t: Typer, start: Value, stop: Value, step: Value, dtype: DType
     steps = positions(t, Dim.of(max(0, count)))
     scaled = t.elementwise("multiply", [Array(t.convert(steps, dtype), dtype), float(step)])  # type: ignore[arg-type]
     return t.cast(t.elementwise("add", [scaled, float(start)]), dtype)  # type: ignore[arg-type]
+
+
+# ---- questions about dtypes, answered at compile time --------------------------------------------
+
+
+def result_type(t: Typer, arrays_and_dtypes: Value) -> DType:
+    """Returns the promoted dtype of several arrays, dtypes and numbers."""
+    given = items_of(arrays_and_dtypes)
+    return t.settled([Array(t.constant(0, v), v) if isinstance(v, DType) else v for v in given])
+
+
+def can_cast(t: Typer, from_: Value, to: Value) -> bool:
+    """Checks whether an array of the dtype of `from_` and an array of the dtype `to` promote to `to`."""
+    return promote(_dtype_of(from_), as_dtype(to)) == to
+
+
+def _dtype_of(value: Value) -> DType:
+    """Returns the dtype of an array, or a dtype itself."""
+    return value.dtype if isinstance(value, Array) else as_dtype(value)
+
+
+def isdtype(t: Typer, dtype: Value, kind: Value) -> bool:
+    """Checks whether a dtype equals the dtype `kind`, or is of a kind such as "integral".
+
+    If `kind` is a tuple, the dtype must fit at least one item.
+    """
+    own = as_dtype(dtype)
+    return any(_is(own, k) for k in items_of(kind))
+
+
+def _is(dtype: DType, kind: Value) -> bool:
+    if isinstance(kind, DType):
+        return dtype == kind
+    if not isinstance(kind, str) or kind not in KINDS:
+        shown = f"the kind {kind!r}"[:40] if isinstance(kind, str) else describe(kind)
+        help = (isinstance(kind, str) and suggest(kind, KINDS)) or f"kinds are {listed([repr(k) for k in KINDS])}"
+        raise CompileError("MT0202", f"isdtype does not know {shown}", help=help)
+    return dtype.kind in KINDS[kind]
+
+
+def finfo(t: Typer, type: Value) -> Info:
+    return types.finfo(_dtype_of(type))
+
+
+def iinfo(t: Typer, type: Value) -> Info:
+    return types.iinfo(_dtype_of(type))
