@@ -30,13 +30,15 @@ class RecordClass(type):
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: bool) -> Any:
         made = super().__new__(cls, name, bases, namespace)
-        if "__slots__" in namespace:  # `dataclass` makes the class a second time, with slots
+        if "__slots__" in namespace:  # `Record`, or the class that `dataclass` makes a second time, with slots
             return made
         return dataclass(frozen=True, slots=True, **cls.usual | options)(made)  # type: ignore[call-overload]
 
 
 class Record(metaclass=RecordClass):
     """The base of classes whose objects are values that never change, such as an axis of a kernel."""
+
+    __slots__ = ()
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)

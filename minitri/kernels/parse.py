@@ -19,7 +19,7 @@ from minitri.base.operators import POSITIONS
 from minitri.base.spans import Source
 from minitri.base.types import f64
 from minitri.graph.ir import contiguous
-from minitri.graph.text import read_conditions, read_input_type
+from minitri.graph.text import join, read_conditions, read_input_type
 from minitri.kernels import ir
 from minitri.kernels.ir import DOT_PRECISIONS, Axis, Buffer, Decision, Kernel, Mask, Op, Plan
 from minitri.kernels.text import AXIS, LINES, TABLE, usual_tile
@@ -156,12 +156,12 @@ def read_axis(e: Node, extent: Node, names: Names, before: Iterable[Axis]) -> tu
     return e.name, names.shape([extent])[0]
 
 
-def read_hints(hints: Iterable[tuple[Node, Node | None]], known: Mapping[str, range | None]) -> dict[str, Any]:
+def read_hints(hints: Iterable[tuple[Node, Node | None]], known: Mapping[str, Sequence[int] | None]) -> dict[str, Any]:
     """Parses the compile options of a kernel or a tile program. Returns a dict from the name of each option to its
     value.
 
-    `known` maps each allowed option to the range of its number, or to None. None stands for an option without a number,
-    whose value is True.
+    `known` maps each allowed option to the numbers that it can have, or to None. None stands for an option without a
+    number, whose value is True.
     """
     found: dict[str, int] = {}
     for word, number in hints:
@@ -172,7 +172,8 @@ def read_hints(hints: Iterable[tuple[Node, Node | None]], known: Mapping[str, ra
             raise Mistake(number or word, f"`{word.name}` is written with{'out' if choices is None else ''} a number")
         value = number.parts[0] if number else True
         if choices is not None and value not in choices:
-            raise Mistake(number or word, f"`{word.name}` is a number from {choices[0]} to {choices[-1]}")
+            known_range = isinstance(choices, range) and f"a number from {choices[0]} to {choices[-1]}"
+            raise Mistake(number or word, f"`{word.name}` is {known_range or f'one of {join(choices)}'}")
         found[word.name] = value
     return found
 

@@ -148,12 +148,8 @@ def implies(stronger: Dim, c: Dim) -> bool:
 
     Both bounds checks must compare a single index, because comparisons of a single index are exact in 32 bits too.
     """
-    (symbol, *more) = [s for s in stronger.symbols() if s.kind != "size"] or [None]
-    if symbol is None or more:
-        return False
-    split = stronger.coefficient(symbol)
-    room = c - stronger
-    plain = split is not None and split[0] in (1, -1) and all(s.kind == "size" for s in room.symbols())
+    solved, room = stronger.solved(lambda s: s.kind != "size"), c - stronger
+    plain = solved is not None and all(s.kind == "size" for s in room.symbols())
     return plain and follows(room, ()) is not None
 
 

@@ -109,7 +109,7 @@ class Hints(Record):
 PLAIN = Hints()
 
 
-class LaunchOptions(Record, kw_only=True):
+class LaunchOptions(Record, kw_only=True, eq=False):
     """The options of a tile program that its schedule chooses.
 
     warps              the number of warps that run one program

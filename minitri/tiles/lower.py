@@ -20,6 +20,7 @@ minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from minitri.base.dims import Dim, product
 from minitri.base.operators import COMBINE, POSITIONS, neutral, reduction
@@ -169,7 +170,7 @@ class Lowering:
         """Checks whether an op is loop-invariant, which means that its value is the same in all iterations."""
         return not self.loops_of(op)
 
-    def iterate(self, op: Op, new: Op, nest: Nest) -> None:
+    def iterate(self, op: Op, new: Any, nest: Nest) -> None:
         """Writes the statements of one iteration for `op`. `new` is the same op with the operands of the current
         iteration.
         """
@@ -200,14 +201,13 @@ class Lowering:
             new = replace(new, acc=body.add(spread))
         return body.add(new)
 
-    def _accumulate(self, op: Op, new: Op, body: OpBuilder) -> list[tuple[Carry, Op]]:
+    def _accumulate(self, op: Op, new: Reduce | Dot, body: OpBuilder) -> list[tuple[Carry, Op]]:
         """Writes one iteration of a reduction or product over looped axes. Returns the carried values, each with its
         value for the next iteration.
         """
         if isinstance(new, Dot):
             carry = self.top[op] = self.carry(new.dtype, new.axes, 0.0, new)
             return [(carry, body.add(replace(new, acc=carry)))]
-        assert isinstance(new, Reduce)
         if new.op in POSITIONS:
             return self._accumulate_arg(op, new, body)
         carry = self.carry(new.dtype, new.x.axes, neutral(new.op, new.dtype), new)

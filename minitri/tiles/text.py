@@ -36,7 +36,7 @@ from minitri.text_io.stage_parser import Line, Mistake, Node, read, reading
 from minitri.text_io.templates import fields_of, templates
 from minitri.tiles import ir
 from minitri.tiles.ir import PLAIN, Hints, Loop, Program, Programs, TileAxis, block_start, lane_number
-from minitri.tiles.schedule import OPTIONS, RANGES
+from minitri.tiles.schedule import OPTIONS, RANGES, WARPS
 
 LINES = templates(ir, table_beside(__file__, "lines.toml"))
 
@@ -122,10 +122,7 @@ def _program(block: Node, plan: Plan, names: Names, source: Source, masked: bool
     for place in places:
         axes.append(_axis(place, names, axes))
     buffers = read_buffers(params, plan, names)
-    options = read_hints(hints, {"warps": range(1, 33), **{name: RANGES.get(name) for name in OPTIONS}})
-    warps = options.get("warps", 4)
-    if warps & (warps - 1):
-        raise Mistake(hints[0][0], f"the number of warps is a power of two, not {warps}")
+    options = read_hints(hints, {"warps": WARPS, **{name: RANGES.get(name) for name in OPTIONS}})
     body = _Body(source, names, [a.name for a in axes], buffers, "tile.masked" if masked else "tile")
     body.known |= {f"{a.name}_lane": lane_number(a.name) for a in axes}
     body.known |= {f"{a.name}_start": block_start(a.name) for a in axes}

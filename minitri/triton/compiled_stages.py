@@ -131,12 +131,9 @@ def stage_text(compiled: Sequence[Any], names: Sequence[str], stage: str) -> str
 
     A comment with the kernel's name comes before the text of each kernel.
     """
-    parts: list[str] = []
-    for name, built in zip(names, compiled):
-        text = kernel_text(built.asm, stage, name)
-        comment = {"ttir": "//", "ttgir": "//", "llir": ";", "ptx": "//", "sass": "//", "amdgcn": ";"}[stage]
-        parts.append(f"{comment} kernel {name}\n{text}")
-    return "\n".join(parts)
+    comment = ";" if stage in ("llir", "amdgcn") else "//"
+    texts = (kernel_text(built.asm, stage, name) for name, built in zip(names, compiled))
+    return "\n".join(f"{comment} kernel {name}\n{text}" for name, text in zip(names, texts))
 
 
 def disassembly(asm: Mapping[str, Any], ptx: str, kernel: EmittedKernel, target: Target) -> str:

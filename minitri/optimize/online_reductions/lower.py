@@ -17,6 +17,7 @@ special case:
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -93,7 +94,7 @@ class OnlineLowering(Lowering):
     def is_invariant(self, op: Op) -> bool:
         return super().is_invariant(op) and op not in self.moving
 
-    def iterate(self, op: Op, new: Op, nest: Nest) -> None:
+    def iterate(self, op: Op, new: Any, nest: Nest) -> None:
         if isinstance(op, Count):
             nest.values[op] = self._count(op, nest)
         elif isinstance(op, Old):
@@ -115,9 +116,8 @@ class OnlineLowering(Lowering):
 
     # ---- reductions that others follow -----------------------------------------------
 
-    def _lower_followed(self, op: Op, new: Op, nest: Nest) -> None:
+    def _lower_followed(self, op: Op, new: Reduce, nest: Nest) -> None:
         """Lowers a reduction that other reductions depend on. The loop carries one partial result per row."""
-        assert isinstance(new, Reduce)
         carry = self.top[op] = self.carry(new.dtype, new.axes, neutral(new.op, new.dtype), new)
         best = nest.body.compute(COMBINE[new.op], carry, nest.body.add(new))
         nest.carries.append((carry, best))
@@ -144,11 +144,10 @@ class OnlineLowering(Lowering):
 
     # ---- reductions that follow others -----------------------------------------------
 
-    def _lower_following(self, op: Op, new: Op, nest: Nest) -> tuple[Carry, Op]:
+    def _lower_following(self, op: Op, new: Reduce | Dot, nest: Nest) -> tuple[Carry, Op]:
         """Lowers a sum that depends on other reductions. Each iteration corrects the partial sum by its transport, and
         adds the sum of the block.
         """
-        assert isinstance(new, (Reduce, Dot))
         body = nest.body
         carry = self.top[op] = self.carry(new.dtype, new.axes, neutral("sum", new.dtype), new)
         if isinstance(new, Dot):
