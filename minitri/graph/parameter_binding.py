@@ -22,9 +22,8 @@ from dataclasses import field
 from functools import lru_cache
 from typing import Any, Union
 
-from minitri.base import dims
 from minitri.base.diagnostics import CompileError, listed, suggest
-from minitri.base.dims import Dim
+from minitri.base.dims import Dim, sign, size
 from minitri.base.nodes import Record
 from minitri.base.resource_limits import MAX_ELEMENTS, MAX_RANK, check_time
 from minitri.base.spans import Span
@@ -65,9 +64,9 @@ def sizes_of(function: ast.Function, packs: Mapping[str, int]) -> Sizes:
     declared = [d for p in function.params if isinstance(p.annotation, ast.ArrayType) for d in p.annotation.dims]
     for node in (node for d in declared for node in ast.postorder(d)):
         if isinstance(node, ast.Name):
-            sizes.setdefault(node.id, dims.size(node.id))
+            sizes.setdefault(node.id, size(node.id))
         elif isinstance(node, ast.Pack):
-            sizes[node.id] = tuple(dims.size(f"{node.id}{k}") for k in range(packs.get(node.id, 1)))
+            sizes[node.id] = tuple(size(f"{node.id}{k}") for k in range(packs.get(node.id, 1)))
     for name, axes in list(sizes.items()):
         clash = next((str(a) for a in axes if str(a) in sizes), None) if isinstance(axes, tuple) else None
         if clash:
@@ -115,7 +114,7 @@ def _eval_node(expr: ast.Node, values: Mapping[int, Dim], sizes: Sizes) -> Dim:
             return found
         case ast.Binary(op="+" | "-" | "*" | "//" | "%" as op):
             a, b = values[id(expr.left)], values[id(expr.right)]
-            if op not in ("//", "%") or (b != 0 and dims.sign(b) in (0, 1)):
+            if op not in ("//", "%") or (b != 0 and sign(b) in (0, 1)):
                 return ast.BINARY[op](a, b)
     raise CompileError("MT0004", "a dimension is a name, an integer, or + - * // % of them", expr.span)
 

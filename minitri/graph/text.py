@@ -27,9 +27,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from minitri.base import dims
 from minitri.base.diagnostics import CODES
-from minitri.base.dims import Dim, Symbol
+from minitri.base.dims import Dim, Symbol, size
 from minitri.base.spans import Source, Span
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import DType, f64
@@ -125,7 +124,7 @@ class Writer:
 def marked(d: Dim, axis: re.Pattern[str]) -> Dim:
     """Returns an expression with `$` before the name of each size that has the name of an axis, such as d0."""
     ambiguous = [s for s in d.symbols() if s.kind == "size" and axis.fullmatch(s.name)]
-    return d.substitute({s: dims.size(f"${s.name}") for s in ambiguous})
+    return d.substitute({s: size(f"${s.name}") for s in ambiguous})
 
 
 def join(items: Iterable[object]) -> str:

@@ -14,9 +14,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from typing import Annotated, Union
 
-from minitri.base import dims
 from minitri.base.diagnostics import CompileError
-from minitri.base.dims import Dim
+from minitri.base.dims import ONE, ZERO, Dim
 from minitri.base.nodes import Record
 from minitri.base.operators import OPERATORS, POSITIONS, Operator, reduction
 from minitri.base.spans import Span
@@ -243,7 +242,7 @@ class Typer:
         """
         for e in shape:
             message = f"{what} cannot be negative, and {e} is"
-            self.require(e, ">=", dims.ZERO, "MT0205", message, label=constant_nodes.names_in(e))
+            self.require(e, ">=", ZERO, "MT0205", message, label=constant_nodes.names_in(e))
         return tuple(shape)
 
     def broadcast_shapes(self, shapes: Sequence[Shape], what: str = "operands") -> Shape:
@@ -258,14 +257,14 @@ class Typer:
     def _broadcast_extents(self, extents: list[Dim], shapes: Sequence[Shape], what: str) -> Dim:
         wide = [e for e in dict.fromkeys(extents) if e != 1]
         if len(wide) < 2:
-            return wide[0] if wide else dims.ONE
+            return wide[0] if wide else ONE
         full = [e for e in wide if not at_most_one(e)] or wide
         result = next((e for e in full if e.constant is not None), full[0])
         for other in wide:
             listed = " and ".join(map(constant_nodes.shown, shapes))
             message = f"the shapes {listed} of the {what} do not broadcast: {other} is not {result}"
             help = "sizes must be equal, or 1; insert an axis with x[:, None] or fix the shape"
-            sides = (other, result) if other in full else (result * (1 - other), dims.ZERO)  # 1 is repeated, 0 meets 0
+            sides = (other, result) if other in full else (result * (1 - other), ZERO)  # 1 is repeated, 0 meets 0
             self.require(sides[0], "==", sides[1], "MT0201", message, help=help)
         return result
 
@@ -275,7 +274,7 @@ class Typer:
             return node
         lead = len(shape) - node.rank
         repeated = [e == 1 or e != wanted and at_most_one(e) for e, wanted in zip(node.shape, shape[lead:])]
-        index = tuple(dims.ZERO if is_repeated else ir.axis(lead + k) for k, is_repeated in enumerate(repeated))
+        index = tuple(ZERO if is_repeated else ir.axis(lead + k) for k, is_repeated in enumerate(repeated))
         return self.nodes.view(node, shape, index)
 
     # ---- elementwise -----------------------------------------------------------------
@@ -372,5 +371,5 @@ def read_at(t: Typer, x: Array, places: Mapping[int, Dim], *added: Dim) -> Array
 def insert_axes(t: Typer, x: Array, axes: Collection[int]) -> Array:
     """Returns the array with axes of size 1 at these positions of the result's shape."""
     rank, sizes = len(x.shape) + len(axes), iter(x.shape)
-    shape = [dims.ONE if k in axes else next(sizes) for k in range(rank)]
+    shape = [ONE if k in axes else next(sizes) for k in range(rank)]
     return view(t, x, shape, [ir.axis(k) for k in range(rank) if k not in axes])

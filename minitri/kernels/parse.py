@@ -20,8 +20,7 @@ from minitri.base.spans import Source
 from minitri.base.types import f64
 from minitri.graph.ir import contiguous
 from minitri.graph.text import join, read_conditions, read_input_type
-from minitri.kernels import ir
-from minitri.kernels.ir import DOT_PRECISIONS, Axis, Buffer, Decision, Kernel, Mask, Op, Plan
+from minitri.kernels.ir import DOT_PRECISIONS, Axis, Buffer, Decision, Dot, Kernel, Mask, Op, Plan, Store
 from minitri.kernels.text import AXIS, LINES, TABLE, usual_tile
 from minitri.text_io.read_expressions import Names, read_dtype, read_identifier
 from minitri.text_io.stage_parser import Line, Mistake, Node, Param, read, reading
@@ -209,7 +208,7 @@ class Body(LineReader[Op]):
             names = self.read_result(line.result, line.type)
             axes = self._axes(names, "the type of a value names its axes, each once")
         cls, found = self.fields(line, self._absent(line.op.name))
-        if cls is ir.Store:
+        if cls is Store:
             self.dtype, axes = found["value"].dtype, found["value"].axes
         op = cls(dtype=self.dtype, axes=axes, spans=self.span(line), **self._op_fields(line, cls, found))
         if line.result is not None:
@@ -227,7 +226,7 @@ class Body(LineReader[Op]):
 
     def _op_fields(self, line: Line, cls: type[Op], found: dict[str, Any]) -> dict[str, Any]:
         """Converts the parsed fields of a line to the fields of its op."""
-        if self.picks and cls is ir.Store:
+        if self.picks and cls is Store:
             raise Mistake(line, "the place of a store depends on axes alone")
         if self.picks:
             found["picks"] = tuple(self.picks.items())
@@ -235,7 +234,7 @@ class Body(LineReader[Op]):
             found["buffer"], found["index"] = found.pop("element")
             if self.stage == "tile.masked":
                 found["mask"] = Mask(found.pop("tested", ()), found.pop("reasons", ()))
-        if cls is ir.Dot:
+        if cls is Dot:
             found["tile"] = found.get("tile") or usual_tile(found["a"], found["b"], found["over"])
             if found["tile"] is None or len(found["tile"]) != 2:
                 raise Mistake(line, "this product needs its two axes", "write `tile = [i, j]`")

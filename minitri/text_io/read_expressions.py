@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from minitri.base import dims
 from minitri.base.diagnostics import CompileError, suggest
-from minitri.base.dims import Dim
+from minitri.base.dims import Dim, size
 from minitri.base.symbolic_minmax import largest, smallest
 from minitri.base.types import DType, dtype
 from minitri.language.ast import BINARY
@@ -82,7 +81,7 @@ class Names:
         def declared(e: Node) -> Dim:
             if not is_name(e.name):
                 raise Mistake(e, f"`{e.name[:40]}` cannot name a dimension")
-            return self.sizes.setdefault(e.name, dims.size(e.name))
+            return self.sizes.setdefault(e.name, size(e.name))
 
         Names(self.sizes, value=declared).dim(e)
 

@@ -25,8 +25,7 @@ from minitri.base.dims import Dim, axis_names
 from minitri.base.operators import COMBINE, neutral
 from minitri.base.resource_limits import check_time
 from minitri.base.types import bool_
-from minitri.kernels import ir
-from minitri.kernels.ir import Compute, Constant, Dot, Inside, Load, Mask, Op, Reduce, Scan, Store
+from minitri.kernels.ir import Carry, Compute, Constant, Dot, Inside, Load, Mask, Op, Reduce, Scan, Store, with_children
 from minitri.kernels.text import comparison
 from minitri.tiles.ir import Loop, Program, TileAxis, lane_number
 
@@ -81,7 +80,7 @@ def accumulated(op: Op) -> tuple[Op, Number] | None:
     Returns None for any other op.
     """
     match op:
-        case Compute(args=(ir.Carry(initial=Constant(value=value)), x)) if op.op in COMBINE.values():
+        case Compute(args=(Carry(initial=Constant(value=value)), x)) if op.op in COMBINE.values():
             return x, value
     return None  # a carried product has no numeric initial value
 
@@ -118,20 +117,20 @@ class Masking:
 
     def _op(self, op: Op, out: list[Any]) -> None:
         check_time()
-        new = ir.with_children(op, self.new.__getitem__)
+        new = with_children(op, self.new.__getitem__)
         match new:
             case Load():
                 new = replace(new, mask=self._mask(new), other=self.others.get(op, new.other))
             case Store():
                 new = replace(new, mask=self._mask(new))
-            case Reduce() if not isinstance(new.x, ir.Carry):
+            case Reduce() if not isinstance(new.x, Carry):
                 new = replace(new, x=self._neutral(new.x, new.over, neutral(new.op, new.x.dtype), out))
             case Scan():
                 new = replace(new, x=self._neutral(new.x, (new.along,), neutral(new.op, new.dtype), out))
             case Dot():
                 a = self._neutral(new.a, (new.over,), 0.0, out)
                 new = replace(new, a=a, b=self._neutral(new.b, (new.over,), 0.0, out))
-            case Compute(op="greater" | "less", args=(x, ir.Carry(initial=Constant(value=value)) as best)):
+            case Compute(op="greater" | "less", args=(x, Carry(initial=Constant(value=value)) as best)):
                 assert isinstance(op, Compute)
                 x = self.new[op.args[0]] = self._neutral(x, self._walked(best), value, out)
                 new = replace(new, args=(x, best))

@@ -16,9 +16,8 @@ from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dims import Dim
 from minitri.base.symbolic_minmax import largest
 from minitri.base.types import KINDS, DType, Info, f32, i64, promote, u64
-from minitri.graph import ir
 from minitri.graph.functions.views import expand_dims
-from minitri.graph.ir import Shape
+from minitri.graph.ir import Shape, along
 from minitri.graph.parameter_binding import FAR, as_dim, as_dtype, as_int, as_offset, as_shape, items_of
 from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure
 
@@ -35,7 +34,7 @@ def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
     """Returns an array whose element at the index (…, row, column) is row - column + k."""
     rank = len(shape)
     ensure(rank >= 2, "MT0204", f"a triangle needs rank 2 or more, not {rank}")
-    row, column = (ir.along(k, shape[k]) for k in (rank - 2, rank - 1))
+    row, column = (along(k, shape[k]) for k in (rank - 2, rank - 1))
     return Array(t.nodes.index(i64, shape, row - column + as_offset(k, "k")), i64)
 
 
@@ -85,7 +84,7 @@ def arange(t: Typer, start: Value, stop: Value, step: Value, dtype: Value) -> Ar
     if first.constant is not None and count.constant is not None:
         if max(abs(first.constant), abs(by) * count.constant) >= FAR:
             return t.cast(_far_range(t, first.constant, by, count.constant), target)
-    stride = as_offset(by, "step") * ir.along(0, count)
+    stride = as_offset(by, "step") * along(0, count)
     return t.cast(Array(t.nodes.index(i64, (count,), first + stride), i64), target)
 
 
@@ -106,7 +105,7 @@ def _far_range(t: Typer, first: int, by: int, count: int) -> Array:
 
 def positions(t: Typer, count: Dim) -> Array:
     """Returns the array of the i64 numbers 0, 1, 2, … with `count` elements."""
-    return Array(t.nodes.index(i64, (count,), ir.along(0, count)), i64)
+    return Array(t.nodes.index(i64, (count,), along(0, count)), i64)
 
 
 def _float_arange(t: Typer, start: Value, stop: Value, step: Value, dtype: DType) -> Array:

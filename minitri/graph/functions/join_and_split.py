@@ -14,8 +14,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from minitri.base import dims
-from minitri.base.dims import Dim
+from minitri.base.dims import ONE, ZERO, Dim, product
 from minitri.base.minmax_canonical_form import tidy
 from minitri.base.resource_limits import current, exceeded
 from minitri.base.symbolic_minmax import largest, smallest
@@ -64,7 +63,7 @@ def flatten(t: Typer, x: Array, start_dim: Value, end_dim: Value) -> Array:
     """
     first, last = (as_axis(axis, max(x.rank, 1)) for axis in (start_dim, end_dim))
     ensure(first <= last, "MT0204", f"flatten from axis {first} to axis {last}, which stands before it")
-    joined = dims.product(x.shape[first : last + 1])
+    joined = product(x.shape[first : last + 1])
     return reshape(t, x, (*x.shape[:first], joined, *x.shape[last + 1 :]))
 
 
@@ -76,7 +75,7 @@ def concat(t: Typer, arrays: Value, axis: Value) -> Array:
     dtype = t.settled(parts)
     parts = [Array(t.convert(p, dtype), dtype) for p in parts]
     if axis is None:
-        parts, axis = [reshape(t, p, (dims.product(p.shape),)) for p in parts], 0
+        parts, axis = [reshape(t, p, (product(p.shape),)) for p in parts], 0
     ranks = {p.rank for p in parts}
     fits = len(ranks) == 1 and ranks != {0}
     ensure(fits, "MT0201", f"concat needs arrays of one rank, 1 or more, not {_listed(parts)}")
@@ -201,13 +200,13 @@ def split(t: Typer, x: Array, indices_or_sections: Value, axis: Value) -> tuple[
     if isinstance(indices_or_sections, tuple):
         places = [as_offset(c, "a place to cut") for c in indices_or_sections]
         places = [size + p if (p.constant or 0) < 0 else p for p in places]  # a negative position counts from the end
-        ends = [dims.ZERO, *(smallest(largest(p, 0), size) for p in places), size]
+        ends = [ZERO, *(smallest(largest(p, 0), size) for p in places), size]
     else:
         count = as_int(indices_or_sections, "the number of parts")
         ensure(count >= 1, "MT0205", f"split makes 1 part or more, not {count}")
         _known(Dim.of(count), "split", x, k)
         message = f"split of axis {k} of {x} into {count} equal parts: {count} does not divide {size}"
-        t.require(size % count, "==", dims.ZERO, "MT0205", message, help="or say where to cut: split(x, (2, 5))")
+        t.require(size % count, "==", ZERO, "MT0205", message, help="or say where to cut: split(x, (2, 5))")
         ends = [size // count * j for j in range(count + 1)]
     return tuple(slice_axis(t, x, k, start, stop) for start, stop in pairwise(ends))
 
@@ -227,9 +226,9 @@ def tile(t: Typer, x: Array, repetitions: Value) -> Array:
     The last number of repetitions is for the last axis.
     """
     times = [as_dim(n, "a number of repetitions") for n in items_of(repetitions)]
-    times = [dims.ONE] * (x.rank - len(times)) + list(t.require_sizes(times))
+    times = [ONE] * (x.rank - len(times)) + list(t.require_sizes(times))
     lead = len(times) - x.rank
-    old = (*[dims.ONE] * lead, *x.shape)
+    old = (*[ONE] * lead, *x.shape)
     index = [ir.along(k, e) if n == 1 else ir.along(k, e) % largest(e, 1) for k, (e, n) in enumerate(zip(old, times))]
     return view(t, x, [e * n for e, n in zip(old, times)], index[lead:])
 
@@ -255,7 +254,7 @@ def _each(t: Typer, x: Array, axis: int, repeats: Sequence[int]) -> Array:
     t.require(x.shape[axis], "==", Dim.of(len(repeats)), "MT0205", message)
     counts = t.require_sizes(as_shape(tuple(repeats))) if repeats else ()
     parts = [_along(t, x, axis, count, Dim.of(j)) for j, count in enumerate(counts)]
-    return concat(t, tuple(parts), axis) if parts else _along(t, x, axis, dims.ZERO, dims.ZERO)
+    return concat(t, tuple(parts), axis) if parts else _along(t, x, axis, ZERO, ZERO)
 
 
 def _along(t: Typer, x: Array, axis: int, size: Dim, place: Dim) -> Array:
@@ -294,13 +293,13 @@ def meshgrid(t: Typer, arrays: Value, indexing: Value) -> tuple[Value, ...]:
     parts = [t.array(a) for a in items_of(arrays)]
     for p in parts:
         ensure(p.rank <= 1, "MT0201", f"meshgrid takes arrays of one axis, not {p}")
-    sizes = [p.shape[0] if p.shape else dims.ONE for p in parts]
+    sizes = [p.shape[0] if p.shape else ONE for p in parts]
     order = list(range(len(parts)))
     if indexing == "xy" and len(parts) > 1:
         order[:2] = [1, 0]
     shape = [sizes[k] for k in order]
     places = [() if not p.shape or p.shape[0] == 1 else (ir.axis(order.index(k)),) for k, p in enumerate(parts)]
-    return tuple(view(t, p, shape, place or (dims.ZERO,) * p.rank) for p, place in zip(parts, places))
+    return tuple(view(t, p, shape, place or (ZERO,) * p.rank) for p, place in zip(parts, places))
 
 
 # ---- diagonals ------------------------------------------------------------------------------------
