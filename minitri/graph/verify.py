@@ -13,11 +13,10 @@ from minitri.base.operators import OPERATORS, running
 from minitri.base.types import ArrayType, DType, bool_, i64
 from minitri.graph import ir
 from minitri.graph.functions.join_and_split import concat_shape
-from minitri.graph.ir import Graph, Input
 from minitri.graph.typing_rules import contract_type, reduce_type, require
 
 
-def verify(graph: Graph) -> None:
+def verify(graph: ir.Graph) -> None:
     """Raises ValueError if a node breaks a typing rule. The message names the first node that breaks a rule."""
     declared = set(graph.inputs)
     for position, node in enumerate(graph.nodes()):
@@ -25,7 +24,7 @@ def verify(graph: Graph) -> None:
             check(node)
         except ValueError as error:
             raise ValueError(f"node {position} ({type(node).__name__} {node.type}): {error}") from None
-        if isinstance(node, Input) and node not in declared:
+        if isinstance(node, ir.Input) and node not in declared:
             raise ValueError(f"input {node.name} is not declared")
 
 

@@ -14,6 +14,7 @@ one op. The evaluators of kernels and of tile programs (minitri/tiles/evaluate.p
 `Values` defines which indices an axis has, under which conditions an access happens, and how loops run.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,26 +51,26 @@ def allocate(plan: Plan, inputs: Arrays, sizes: Sizes) -> dict[str, Memory]:
     memory = {b.name: _laid_out(b, np.asarray(inputs[b.name], b.dtype.numpy), sizes) for b in plan.inputs}
     for b in (*plan.temporaries, *plan.outputs):
         fill = -77 if b.dtype.kind in "if" else 77
-        count = int(np.prod([e.evaluate(sizes) for e in b.shape], dtype=np.int64))
-        memory[b.name] = Memory(np.full(count, fill, b.dtype.numpy))
+        memory[b.name] = Memory(np.full(math.prod(b.layout(sizes)[0]), fill, b.dtype.numpy))
     return memory
 
 
 def _laid_out(b: Buffer, array: Any, sizes: Sizes) -> Memory:
-    reach = [(n - 1) * s.evaluate(sizes) for n, s in zip(array.shape, b.strides) if n > 1 and array.size]
+    _, strides = b.layout(sizes)
+    reach = [(n - 1) * s for n, s in zip(array.shape, strides) if n > 1 and array.size]
     first = -sum(r for r in reach if r < 0)
     count = 1 + first + sum(r for r in reach if r > 0)
     if count == array.size and not first and array.flags.c_contiguous:
         return Memory(array.reshape(-1))
     made = Memory(np.zeros(count if array.size else 0, array.dtype), first)
     if array.size:
-        made.view(array.shape, [s.evaluate(sizes) for s in b.strides])[...] = array
+        made.view(array.shape, strides)[...] = array
     return made
 
 
 def result(memory: Memory, buffer: Buffer, sizes: Sizes) -> Any:
     """Returns the contents of an output buffer as a numpy array."""
-    return memory.view(*([d.evaluate(sizes) for d in dims] for dims in (buffer.shape, buffer.strides)))
+    return memory.view(*buffer.layout(sizes))
 
 
 class Values:

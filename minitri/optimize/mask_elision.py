@@ -33,6 +33,7 @@ from minitri.base.operators import neutral
 from minitri.base.pass_logs import fired
 from minitri.graph.ir import postorder
 from minitri.kernels.ir import Compute, Constant, Load, Op, Reduce, Scan, Spread, Store, children
+from minitri.kernels.lower_graph import OpBuilder
 from minitri.kernels.text import comparison
 from minitri.tiles.index_facts import known
 from minitri.tiles.ir import Loop, Program, TileAxis, ends_whole
@@ -96,7 +97,7 @@ class MaskElision(Masking):
 
     # ---- reductions ------------------------------------------------------------------
 
-    def where(self, x: Op, axis: TileAxis, value: Number, out: list[Any]) -> Op:
+    def where(self, x: Op, axis: TileAxis, value: Number, out: OpBuilder) -> Op:
         key = (x, axis.name, repr(value))
         if key not in self.fixed:
             self.fixed[key] = super().where(x, axis, value, out)

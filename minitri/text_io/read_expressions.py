@@ -46,14 +46,11 @@ class Names:
             e = e.parts[0]
         result = self._atom(e)
         for whole, right in reversed(rights):
-            result = _small(BINARY[whole.kind](result, self._divisor(whole, right)), whole)
+            operand = self.dim(right)
+            if whole.kind in ("//", "%") and operand == 0:
+                raise Mistake(right, "this divides by zero")
+            result = _small(BINARY[whole.kind](result, operand), whole)
         return result
-
-    def _divisor(self, whole: Node, right: Node) -> Dim:
-        d = self.dim(right)
-        if whole.kind in ("//", "%") and d == 0:
-            raise Mistake(right, "this divides by zero")
-        return d
 
     def _atom(self, e: Node) -> Dim:
         match e.kind:

@@ -26,6 +26,7 @@ from minitri.base.operators import COMBINE, neutral
 from minitri.base.resource_limits import check_time
 from minitri.base.types import bool_
 from minitri.kernels.ir import Carry, Compute, Constant, Dot, Inside, Load, Mask, Op, Reduce, Scan, Store, with_children
+from minitri.kernels.lower_graph import OpBuilder
 from minitri.kernels.text import comparison
 from minitri.tiles.ir import Loop, Program, TileAxis, lane_number
 
@@ -100,22 +101,22 @@ class Masking:
         self.others: dict[Op, Number] = {}  # the values of loads past the end that are not 0
 
     def run(self) -> Program:
-        body: list[Any] = []
+        body = OpBuilder(self.axes)
         for stmt in self.program.body:
             if isinstance(stmt, Loop):
-                body.append(self.loop(stmt))
+                body.add(self.loop(stmt))
             else:
                 self._op(stmt, body)
-        return replace(self.program, body=tuple(body))
+        return replace(self.program, body=tuple(body.ops))
 
     def loop(self, loop: Loop) -> Loop:
-        body: list[Any] = []
+        body = OpBuilder(self.axes)
         for op in loop.body:
             self._op(op, body)
         carries = tuple((self.new[c], self.new[n]) for c, n in loop.carries)
-        return replace(loop, carries=carries, body=tuple(body))
+        return replace(loop, carries=carries, body=tuple(body.ops))
 
-    def _op(self, op: Op, out: list[Any]) -> None:
+    def _op(self, op: Op, out: OpBuilder) -> None:
         check_time()
         new = with_children(op, self.new.__getitem__)
         match new:
@@ -136,8 +137,7 @@ class Masking:
                 new = replace(new, args=(x, best))
             case Compute(args=(carry, *_)) if step := accumulated(new):
                 new = replace(new, args=(carry, self._neutral(step[0], self._walked(carry), step[1], out)))
-        out.append(new)
-        self.new[op] = new
+        self.new[op] = out.add(new)
 
     def _walked(self, carry: Op) -> tuple[str, ...]:
         """Returns the axes along which a loop reduces the value `carry`."""
@@ -177,19 +177,17 @@ class Masking:
 
     # ---- reductions ------------------------------------------------------------------
 
-    def _neutral(self, x: Op, over: tuple[str, ...], value: Number, out: list[Any]) -> Op:
+    def _neutral(self, x: Op, over: tuple[str, ...], value: Number, out: OpBuilder) -> Op:
         """Returns `x` with the neutral element `value` in place of elements past the end of the reduced axes."""
         for axis in (self.axes[name] for name in over if name in x.axes):
             if overhangs(axis) and not self.is_neutral(x, axis, value):
                 x = self.where(x, axis, value, out)
         return x
 
-    def where(self, x: Op, axis: TileAxis, value: Number, out: list[Any]) -> Op:
+    def where(self, x: Op, axis: TileAxis, value: Number, out: OpBuilder) -> Op:
         """Returns `x` with `value` in place of elements past the end of an axis. Adds the ops for this replacement to
         `out`.
         """
-        inside = Inside(dtype=bool_, axes=(axis.name,), spans=x.spans, conditions=(axis.inside,))
-        filler = Constant(dtype=x.dtype, axes=(), spans=x.spans, value=value)
-        chosen = Compute(dtype=x.dtype, axes=x.axes, spans=x.spans, op="where", args=(inside, x, filler))
-        out += [inside, filler, chosen]
-        return chosen
+        inside = out.add(Inside(dtype=bool_, axes=(axis.name,), spans=x.spans, conditions=(axis.inside,)))
+        filler = out.add(Constant(dtype=x.dtype, axes=(), spans=x.spans, value=value))
+        return out.compute("where", inside, x, filler)

@@ -218,7 +218,6 @@ def _adjacent(items: Sequence[Item]) -> bool:
 
 def take(t: Typer, x: Array, indices: Array, axis: Value) -> Array:
     a, k = one_axis(t, x, axis)
-    ensure(indices.dtype.is_integer, "MT0206", f"take needs integer indices, not {indices.dtype}")
     return subscript(t, a, [slice(None)] * k + [indices])
 
 

@@ -298,8 +298,7 @@ def meshgrid(t: Typer, arrays: Value, indexing: Value) -> tuple[Value, ...]:
     if indexing == "xy" and len(parts) > 1:
         order[:2] = [1, 0]
     shape = [sizes[k] for k in order]
-    places = [() if not p.shape or p.shape[0] == 1 else (ir.axis(order.index(k)),) for k, p in enumerate(parts)]
-    return tuple(view(t, p, shape, place or (ZERO,) * p.rank) for p, place in zip(parts, places))
+    return tuple(view(t, p, shape, [ir.along(order.index(k), e) for e in p.shape]) for k, p in enumerate(parts))
 
 
 # ---- diagonals ------------------------------------------------------------------------------------
