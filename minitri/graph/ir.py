@@ -30,7 +30,7 @@ from __future__ import annotations
 import operator
 import re
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import cache
@@ -326,7 +326,7 @@ class Interner:
     def const(self, value: int | float | bool, dtype: DType) -> Const:
         value = const_value(value, dtype)
         bits = struct.pack("d", value) if dtype.is_float else int(value)
-        return self._intern(("const", dtype.name, bits), lambda: Const(dtype, (), value))
+        return self.node(Const, dtype, (), value, key=(Const, dtype, bits))
 
     def index(self, dtype: DType, shape: Shape, expr: Dim) -> Index:
         return self.node(Index, dtype, shape, expr)
@@ -356,14 +356,14 @@ class Interner:
     def contract(self, dtype: DType, shape: Shape, a: Node, b: Node, precision: str = "ieee") -> Contract:
         return self.node(Contract, dtype, shape, a, b, precision)
 
-    def node(self, cls: type[N], *fields: Any) -> N:
-        """Returns a node of a class other than `Const`, given its fields."""
-        return self._intern((cls, *fields), lambda: cls(*fields))
-
-    def _intern(self, key: tuple[object, ...], make: Callable[[], N]) -> N:
+    def node(self, cls: type[N], *fields: Any, key: tuple[object, ...] = ()) -> N:
+        """Returns a node, given its class and its fields. Nodes with equal keys are one node. Without a key, the class and
+        the fields are the key.
+        """
+        key = key or (cls, *fields)
         node = self._table.get(key)
         if node is None:
             check_time()
-            node = self._table[key] = make()
+            node = self._table[key] = cls(*fields)
             self.made.append(node)
         return node

@@ -141,7 +141,7 @@ def static_argument(param: ast.Param, value: Value, function: ast.Function) -> V
     return value
 
 
-def declared_result(t: Typer, array: Array, function: ast.Function, k: int, sizes: Sizes) -> Array:
+def declared_result(t: Typer, function: ast.Function, sizes: Sizes, k: int, array: Array) -> Array:
     """Returns the k-th result of a function as an array of the type that the function declares for this result."""
     declared = None if function.returns is None else function.returns[k]
     if not isinstance(declared, ast.ArrayType):

@@ -23,7 +23,7 @@ rule. `format_graph(parse_graph(s)) == s` for every text s that `format_graph` w
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -144,11 +144,7 @@ def parse_graph(text: str, name: str = "<graph>") -> Graph:
         return _Reader(source).graph(read(source, "graph"))
 
 
-def read_conditions(requires: Sequence[Syntax], names: Names, source: Source) -> tuple[Condition, ...]:
-    return tuple(_condition(r, names, source) for r in requires)
-
-
-def _condition(r: Syntax, names: Names, source: Source) -> Condition:
+def read_condition(r: Syntax, names: Names, source: Source) -> Condition:
     """Returns the condition of a `require` line. The default error code is MT0304."""
     left, relation, right, code, message, attributes = r.parts
     check_attributes(attributes, ("label", "help"))
@@ -187,7 +183,7 @@ class _Reader(LineReader[Node]):
     def graph(self, whole: Syntax) -> Graph:
         name, params, requires, *lines, results = whole.parts
         inputs = tuple(self._input(p) for p in params)
-        conditions = read_conditions(requires, self.sizes, self.source)
+        conditions = tuple(read_condition(r, self.sizes, self.source) for r in requires)
         for line in lines:
             self._line(line)
         outputs = tuple(map(self.ref, results))

@@ -19,7 +19,7 @@ from minitri.base.operators import POSITIONS
 from minitri.base.spans import Source
 from minitri.base.types import f64
 from minitri.graph.ir import contiguous
-from minitri.graph.text import join, read_conditions, read_input_type
+from minitri.graph.text import join, read_condition, read_input_type
 from minitri.kernels.ir import DOT_PRECISIONS, Axis, Buffer, Decision, Dot, Kernel, Mask, Op, Plan, Store
 from minitri.kernels.text import AXIS, LINES, TABLE, usual_tile
 from minitri.text_io.read_expressions import Names, read_dtype, read_identifier
@@ -37,10 +37,9 @@ def parse_plan(text: str, name: str = "<kernels>") -> Plan:
     with reading(source):
         head, *blocks, ledger = read(source, "kernels").parts
         plan, names = read_head(head, source)
-        kernels: list[Kernel] = []
-        for block in blocks:
-            kernels.append(_kernel(block, plan, names, source, [k.name for k in kernels]))
-        return replace(plan, kernels=tuple(kernels), ledger=tuple(_decision(e, names) for e in ledger))
+        taken: set[str] = set()
+        kernels = tuple(_kernel(block, plan, names, source, taken) for block in blocks)
+        return replace(plan, kernels=kernels, ledger=tuple(_decision(e, names) for e in ledger))
 
 
 def read_head(head: Node, source: Source) -> tuple[Plan, Names]:
@@ -53,7 +52,7 @@ def read_head(head: Node, source: Source) -> tuple[Plan, Names]:
     for p in (*params, *results, *made):
         taken.append(read_identifier(p.name, taken))
     inputs = tuple(_input(p, names) for p in params)
-    conditions = read_conditions(requires, names, source)
+    conditions = tuple(read_condition(r, names, source) for r in requires)
     outputs = tuple(read_buffer(p, "output", names) for p in results)
     temporaries = tuple(read_buffer(p, "temporary", names) for p in made)
     return Plan(read_identifier(name), inputs, outputs, temporaries, (), (), conditions), names
@@ -121,7 +120,7 @@ def _merged_axes(buffer: Buffer) -> list[tuple[Dim, Dim]]:
     return sorted(found, key=str)
 
 
-def _kernel(block: Node, plan: Plan, names: Names, source: Source, taken: Sequence[str]) -> Kernel:
+def _kernel(block: Node, plan: Plan, names: Names, source: Source, taken: set[str]) -> Kernel:
     name, params, places, options, *lines = block.parts
     kernel, axes = read_kernel_name(name, taken), list[Axis]()
     for place in places:
@@ -134,12 +133,13 @@ def _kernel(block: Node, plan: Plan, names: Names, source: Source, taken: Sequen
     return Kernel(kernel, tuple(axes), tuple(buffers.values()), ops, "relaxed" in hints)
 
 
-def read_kernel_name(e: Node, taken: Sequence[str]) -> str:
-    """Parses the name of a kernel: k0, k1, …. No other names are allowed, because the generated source code contains
-    the name.
+def read_kernel_name(e: Node, taken: set[str]) -> str:
+    """Parses the name of a kernel, and adds it to the names in `taken`. Only the names k0, k1, … are allowed, because the
+    generated source code contains the name.
     """
     if not re.fullmatch(r"k(0|[1-9][0-9]{0,3})", e.name) or e.name in taken:
         raise Mistake(e, "kernels are called k0, k1, …, each once")
+    taken.add(e.name)
     return e.name
 
 

@@ -61,6 +61,8 @@ class Lowering:
     loop has all axes of its operands, in the order of the program's axes.
     """
 
+    online = False  # whether a reduction can run in the loop of another reduction that it depends on
+
     def __init__(self, kernel: Kernel, axes: dict[str, TileAxis]) -> None:
         self.axes = axes
         self.looped = [a for a, t in axes.items() if t.role == "loop"]
@@ -77,21 +79,17 @@ class Lowering:
 
     def without_transports(self, kernel: Kernel) -> Kernel:
         """Returns the kernel in which reductions have no `rescale` and no `shift`, except where reductions share a
-        loop.
+        loop (`online`).
 
         `rescale` and `shift` only correct partial sums in a shared loop. A reduction over all elements at once needs
         neither `rescale` nor `shift`.
         """
 
         def untransported(op: Op) -> Op:
-            lost = {n for n in ("rescale", "shift") if hasattr(op, n)} if not self.shares_a_loop(op) else ()
+            lost = {n for n in ("rescale", "shift") if hasattr(op, n) and not (self.online and self.looped_over(op))}
             return replace(op, **dict.fromkeys(lost)) if lost else op
 
         return replace(kernel, body=ir.live(ir.rewritten(kernel.body, untransported).values()))
-
-    def shares_a_loop(self, op: Op) -> bool:
-        """Checks whether a reduction runs in the same loop as another reduction that it depends on."""
-        return False
 
     def run(self) -> list[Stmt]:
         """Returns the statements of the tile program. `run` writes one phase (loops and the reductions after these

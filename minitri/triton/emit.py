@@ -220,8 +220,7 @@ class _Emitter(Expressions):
 
     def _tests(self, op: Load | Store) -> list[Dim]:
         """Returns the conditions that the mask of a load or store has to test in the current branch."""
-        assert op.mask is not None
-        return [c for c in op.mask.conditions if c not in self.needless]
+        return [c for c in (op.mask.conditions if op.mask else ()) if c not in self.needless]
 
     def _store(self, op: Store) -> None:
         names = {s.name for d in op.index for s in d.symbols()}

@@ -61,12 +61,11 @@ def one_hot(t: Typer, x: Array, num_classes: Value, dtype: Value) -> Array:
 
 
 def asarray(t: Typer, obj: Value, dtype: Value) -> Array:
-    return t.strong(obj) if dtype is None else t.cast(obj, as_dtype(dtype, f32))
+    return t.strong(obj) if dtype is None else t.cast(obj, as_dtype(dtype))
 
 
 def astype(t: Typer, x: Value, dtype: Value) -> Array:
-    ensure(dtype is not None, "MT0202", "astype needs a dtype, not None", "write f32, i64, bool, …")
-    return t.cast(x, as_dtype(dtype, f32))
+    return t.cast(x, as_dtype(dtype))
 
 
 # ---- numbers with equal steps -------------------------------------------------------------------

@@ -36,9 +36,7 @@ def followed(op: Op) -> tuple[Op, ...]:
     """Returns the reductions and counts whose old values occur in the transport (correction) of an op. An op is said to
     follow the reductions whose old values correct its partial sum.
     """
-    if not isinstance(op, (Reduce, Dot)):
-        return ()
-    transports = [t for t in (op.rescale, op.shift if isinstance(op, Reduce) else None) if t is not None]
+    transports = [t for name in ("rescale", "shift") if (t := getattr(op, name, None)) is not None]
     olds = [o for t in transports for o in ir.needed(t) if isinstance(o, Old)]
     return tuple(dict.fromkeys(o.x for o in olds))
 
@@ -57,15 +55,14 @@ def moving(ops: Iterable[Op], running: Iterable[Op]) -> set[Op]:
 class OnlineLowering(Lowering):
     """Lowers kernels in which a reduction runs in the loop of another reduction."""
 
+    online = True
+
     def __init__(self, kernel: Kernel, axes: dict[str, TileAxis]) -> None:
         super().__init__(kernel, axes)
         self.follows = {op: followed(op) if self.looped_over(op) else () for op in self.kernel.body}
         self.running = {y for ys in self.follows.values() for y in ys}  # reductions that others follow
         self.moving: set[Op] = set()  # ops of the present phase that change with every block
         self.low: set[Op] = set()  # the maxima in which the lowest finite number may replace -inf
-
-    def shares_a_loop(self, op: Op) -> bool:
-        return bool(self.looped_over(op))
 
     def level(self, op: Op, levels: dict[Op, int]) -> int:
         """Returns the phase (group of loops) of an op. An online reduction runs in the same phase as the reductions

@@ -27,11 +27,10 @@ from typing import Any, TypeGuard
 
 from minitri.base.dims import Dim, product
 from minitri.base.types import ArrayType
-from minitri.graph.ir import const_value
-from minitri.graph.partial_sum_correction import Mean, Reduced, Refused, Rescale, Shift, transport
+from minitri.graph.partial_sum_correction import Mean, Reduced, Refused, Rescale, Shift, Terms, transport
 from minitri.graph.text import format_number
 from minitri.kernels import ir
-from minitri.kernels.ir import Compute, Constant, Dot, Kernel, Load, Op, Plan, Position, Reduce, Spread, Store
+from minitri.kernels.ir import Compute, Constant, Dot, Kernel, Load, Op, Plan, Reduce, Spread, Store
 from minitri.kernels.lower_graph import OpBuilder
 
 Reduction = Reduce | Dot
@@ -92,7 +91,7 @@ def _is(op: Op, name: str) -> bool:
     return isinstance(op, Compute) and op.op == name
 
 
-class KernelTerms:
+class KernelTerms(Terms[Op]):
     """Access to the expressions of a kernel, in the form that
     minitri/graph/partial_sum_correction.py needs.
 
@@ -117,15 +116,8 @@ class KernelTerms:
     def varies(self, e: Op) -> bool:
         return bool(set(e.axes) & set(self.over))
 
-    def is_number(self, e: Op, value: float) -> bool:
-        return isinstance(e, Constant) and e.value == value
-
-    def is_count(self, e: Op) -> bool:
-        if isinstance(e, Constant):
-            return self.count.constant is not None and e.value == const_value(self.count.constant, e.dtype)
-        while isinstance(e, Compute) and e.op == "cast":
-            e = bare(e.args[0])
-        return isinstance(e, Position) and e.expr == self.count
+    def made_by(self, e: Op) -> Op:
+        return e
 
 
 class _Online(OpBuilder):
