@@ -85,11 +85,10 @@ class Names:
     def dims(self, exprs: Iterable[Node]) -> tuple[Dim, ...]:
         return tuple(map(self.dim, exprs))
 
-    def shape(self, exprs: Iterable[Node]) -> tuple[Dim, ...]:
+    def shape(self, exprs: Sequence[Node]) -> tuple[Dim, ...]:
         """Returns the sizes of an array, given as expressions. Raises Mistake if a size contains an axis instead of a
         dimension.
         """
-        exprs = list(exprs)
         found = self.of_sizes.dims(exprs)
         for e, d in zip(exprs, found):
             if d.constant is not None and not 0 <= d.constant < 2**40:

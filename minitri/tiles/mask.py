@@ -116,7 +116,7 @@ class Masking:
         carries = tuple((self.new[c], self.new[n]) for c, n in loop.carries)
         return replace(loop, carries=carries, body=tuple(body.ops))
 
-    def _op(self, op: Op, out: OpBuilder) -> None:
+    def _op(self, op: Any, out: OpBuilder) -> None:
         check_time()
         new = with_children(op, self.new.__getitem__)
         match new:
@@ -132,7 +132,6 @@ class Masking:
                 a = self._neutral(new.a, (new.over,), 0.0, out)
                 new = replace(new, a=a, b=self._neutral(new.b, (new.over,), 0.0, out))
             case Compute(op="greater" | "less", args=(x, Carry(initial=Constant(value=value)) as best)):
-                assert isinstance(op, Compute)
                 x = self.new[op.args[0]] = self._neutral(x, self._walked(best), value, out)
                 new = replace(new, args=(x, best))
             case Compute(args=(carry, *_)) if step := accumulated(new):
