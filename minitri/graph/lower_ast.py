@@ -184,13 +184,15 @@ class _Builder(Interpreter):
         """
         sizes: Sizes = {}
         scope: Scope = {}
+        typed = [p for p in function.params if isinstance(p.annotation, ast.ArrayType)]
         for param in function.params:
             if param.name in given:
                 value = parameter_binding.static_argument(param, given[param.name], function)
             else:
                 value = self.default(param, function)
-            scope[param.name] = array_argument(self.typer, param, value, sizes, function)
-        scope |= typed_arguments(self.typer, function, scope, sizes)  # now that every dimension is bound
+            scope[param.name] = array_argument(self.typer, param, value, sizes, function) if param in typed else value
+        if typed:
+            scope |= typed_arguments(self.typer, function, scope, sizes)  # now that every dimension is bound
         scope = {**{n: d for n, d in sizes.items() if isinstance(d, Dim)}, **scope}
         self.calls.append((function, span))
         try:

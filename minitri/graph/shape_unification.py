@@ -23,15 +23,13 @@ from minitri.language import ast
 
 
 def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, function: ast.Function) -> Value:
-    """Returns, as an array, the argument for a parameter whose annotation is an array type. Any other argument is returned
-    unchanged.
+    """Returns, as an array, the argument for a parameter whose annotation is an array type.
 
     Binds the callee's dimension names to the sizes of the array. A weak scalar (a number without a fixed dtype) is
     converted to the dtype of the annotation. Raises CompileError MT0207 for a wrong rank.
     """
     declared = param.annotation
-    if not isinstance(declared, ast.ArrayType):
-        return value
+    assert isinstance(declared, ast.ArrayType)
     array = t.cast(value, DTYPES[declared.dtype]) if t.promoted([value])[1] else t.array(value)
     match_sizes(declared, array.shape, sizes, lambda: CompileError(
         "MT0207", f"argument `{param.name}` of {function.name} has rank {array.rank}: {array}"))  # fmt: skip
