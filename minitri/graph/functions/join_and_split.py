@@ -15,9 +15,8 @@ from itertools import pairwise
 from typing import Any
 
 from minitri.base.dims import ONE, ZERO, Dim, product
-from minitri.base.minmax_canonical_form import tidy
 from minitri.base.resource_limits import current, exceeded
-from minitri.base.symbolic_minmax import largest, smallest
+from minitri.base.symbolic_minmax import largest, smallest, tidy
 from minitri.base.types import bool_
 from minitri.graph import ir
 from minitri.graph.functions.creation_and_dtypes import eye, full
