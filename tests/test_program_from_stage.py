@@ -265,7 +265,7 @@ REFUSED: dict[str, tuple[str, str, str, str, str]] = {
     "an attribute": ("tile", "reduce.max %2 {over", "reduce.max %2 {along", "`along` is no attribute", ""),
     "a mask too early": ("tile", "= load b[j]", "= load b[j] {mask = [j < N]}", "`mask` is no attribute", ""),
     "a hint": ("tile", "warps ", "warp ", "`warp` cannot stand here", "warp"),
-    "warps": ("tile", "warps 8", "warps 3", "power of two", "warps"),
+    "warps": ("tile", "warps 8", "warps 3", "one of 1, 2, 4", "3"),
     "an error code": ("graph", "else MT0209", "else MT9999", "no error code MT9999", "MT9999"),
     "an unknown precision": ("graph", 'else MT0209 "', "else MT0209 ", "cannot stand here", ""),
     "division by zero": ("tile", "load x[i, j]", "load x[i//0, j]", "divides by zero", "0"),

@@ -1,42 +1,58 @@
-"""Classes of nodes, such as those of the syntax tree: frozen dataclasses with slots, compared by identity.
+"""Classes of records and of nodes: frozen dataclasses with slots. Nodes, such as those of the syntax tree, are compared
+by identity, and records by their fields.
 
-    class Node(metaclass=NodeClass):        class Name(Node):
-        span: Span                              id: str             Name(span, "x")
+    class Axis(Record):                     class Node(metaclass=NodeClass):        class Name(Node):
+        name: str                               span: Span                              id: str
+        extent: Dim         Axis("i", M)                                                         Name(span, "x")
 
 In: a class with annotated fields. Out: a dataclass made from this class. The one idea: a metaclass makes the
-dataclasses, so a file that defines nodes needs no decorators and reads like a grammar. The text of a node (`repr`) does
-not show the node's fields, because the text of a deep tree would be too long.
+dataclasses, so a file that defines nodes needs no decorators and reads like a grammar. A class can change an option of
+its dataclass: `class Loop(Record, eq=False)` is compared by identity. The text of a node (`repr`) does not show the
+node's fields, because the text of a deep tree would be too long.
 
 The annotations say which fields hold nodes, so `children` and `with_children` work for the nodes of every IR.
 `postorder` lists the nodes of a graph or an expression, each after its children.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from typing import Any, TypeVar, dataclass_transform, get_args, get_type_hints
+from typing import Any, ClassVar, TypeVar, dataclass_transform, get_args, get_type_hints
 
 N = TypeVar("N")
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class RecordClass(type):
+    """The metaclass of record classes."""
+
+    usual: ClassVar[dict[str, bool]] = {}
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: bool) -> Any:
+        made = super().__new__(cls, name, bases, namespace)
+        if "__slots__" in namespace:  # `Record`, or the class that `dataclass` makes a second time, with slots
+            return made
+        return dataclass(frozen=True, slots=True, **cls.usual | options)(made)  # type: ignore[call-overload]
+
+
+class Record(metaclass=RecordClass):
+    """The base of classes whose objects are values that never change, such as an axis of a kernel."""
+
+    __slots__ = ()
+
+
 @dataclass_transform(frozen_default=True, eq_default=False)
-class NodeClass(type):
+class NodeClass(RecordClass):
     """The metaclass of node classes."""
 
-    only_keywords = False
-
-    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
-        made = super().__new__(cls, name, bases, namespace)
-        if "__slots__" in namespace:  # `dataclass` makes the class a second time, with slots
-            return made
-        return dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=cls.only_keywords)(made)  # type: ignore[call-overload]
+    usual: ClassVar[dict[str, bool]] = {"eq": False, "repr": False}
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, kw_only_default=True)
 class KeywordNodeClass(NodeClass):
     """The metaclass of node classes whose fields are given by keyword."""
 
-    only_keywords = True
+    usual: ClassVar[dict[str, bool]] = {**NodeClass.usual, "kw_only": True}
 
 
 @cache

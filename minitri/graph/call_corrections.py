@@ -99,10 +99,11 @@ def keyword(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Ed
         yield Edit(Span(source, name.end, node.span.end), f"({', '.join(kept)})")
 
 
-def surplus(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
-    """Removes arguments from a call with more arguments than the function takes."""
-    if 0 < (count := int(found[1])) < len(node.args):
-        yield removed(node.args[count - 1], node.args[-1])
+def surplus(found: re.Match[str], node: ast.Call | ast.Subscript, values: Values) -> Iterator[Edit]:
+    """Removes the last arguments of a call, or the last indices of a subscript, if there are too many."""
+    parts = node.args if isinstance(node, ast.Call) else node.indices
+    if 0 < (count := int(found[1])) < len(parts):
+        yield removed(parts[count - 1], parts[-1])
 
 
 def as_tuple(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:

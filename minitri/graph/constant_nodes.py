@@ -10,23 +10,20 @@ checks, or a CompileError.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from minitri.base import dims
 from minitri.base.diagnostics import CompileError
-from minitri.base.dims import Dim, Symbol
+from minitri.base.dims import ONE, Dim, Symbol
+from minitri.base.nodes import Record
 from minitri.base.resource_limits import MAX_RANK
 from minitri.base.types import DType
-from minitri.graph import ir
-from minitri.graph.ir import Concat, Const, Node, Shape, View
+from minitri.graph.ir import Concat, Const, Node, Shape, View, along, children, postorder
 
 if TYPE_CHECKING:
     from minitri.graph.typing_rules import Typer, Value
 
 
-@dataclass(frozen=True, slots=True)
-class Power:
+class Power(Record):
     """An integer such as `2**N` or `1 << N`, where the exponent depends on a size."""
 
     base: int
@@ -63,9 +60,9 @@ def constants_in(node: Node) -> list[int | float | bool]:
     """
 
     def parts(n: Node) -> tuple[Node, ...]:
-        return ir.children(n) if isinstance(n, (View, Concat)) else ()
+        return children(n) if isinstance(n, (View, Concat)) else ()
 
-    return [n.value for n in ir.postorder([node], parts) if isinstance(n, Const)]
+    return [n.value for n in postorder([node], parts) if isinstance(n, Const)]
 
 
 def names_in(value: Dim) -> str:
@@ -96,8 +93,8 @@ def stacked(t: Typer, items: tuple[Value, ...], dtype: DType) -> Node:
             raise CompileError("MT0201", message)
         for extent, wanted in zip(node.shape, first):
             t.require(extent, "==", wanted, "MT0201", message)
-        index = tuple(ir.along(k + 1, e) for k, e in enumerate(first))
-        rows.append(t.nodes.view(node, (dims.ONE, *first), index))
+        index = tuple(along(k + 1, e) for k, e in enumerate(first))
+        rows.append(t.nodes.view(node, (ONE, *first), index))
     return t.nodes.concat((Dim.of(len(rows)), *first), tuple(rows), 0)
 
 

@@ -20,7 +20,7 @@ from minitri.base.diagnostics import CompileError, Edit
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import DTYPES
 from minitri.graph import call_corrections as calls
-from minitri.graph.call_corrections import Values, beside, here, operator, removed
+from minitri.graph.call_corrections import Values, beside, here, operator
 from minitri.graph.typing_rules import Array
 from minitri.language import ast
 from minitri.language.python_corrections import refused
@@ -197,13 +197,3 @@ def unpacked(found: re.Match[str], node: ast.Assign, values: Values) -> Iterator
     elif isinstance(value, tuple) and value:
         names = [t.span.text for t in node.targets][: len(value)] + ["_"] * (len(value) - count)
         yield Edit(node.targets[0].span.to(node.targets[-1].span), ", ".join(names))
-
-
-# ---- subscripts ----------------------------------------------------------------------------------
-
-
-def fewer(found: re.Match[str], node: ast.Subscript, values: Values) -> Iterator[Edit]:
-    """Removes the last indices of a subscript that has more indices than the array has axes."""
-    x = values.get(id(node.value))
-    if isinstance(x, Array) and len(node.indices) > len(x.shape) > 0:
-        yield removed(node.indices[len(x.shape) - 1], node.indices[-1])

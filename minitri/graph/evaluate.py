@@ -36,8 +36,11 @@ def value(node: Node, values: Mapping[Node, Any], inputs: Mapping[str, Any], siz
             return np.broadcast_to(_index(node.expr, node.shape, sizes), _concrete(node.shape, sizes))
         case ir.Apply():
             return numpy_array_operations.apply(node.op, node.dtype, [values[a] for a in node.args])
+        case ir.View() if 0 in (shape := _concrete(node.shape, sizes)):
+            return np.zeros(shape)
         case ir.View():
-            return _view(values[node.x], node, sizes)
+            where = tuple(_index(e, node.shape, sizes) for e in node.index)
+            return np.broadcast_to(values[node.x][where], _concrete(node.shape, sizes))
         case ir.Gather():
             picks = {pick(k).atom: values[p] for k, p in enumerate(node.picks)}
             where = [_index(e, node.shape, sizes, picks) for e in node.index]
@@ -54,13 +57,6 @@ def value(node: Node, values: Mapping[Node, Any], inputs: Mapping[str, Any], siz
 
 def _concrete(shape: Shape, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(e.evaluate(sizes) for e in shape)
-
-
-def _view(x: Any, node: ir.View, sizes: Mapping[str, int]) -> Any:
-    shape = _concrete(node.shape, sizes)
-    if 0 in shape:
-        return np.zeros(shape, x.dtype)
-    return np.broadcast_to(x[tuple(_index(e, node.shape, sizes) for e in node.index)], shape)
 
 
 def _index(expr: Dim, shape: Shape, sizes: Mapping[str, int], picks: Mapping[Any, Any] = {}) -> Any:

@@ -30,9 +30,9 @@ from __future__ import annotations
 import operator
 import re
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from itertools import accumulate
 from typing import Any, ClassVar, TypeVar, Union
@@ -42,7 +42,7 @@ import numpy as np
 from minitri.base import dims, intervals
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim, Symbol, sign
-from minitri.base.nodes import NodeClass, children, postorder
+from minitri.base.nodes import NodeClass, Record, children, postorder
 from minitri.base.resource_limits import check_time
 from minitri.base.spans import Span
 from minitri.base.symbolic_minmax import Allows, tidy
@@ -173,8 +173,7 @@ def ranges(shape: Shape) -> dict[dims.Symbol, intervals.Range]:
     return {axis_symbol(k): (dims.ZERO, extent - 1) for k, extent in enumerate(shape)}
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Record):
     """A relation between sizes that each call of the program checks.
 
     If the relation does not hold, the call raises a CompileError with the code, message, label and help of the
@@ -244,8 +243,7 @@ def allows(conditions: Iterable[Condition]) -> Allows:
     return allowed
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(Record):
     """A record of a reduction, scan or product that a pass has split into several shorter ones.
 
     The command `minitri explain` shows this record.
@@ -256,8 +254,7 @@ class Split:
     length: Dim  # elements of one part
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Graph:
+class Graph(Record, eq=False):
     """The graph of a function: its inputs, its output nodes, and the conditions that its sizes must satisfy."""
 
     name: str
@@ -329,7 +326,7 @@ class Interner:
     def const(self, value: int | float | bool, dtype: DType) -> Const:
         value = const_value(value, dtype)
         bits = struct.pack("d", value) if dtype.is_float else int(value)
-        return self._intern(("const", dtype.name, bits), lambda: Const(dtype, (), value))
+        return self.node(Const, dtype, (), value, key=(Const, dtype, bits))
 
     def index(self, dtype: DType, shape: Shape, expr: Dim) -> Index:
         return self.node(Index, dtype, shape, expr)
@@ -359,14 +356,14 @@ class Interner:
     def contract(self, dtype: DType, shape: Shape, a: Node, b: Node, precision: str = "ieee") -> Contract:
         return self.node(Contract, dtype, shape, a, b, precision)
 
-    def node(self, cls: type[N], *fields: Any) -> N:
-        """Returns a node of a class other than `Const`, given its fields."""
-        return self._intern((cls, *fields), lambda: cls(*fields))
-
-    def _intern(self, key: tuple[object, ...], make: Callable[[], N]) -> N:
+    def node(self, cls: type[N], *fields: Any, key: tuple[object, ...] = ()) -> N:
+        """Returns a node, given its class and its fields. Nodes with equal keys are one node. Without a key, the class and
+        the fields are the key.
+        """
+        key = key or (cls, *fields)
         node = self._table.get(key)
         if node is None:
             check_time()
-            node = self._table[key] = make()
+            node = self._table[key] = cls(*fields)
             self.made.append(node)
         return node

@@ -151,7 +151,7 @@ class _Builder(Interpreter):
         t = self.typer
         t.span = function.body[-1].span
         try:
-            array = parameter_binding.declared_result(t, t.strong(result), function, k, sizes)
+            array = parameter_binding.declared_result(t, function, sizes, k, t.strong(result))
             if (node := t.rounded(array)) not in t.spans:
                 t.place(node, function.body[-1].span)
             return node
@@ -203,10 +203,8 @@ class _Builder(Interpreter):
             return value
         results = parameter_binding.items_of(value)
         parameter_binding.require_count(function, len(results))
-        results = tuple(
-            parameter_binding.declared_result(self.typer, r, function, k, sizes) if isinstance(r, Array) else r
-            for k, r in enumerate(results)
-        )
+        typed_result = partial(parameter_binding.declared_result, self.typer, function, sizes)
+        results = tuple(typed_result(k, r) if isinstance(r, Array) else r for k, r in enumerate(results))
         return results if isinstance(value, tuple) else results[0]
 
     def library_call(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
@@ -262,12 +260,11 @@ class _Builder(Interpreter):
         nodes = self.typer.nodes.made
         if len(nodes) > (limit := current().operations):
             raise exceeded("operations", f"the program has more than {limit:,} operations", self.site or span)
-        for node in nodes[made:]:
-            _check_size(node.shape, self.site or span)
-        placed = nodes[made:]
+        placed = dict.fromkeys(nodes[made:])
         if isinstance(value, Array) and span not in self.typer.spans.get(value.node, ()):
-            placed = dict.fromkeys((*placed, value.node))
+            placed[value.node] = None
         for node in placed:
+            _check_size(node.shape, self.site or span)
             self.typer.place(node, span)
 
     def unknown(self, node: ast.Name | ast.Call, scope: Scope, root: Any) -> CompileError:

@@ -18,13 +18,13 @@ function that reads it raises a CompileError.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Union
 
-from minitri.base import dims
 from minitri.base.diagnostics import CompileError, listed, suggest
-from minitri.base.dims import Dim
+from minitri.base.dims import Dim, sign, size
+from minitri.base.nodes import Record
 from minitri.base.resource_limits import MAX_ELEMENTS, MAX_RANK, check_time
 from minitri.base.spans import Span
 from minitri.base.types import ArrayType, DType, dtype
@@ -36,8 +36,7 @@ from minitri.language import ast
 FAR = 2 * MAX_ELEMENTS  # larger than every index; its sum with an index still fits i64
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(Record):
     """What a call's arguments tell about the parameters of the entry function, beyond the annotations.
 
     packs    the number of axes of each pack such as `*B`, by the pack's name
@@ -65,9 +64,9 @@ def sizes_of(function: ast.Function, packs: Mapping[str, int]) -> Sizes:
     declared = [d for p in function.params if isinstance(p.annotation, ast.ArrayType) for d in p.annotation.dims]
     for node in (node for d in declared for node in ast.postorder(d)):
         if isinstance(node, ast.Name):
-            sizes.setdefault(node.id, dims.size(node.id))
+            sizes.setdefault(node.id, size(node.id))
         elif isinstance(node, ast.Pack):
-            sizes[node.id] = tuple(dims.size(f"{node.id}{k}") for k in range(packs.get(node.id, 1)))
+            sizes[node.id] = tuple(size(f"{node.id}{k}") for k in range(packs.get(node.id, 1)))
     for name, axes in list(sizes.items()):
         clash = next((str(a) for a in axes if str(a) in sizes), None) if isinstance(axes, tuple) else None
         if clash:
@@ -115,7 +114,7 @@ def _eval_node(expr: ast.Node, values: Mapping[int, Dim], sizes: Sizes) -> Dim:
             return found
         case ast.Binary(op="+" | "-" | "*" | "//" | "%" as op):
             a, b = values[id(expr.left)], values[id(expr.right)]
-            if op not in ("//", "%") or (b != 0 and dims.sign(b) in (0, 1)):
+            if op not in ("//", "%") or (b != 0 and sign(b) in (0, 1)):
                 return ast.BINARY[op](a, b)
     raise CompileError("MT0004", "a dimension is a name, an integer, or + - * // % of them", expr.span)
 
@@ -142,7 +141,7 @@ def static_argument(param: ast.Param, value: Value, function: ast.Function) -> V
     return value
 
 
-def declared_result(t: Typer, array: Array, function: ast.Function, k: int, sizes: Sizes) -> Array:
+def declared_result(t: Typer, function: ast.Function, sizes: Sizes, k: int, array: Array) -> Array:
     """Returns the k-th result of a function as an array of the type that the function declares for this result."""
     declared = None if function.returns is None else function.returns[k]
     if not isinstance(declared, ast.ArrayType):
@@ -294,12 +293,12 @@ def as_axis(value: Value, rank: int) -> int:
     return as_axes(as_int(value, "axis"), rank)[0]
 
 
-def as_dtype(value: Value, default: DType) -> DType:
+def as_dtype(value: Value, default: DType | None = None) -> DType:
     """Returns the dtype that an argument names, or `default` for None.
 
     Raises CompileError MT0202 for an argument that is not a dtype.
     """
-    if value is None:
+    if value is None and default is not None:
         return default
     if isinstance(value, DType):
         return value

@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base import dims
 from minitri.base.diagnostics import CompileError, suggest
-from minitri.base.dims import Dim, sign
+from minitri.base.dims import Dim, product, sign
 from minitri.base.operators import BY_SYMBOL, OPERATORS
 from minitri.base.resource_limits import MAX_BITS, current, exceeded
 from minitri.base.types import DType, Info, ListValue, i64
@@ -42,7 +41,7 @@ def fold_numbers(op: str, x: int | float | Dim, y: int | float | Dim) -> int | f
         if op in ("+", "-", "*") or (op in ("//", "%") and sign(Dim.of(y)) in (0, 1) and y != 0):
             return plain(ast.BINARY[op](Dim.of(x), Dim.of(y)))
         if op == "**" and isinstance(y, int) and 0 <= y <= 16:
-            return plain(dims.product([Dim.of(x)] * y))
+            return plain(product([Dim.of(x)] * y))
         return None
     refusal = "MT0208", f"{op} of these constants is past all floats", "write inf"
     ensure(isinstance(x, float) or isinstance(y, float) or _bits(op, x, y) <= MAX_BITS, *refusal)
@@ -169,7 +168,7 @@ def attribute(t: Typer, x: Value, node: ast.Attribute) -> Value:
 _ATTRIBUTES: dict[str, Callable[[Typer, Array], Value]] = {
     "T": lambda t, x: views.permute_dims(t, x, None), "mT": views.matrix_transpose,
     "shape": lambda t, x: tuple(map(plain, x.shape)), "ndim": lambda t, x: x.rank,
-    "size": lambda t, x: plain(dims.product(x.shape)), "dtype": lambda t, x: t.settled([x]),
+    "size": lambda t, x: plain(product(x.shape)), "dtype": lambda t, x: t.settled([x]),
 }  # fmt: skip
 
 

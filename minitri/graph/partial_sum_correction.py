@@ -31,10 +31,12 @@ are left out too. To correct a sum of third powers of deviations, the loop would
 deviations.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from minitri.base.dims import Dim
 from minitri.base.nodes import postorder
+from minitri.graph.ir import const_value
 
 E = TypeVar("E")
 
@@ -43,26 +45,34 @@ class Refused(Exception):
     """Raised if an expression has no transport (correction of its partial sum). The message names the reason."""
 
 
-class Terms(Protocol[E]):
-    """Access to the structure of an expression that is reduced. Broadcasts do not appear in this structure."""
+class Terms(Generic[E]):
+    """Access to the structure of an expression that is reduced. Broadcasts do not appear in this structure. Graphs and
+    kernels have a subclass each.
 
-    def look(self, e: E) -> tuple[str, tuple[E, ...]]:
-        """Returns the operator and the operands of an expression.
+    look     returns the operator and the operands of an expression. The operator "cast" is a cast between floats that
+             are computed in the same dtype. Any other cast has the operator "conversion". The operator is "" if the
+             expression must not be analysed further
+    varies   checks whether the expression can have different values for elements that are reduced together
+    made_by  returns the node or op that computes the expression
+    count    the number of reduced elements
+    """
 
-        The operator "cast" is a cast between floats that are computed in the same dtype. Any other cast has the
-        operator "conversion". The operator is "" if the expression must not be analysed further.
-        """
-        ...
+    look: Callable[[E], tuple[str, tuple[E, ...]]]
+    varies: Callable[[E], bool]
+    made_by: Callable[[E], Any]
+    count: Dim
 
-    def varies(self, e: E) -> bool:
-        """Checks whether the expression can have different values for elements that are reduced together."""
-        ...
-
-    def is_number(self, e: E, value: float) -> bool: ...
+    def is_number(self, e: E, value: float) -> bool:
+        return getattr(self.made_by(e), "value", None) == value  # only constants have a value
 
     def is_count(self, e: E) -> bool:
-        """Checks whether the expression is the number of reduced elements."""
-        ...
+        """Checks whether the expression is the number of reduced elements, such as the divisor of a mean."""
+        known = self.count.constant
+        if known is not None and self.is_number(e, const_value(known, self.made_by(e).dtype)):
+            return True
+        while self.look(e)[0] in ("cast", "conversion"):
+            (e,) = self.look(e)[1]
+        return getattr(self.made_by(e), "expr", None) == self.count
 
 
 class Reduced(NamedTuple, Generic[E]):

@@ -27,7 +27,7 @@ from minitri.base.pass_logs import fired
 from minitri.base.spans import Span
 from minitri.base.types import i64
 from minitri.graph import ir
-from minitri.graph.ir import MAX_SPANS, Condition, Graph, Input, Interner, Node, Shape, axis, children
+from minitri.graph.ir import MAX_SPANS, Condition, Graph, Interner, Node, Shape, axis, children
 
 Rule = Callable[[Interner, Node], "Node | None"]
 Make = Callable[[Interner, Node, tuple[Node, ...]], Node]
@@ -43,7 +43,7 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
     interner = Interner(graph.conditions)
     new: dict[Node, Node] = {}
     spans: dict[Node, tuple[Span, ...]] = {}
-    inputs = tuple(_input(make(interner, i, ())) for i in graph.inputs)
+    inputs: tuple[Any, ...] = tuple(make(interner, i, ()) for i in graph.inputs)
     for node in graph.nodes():
         before = len(interner.made)
         interner.place = graph.spans.get(node, ())
@@ -101,11 +101,6 @@ def _inherit(graph: Graph, new: Mapping[Node, Node], needed: set[Node], spans: d
 def _merged(a: tuple[Span, ...], b: tuple[Span, ...]) -> tuple[Span, ...]:
     """Returns the spans of two nodes without duplicates, at most `MAX_SPANS`."""
     return a if len(a) >= MAX_SPANS else tuple(dict.fromkeys((*a, *b)))[:MAX_SPANS]
-
-
-def _input(node: Node) -> Input:
-    assert isinstance(node, Input)
-    return node
 
 
 def copy(interner: Interner, node: Node, args: tuple[Node, ...], sizes: Sizes = {}) -> Node:

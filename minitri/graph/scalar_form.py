@@ -10,13 +10,13 @@ subexpression is an `Element`: a node and an index. `build` turns an expression 
 does so, it can replace axes of the expression by other indices, and elements by other nodes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from minitri.base.dims import ZERO, Dim, Symbol, product
 from minitri.graph import ir
-from minitri.graph.ir import Interner, Node, Reduce, Shape, View, axis, axis_symbol, const_value, postorder
-from minitri.graph.partial_sum_correction import Reduced, Refused, Rescale, Shift, above, transport
+from minitri.graph.ir import Interner, Node, Reduce, Shape, View, axis, axis_symbol, postorder
+from minitri.graph.partial_sum_correction import Reduced, Refused, Rescale, Shift, Terms, above, transport
 
 Axes = Mapping[Symbol, Dim]
 
@@ -39,7 +39,7 @@ def element(node: Node, index: tuple[Dim, ...]) -> Element:
     return Element(node, tuple(ZERO if extent == 1 else d for d, extent in zip(index, node.shape)))
 
 
-class GraphTerms:
+class GraphTerms(Terms[Element]):
     """The scalar form of `x`, which is reduced along `axes`.
 
     cut       a map from nodes to reductions. A node in `cut` computes the value of its reduction in another way
@@ -69,34 +69,19 @@ class GraphTerms:
             case ir.Gather():
                 return "gather", tuple(element(p, e.at) for p in node.picks)
             case _:
-                return "" if self.same_elements(e) else type(node).__name__.lower(), ()
+                return type(node).__name__.lower() if self.places(e) is None else "", ()
 
-    def below(self, root: Element) -> Iterator[Element]:
-        """Yields an element and all elements that this element depends on."""
-        stack, seen = [root], {root}
-        while stack:
-            e = stack.pop()
-            yield e
-            fresh = [o for o in self.look(e)[1] if o not in seen]
-            seen |= {*fresh}
-            stack += fresh
+    def below(self, root: Element) -> list[Element]:
+        """Returns an element and all elements that this element depends on."""
+        return postorder([root], lambda e: self.look(e)[1])
 
     def varies(self, e: Element) -> bool:
         """Checks whether an element depends on the position along the reduced axes."""
         indexed = (p for p in self.below(e) if isinstance(p.node, ir.Gather) or not self.look(p)[1])
         return any(s in self.reduced for p in indexed for d in p.at for s in d.symbols())
 
-    def is_number(self, e: Element, value: float) -> bool:
-        return isinstance(e.node, ir.Const) and e.node.value == value
-
-    def is_count(self, e: Element) -> bool:
-        """Checks whether an element is the number of reduced elements, such as the divisor of a mean."""
-        node = e.node
-        if isinstance(node, ir.Const):
-            return self.count.constant is not None and node.value == const_value(self.count.constant, node.dtype)
-        while isinstance(node, ir.Apply) and node.op == "cast":
-            node = element(node.args[0], e.at).node
-        return isinstance(node, ir.Index) and node.expr == self.count
+    def made_by(self, e: Element) -> Node:
+        return e.node
 
     def needs(self, root: Element | None = None) -> list[Reduced[Element]]:
         """Returns the reductions in the expression that run over the same indices as the reduction of `x`.
@@ -118,18 +103,12 @@ class GraphTerms:
         except Refused:
             return None
 
-    def same_elements(self, e: Element) -> bool:
-        """Checks whether `e` is the result of a reduction that runs over the same indices as the reduction of `x`.
-
-        Unless `permuted` is true, the two reductions then have the same axes, and their operands have the same shape.
-        """
-        return self.places(e) is not None
-
     def places(self, e: Element) -> tuple[Dim, ...] | None:
         """Returns the index at which the reduction with the result `e` reads its operand.
 
         The index consists of expressions over the axes of x. Returns None if `e` is not the result of a reduction that
-        runs over the same indices as the reduction of `x`.
+        runs over the same indices as the reduction of `x`. Unless `permuted` is true, the two reductions must have the
+        same axes, and their operands must have the same shape.
         """
         node = self.cut.get(e.node, e.node)
         if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):

@@ -23,18 +23,18 @@ rule. `format_graph(parse_graph(s)) == s` for every text s that `format_graph` w
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 
-from minitri.base import dims
 from minitri.base.diagnostics import CODES
-from minitri.base.dims import Dim, Symbol
+from minitri.base.dims import Dim, Symbol, size
 from minitri.base.spans import Source, Span
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import DType, f64
 from minitri.graph import ir, verify
 from minitri.graph.ir import Condition, Graph, Input, Interner, Node, Shape, axis, pick
-from minitri.graph.typing_rules import reduce_type
+from minitri.graph.typing_rules import require
 from minitri.text_io.read_expressions import Names, check_attributes, read_dtype, read_identifier, read_text
 from minitri.text_io.stage_parser import Line, Mistake, Param, read, reading
 from minitri.text_io.stage_parser import Node as Syntax
@@ -124,7 +124,7 @@ class Writer:
 def marked(d: Dim, axis: re.Pattern[str]) -> Dim:
     """Returns an expression with `$` before the name of each size that has the name of an axis, such as d0."""
     ambiguous = [s for s in d.symbols() if s.kind == "size" and axis.fullmatch(s.name)]
-    return d.substitute({s: dims.size(f"${s.name}") for s in ambiguous})
+    return d.substitute({s: size(f"${s.name}") for s in ambiguous})
 
 
 def join(items: Iterable[object]) -> str:
@@ -144,11 +144,7 @@ def parse_graph(text: str, name: str = "<graph>") -> Graph:
         return _Reader(source).graph(read(source, "graph"))
 
 
-def read_conditions(requires: Sequence[Syntax], names: Names, source: Source) -> tuple[Condition, ...]:
-    return tuple(_condition(r, names, source) for r in requires)
-
-
-def _condition(r: Syntax, names: Names, source: Source) -> Condition:
+def read_condition(r: Syntax, names: Names, source: Source) -> Condition:
     """Returns the condition of a `require` line. The default error code is MT0304."""
     left, relation, right, code, message, attributes = r.parts
     check_attributes(attributes, ("label", "help"))
@@ -187,7 +183,7 @@ class _Reader(LineReader[Node]):
     def graph(self, whole: Syntax) -> Graph:
         name, params, requires, *lines, results = whole.parts
         inputs = tuple(self._input(p) for p in params)
-        conditions = read_conditions(requires, self.sizes, self.source)
+        conditions = tuple(read_condition(r, self.sizes, self.source) for r in requires)
         for line in lines:
             self._line(line)
         outputs = tuple(map(self.ref, results))
@@ -209,27 +205,17 @@ class _Reader(LineReader[Node]):
         axes = {f"d{k}": axis(k) for k in range(len(shape))}
         self.names = Names(self.sizes.sizes, axes, lambda e: picks.get(e.name))
         try:
-            node = self._node(*self.fields(line), self.dtype, shape)
-            if (node.dtype, node.shape) != (self.dtype, shape):
-                raise ValueError(f"the type of this is {node.type}")
+            node = self._node(*self.fields(line), shape)
             verify.check(node)
         except ValueError as error:
             raise Mistake(line, f"this line breaks a rule of graphs: {error}") from None
         self.values[line.result.name] = node
         self.spans[node] = (*self.spans.get(node, ()), *self.span(line))
 
-    def _node(self, cls: type[Node], found: dict[str, Any], dtype: DType, shape: Shape) -> Node:
-        """Returns the node that a line describes. The node's dtype and shape follow from its operands where possible.
-
-        If a dtype or shape does not follow from the operands, it is read from the line.
-        """
-        match cls.__name__.lower():
-            case "const":
-                return self.nodes.const(found["value"], dtype)
-            case "scan":
-                return self.nodes.scan(**found)
-            case "view" | "gather" | "concat" as kind:
-                return getattr(self.nodes, kind)(shape=shape, **found)
-            case kind:
-                dtype, shape = reduce_type(**found) if kind == "reduce" else (dtype, shape)
-                return getattr(self.nodes, kind)(dtype=dtype, shape=shape, **found)
+    def _node(self, cls: type[Node], found: dict[str, Any], shape: Shape) -> Node:
+        """Returns the node that a line describes. The node has the dtype and the shape that the line states."""
+        if cls is ir.Const:
+            require(shape == (), "a constant has no axes")
+            return self.nodes.const(found["value"], self.dtype)
+        _, _, *own = fields(cls)  # the fields after the dtype and the shape
+        return self.nodes.node(cls, self.dtype, shape, *(found.get(f.name, f.default) for f in own))

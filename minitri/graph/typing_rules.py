@@ -10,14 +10,13 @@ program, and as an operand of a matrix product.
 """
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from typing import Annotated, Union
 
-from minitri.base import dims
 from minitri.base.diagnostics import CompileError
-from minitri.base.dims import Dim
+from minitri.base.dims import ONE, ZERO, Dim
+from minitri.base.nodes import Record
 from minitri.base.operators import OPERATORS, POSITIONS, Operator, reduction
 from minitri.base.spans import Span
 from minitri.base.symbolic_minmax import at_most_one
@@ -30,8 +29,7 @@ NO_ARRAYS = table_beside(__file__, "corrections.toml")["no_arrays"]
 KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "float"}
 
 
-@dataclass(frozen=True, slots=True)
-class Array:
+class Array(Record):
     """An array value.
 
     `dtype` is the dtype that the program sees. `node` has the compute dtype of `dtype`: f32 for f16 and bf16, otherwise
@@ -237,14 +235,14 @@ class Typer:
         if decided is None:
             self.conditions.append(condition)
 
-    def require_sizes(self, shape: Sequence[Dim]) -> Shape:
-        """Returns the shape, and requires that none of its sizes is negative.
+    def require_sizes(self, shape: Sequence[Dim], what: str = "a size") -> Shape:
+        """Returns the shape, and requires that none of its sizes is negative. `what` is what the message calls a size.
 
         A call with a negative size raises CompileError MT0205.
         """
         for e in shape:
-            message = f"a size cannot be negative, and {e} is"
-            self.require(e, ">=", dims.ZERO, "MT0205", message, label=constant_nodes.names_in(e))
+            message = f"{what} cannot be negative, and {e} is"
+            self.require(e, ">=", ZERO, "MT0205", message, label=constant_nodes.names_in(e))
         return tuple(shape)
 
     def broadcast_shapes(self, shapes: Sequence[Shape], what: str = "operands") -> Shape:
@@ -259,14 +257,14 @@ class Typer:
     def _broadcast_extents(self, extents: list[Dim], shapes: Sequence[Shape], what: str) -> Dim:
         wide = [e for e in dict.fromkeys(extents) if e != 1]
         if len(wide) < 2:
-            return wide[0] if wide else dims.ONE
+            return wide[0] if wide else ONE
         full = [e for e in wide if not at_most_one(e)] or wide
         result = next((e for e in full if e.constant is not None), full[0])
         for other in wide:
             listed = " and ".join(map(constant_nodes.shown, shapes))
             message = f"the shapes {listed} of the {what} do not broadcast: {other} is not {result}"
             help = "sizes must be equal, or 1; insert an axis with x[:, None] or fix the shape"
-            sides = (other, result) if other in full else (result * (1 - other), dims.ZERO)  # 1 is repeated, 0 meets 0
+            sides = (other, result) if other in full else (result * (1 - other), ZERO)  # 1 is repeated, 0 meets 0
             self.require(sides[0], "==", sides[1], "MT0201", message, help=help)
         return result
 
@@ -276,7 +274,7 @@ class Typer:
             return node
         lead = len(shape) - node.rank
         repeated = [e == 1 or e != wanted and at_most_one(e) for e, wanted in zip(node.shape, shape[lead:])]
-        index = tuple(dims.ZERO if is_repeated else ir.axis(lead + k) for k, is_repeated in enumerate(repeated))
+        index = tuple(ZERO if is_repeated else ir.axis(lead + k) for k, is_repeated in enumerate(repeated))
         return self.nodes.view(node, shape, index)
 
     # ---- elementwise -----------------------------------------------------------------
@@ -360,8 +358,18 @@ def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Arra
     return Array(node, x.dtype, x.weak, *wide)
 
 
+def read_at(t: Typer, x: Array, places: Mapping[int, Dim], *added: Dim) -> Array:
+    """Returns the elements of x at one index along each axis in `places`. The result does not have these axes.
+
+    `added` has the sizes of axes at the end of the result, over which the indices in `places` can run.
+    """
+    kept = [k for k in range(x.rank) if k not in places]
+    index = [places[k] if k in places else ir.axis(kept.index(k)) for k in range(x.rank)]
+    return view(t, x, [*(x.shape[k] for k in kept), *added], index)
+
+
 def insert_axes(t: Typer, x: Array, axes: Collection[int]) -> Array:
     """Returns the array with axes of size 1 at these positions of the result's shape."""
     rank, sizes = len(x.shape) + len(axes), iter(x.shape)
-    shape = [dims.ONE if k in axes else next(sizes) for k in range(rank)]
+    shape = [ONE if k in axes else next(sizes) for k in range(rank)]
     return view(t, x, shape, [ir.axis(k) for k in range(rank) if k not in axes])

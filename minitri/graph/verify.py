@@ -10,14 +10,13 @@ from typing import assert_never
 from minitri.base.dims import Dim
 from minitri.base.operators import OPERATORS, running
 from minitri.base.symbolic_minmax import tidy
-from minitri.base.types import DType, bool_, i64
+from minitri.base.types import ArrayType, DType, bool_, i64
 from minitri.graph import ir
 from minitri.graph.functions.join_and_split import concat_shape
-from minitri.graph.ir import Graph, Input
 from minitri.graph.typing_rules import contract_type, reduce_type, require
 
 
-def verify(graph: Graph) -> None:
+def verify(graph: ir.Graph) -> None:
     """Raises ValueError if a node breaks a typing rule. The message names the first node that breaks a rule."""
     declared = set(graph.inputs)
     for position, node in enumerate(graph.nodes()):
@@ -25,7 +24,7 @@ def verify(graph: Graph) -> None:
             check(node)
         except ValueError as error:
             raise ValueError(f"node {position} ({type(node).__name__} {node.type}): {error}") from None
-        if isinstance(node, Input) and node not in declared:
+        if isinstance(node, ir.Input) and node not in declared:
             raise ValueError(f"input {node.name} is not declared")
 
 
@@ -46,25 +45,29 @@ def check(node: ir.Node) -> None:
             require(operator_dtype(node.op, operands) == node.dtype, f"{node.op} gives {node.dtype}")
             require(operands[-1] == operands[-1].compute, f"{node.op} computes in {operands[-1]}")
             require(all(a.shape == node.shape for a in node.args), f"{node.op} of unlike shapes")
-        case ir.View():
-            require(node.dtype == node.x.dtype and len(node.index) == node.x.rank, "view")
-            _check_index(node.shape, node.index, 0)
-        case ir.Gather():
-            require(node.dtype == node.x.dtype and len(node.index) == node.x.rank, "gather")
-            require(all(p.shape == node.shape and p.dtype.is_integer for p in node.picks), "picks")
-            _check_index(node.shape, node.index, len(node.picks))
+        case ir.View() | ir.Gather():
+            picks = node.picks if isinstance(node, ir.Gather) else ()
+            _check_type(node, node.x.dtype, node.shape)
+            require(len(node.index) == node.x.rank, f"{len(node.index)} indices for {node.x.rank} axes")
+            require(all(p.shape == node.shape and p.dtype.is_integer for p in picks), "picks")
+            _check_index(node.shape, node.index, len(picks))
         case ir.Concat():
             shape = concat_shape(node.parts, node.axis)
-            require(tuple(map(tidy, node.shape)) == tuple(map(tidy, shape)), "concat shape")
+            same = tuple(map(tidy, node.shape)) == tuple(map(tidy, shape))
+            _check_type(node, node.parts[0].dtype, node.shape if same else shape)
         case ir.Reduce():
-            require((node.dtype, node.shape) == reduce_type(node.op, node.x, node.axes), "reduce type")
+            _check_type(node, *reduce_type(node.op, node.x, node.axes))
         case ir.Scan():
             require(node.dtype.kind in running(node.op).accepts and 0 <= node.axis < node.rank, "scan")
-            require((node.dtype, node.shape) == (node.x.dtype, node.x.shape), "scan type")
+            _check_type(node, node.x.dtype, node.x.shape)
         case ir.Contract():
-            require((node.dtype, node.shape) == contract_type(node.a, node.b), "contract type")
+            _check_type(node, *contract_type(node.a, node.b))
         case _:
             assert_never(node)
+
+
+def _check_type(node: ir.Node, dtype: DType, shape: ir.Shape) -> None:
+    require((node.dtype, node.shape) == (dtype, shape), f"the type of this is {ArrayType(dtype, shape)}")
 
 
 def _check_index(shape: ir.Shape, index: Sequence[Dim], picks: int) -> None:

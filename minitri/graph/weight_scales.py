@@ -16,11 +16,10 @@ overflow although the sums of the original program do not. Left out: scales of r
 axis.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from minitri.base.dims import Dim
+from minitri.base.nodes import Record
 from minitri.base.types import bool_, f16, f32
 from minitri.graph.ir import Apply, Contract, Interner, Node, View, axis, axis_symbol, children
 from minitri.graph.rewrite import compute, copy, number
@@ -29,8 +28,7 @@ from minitri.graph.scalar_form import GraphTerms, element
 LARGEST, EXACT = float(np.finfo(np.float16).max), 1 << 11  # f16's largest number; up to EXACT all whole numbers exist
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(Record):
     """The scale that the weights in the second factor of a product are multiplied by.
 
     product   the node that multiplies whole numbers by the scale

@@ -18,11 +18,12 @@ operation sums over. If a kernel has several operations, minitri/optimize/fusion
 they share.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from minitri.base import dims, intervals
 from minitri.base.dims import Dim, Symbol, axis_names
+from minitri.base.nodes import Record
 from minitri.base.resource_limits import check_time
 from minitri.base.symbolic_minmax import Allows, where_present
 from minitri.graph import ir
@@ -45,8 +46,7 @@ class NotOneKernel(Exception):
         self.reason, self.nodes = reason, nodes
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(Record):
     """One needed element of a node: the index of the element, and the guards, which are conditions under which it is
     needed.
 
@@ -138,7 +138,7 @@ class Indexing:
         self.axes: dict[str, Dim] = {}
         self.ranges = AxisRanges(self.axes, allows)
         self.reduced: set[str] = set()
-        self.demands: dict[Node, list[Demand]] = {}
+        self.demands: dict[Node, dict[Demand, None]] = defaultdict(dict)  # an ordered set for each node
         self.stores: list[tuple[Node, Demand]] = []
         self.over: dict[tuple[Node, Demand], tuple[str, ...]] = {}  # the axes of a reduction
         self.picked: dict[Symbol, tuple[Node, Demand]] = {}
@@ -166,14 +166,14 @@ class Indexing:
     def _visit(self, node: Node) -> None:
         if node in self.roots:
             demand = self._root_demand(node)
-            self._demand(node, demand)
+            self.demands[node][demand] = None
             self.stores.append((node, demand))
         self._limit(node)
         for demand in self.demands.get(node, ()):
             if isinstance(node, ir.Scan) and not self.is_leaf(node):
                 self.reduced.add(self.scan_axis(node, demand)[0])
             for operand, below in self.pull(node, demand):
-                self._demand(operand, below)
+                self.demands[operand][below] = None
 
     def scan_axis(self, node: ir.Scan, demand: Demand) -> tuple[str, Dim]:
         """Returns the axis along which a scan runs to compute the needed element, and the shift of the scan: the number
@@ -190,11 +190,6 @@ class Indexing:
             raise NotOneKernel("a running sum is needed at permuted places", node)
         return along.name, shift
 
-    def _demand(self, node: Node, demand: Demand) -> None:
-        known = self.demands.setdefault(node, [])
-        if demand not in known:
-            known.append(demand)
-
     def _limit(self, node: Node) -> None:
         """Checks how often the value of a node is needed. If the value is needed at too many indices, or under too many
         guards (conditions), `_limit` marks it for storing in memory.
@@ -203,11 +198,11 @@ class Indexing:
         value would be needed at many indices too.
         """
         most = MAX_DEMANDS if isinstance(node, COMPUTE) else MAX_VIEWS
-        known = self.demands.get(node, [])
+        known = self.demands.get(node, {})
         guarded = isinstance(node, (*COMPUTE, ir.Gather, ir.Concat)) and any(len(d.guards) > MAX_GUARDS for d in known)
         if (len(known) > most or guarded) and not self.is_leaf(node):
             self._too_often.append(node)
-            self.demands[node] = [Demand(known[0].index)]
+            self.demands[node] = {Demand(next(iter(known)).index): None}
 
     # ---- axes ------------------------------------------------------------------------
 
@@ -228,14 +223,12 @@ class Indexing:
         return Demand(tuple(dims.ZERO if e == 1 else dims.axis(self._fresh(e, "ijklhgfe")) for e in node.shape))
 
     def _choose(self, node: ir.Reduce | ir.Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
-        """Returns the axes along which a reduction or product combines elements to compute one needed element. Two
-        calls for the same needed element return the same axes.
+        """Returns the axes along which a reduction or product combines elements to compute one needed element. `pull`
+        asks once for each needed element.
         """
-        key = (node, demand)
-        if key not in self.over:
-            self.over[key] = self._axes_over(node, demand, extents)
-            self.reduced.update(self.over[key])
-        return self.over[key]
+        over = self.over[node, demand] = self._axes_over(node, demand, extents)
+        self.reduced.update(over)
+        return over
 
     def _axes_over(self, node: ir.Reduce | ir.Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
         return tuple(self._fresh(extent, "rstuvw") for extent in extents)

@@ -15,19 +15,18 @@ one op. The evaluators of kernels and of tile programs (minitri/tiles/evaluate.p
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from minitri.base import numpy_array_operations
 from minitri.base.dims import Dim, Symbol
+from minitri.base.nodes import Record
 from minitri.kernels import ir
 from minitri.kernels.ir import Buffer, Op, Plan
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Record):
     """The memory of one array, as a flat numpy array. `first` is the position in `flat` of the element with index 0."""
 
     flat: Any
@@ -56,20 +55,21 @@ def allocate(plan: Plan, inputs: Arrays, sizes: Sizes) -> dict[str, Memory]:
 
 
 def _laid_out(b: Buffer, array: Any, sizes: Sizes) -> Memory:
-    reach = [(n - 1) * s.evaluate(sizes) for n, s in zip(array.shape, b.strides) if n > 1 and array.size]
+    _, strides = b.layout(sizes)
+    reach = [(n - 1) * s for n, s in zip(array.shape, strides) if n > 1 and array.size]
     first = -sum(r for r in reach if r < 0)
     count = 1 + first + sum(r for r in reach if r > 0)
     if count == array.size and not first and array.flags.c_contiguous:
         return Memory(array.reshape(-1))
     made = Memory(np.zeros(count if array.size else 0, array.dtype), first)
     if array.size:
-        made.view(array.shape, [s.evaluate(sizes) for s in b.strides])[...] = array
+        made.view(array.shape, strides)[...] = array
     return made
 
 
 def result(memory: Memory, buffer: Buffer, sizes: Sizes) -> Any:
     """Returns the contents of an output buffer as a numpy array."""
-    return memory.view(*([d.evaluate(sizes) for d in dims] for dims in (buffer.shape, buffer.strides)))
+    return memory.view(*buffer.layout(sizes))
 
 
 class Values:

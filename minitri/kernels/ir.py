@@ -29,18 +29,17 @@ expressions that it computes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Union
 
 from minitri.base.diagnostics import Span
 from minitri.base.dims import ZERO, Dim, Symbol, axis, axis_names
-from minitri.base.nodes import KeywordNodeClass, children, with_children
+from minitri.base.nodes import KeywordNodeClass, Record, children, with_children
 from minitri.base.types import ArrayType, DType
 from minitri.graph.ir import PRECISIONS, Condition, contiguous, postorder
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Record):
     name: str
     extent: Dim
     role: str = "parallel"
@@ -54,8 +53,7 @@ class Axis:
         return Symbol(self.name, "axis")
 
 
-@dataclass(frozen=True, slots=True)
-class Buffer:
+class Buffer(Record):
     """An array in memory that a kernel reads or writes. `strides` count elements, not bytes."""
 
     name: str
@@ -85,8 +83,7 @@ class _Op(metaclass=KeywordNodeClass):
     spans: tuple[Span, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Mask:
+class Mask(Record):
     """The result of the masking pass for one load or store: the conditions to test, and the reasons for them.
 
     `conditions` are integer expressions that must be >= 0. `reasons` has one line for each axis of the load or store.
@@ -246,8 +243,7 @@ Access = Union[Load, Store]
 Op = Union[Load, Constant, Scalar, Position, Inside, Compute, Spread, Reduce, Count, Old, Scan, Dot, Store, Carry]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Kernel:
+class Kernel(Record, eq=False):
     """One kernel: its axes, its buffers, and its ops in order. If `relaxed` is true, the kernel may use fast math,
     which is only precise enough for 16-bit results.
 
@@ -294,8 +290,7 @@ class Kernel:
         return {name for d in dots for name in (*d.tile, d.over)} - {d.tile[0] for d in dots} - {loop or ""}
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Record):
     """One line of the ledger, the list of fusion decisions. A line describes a value that one node (the producer)
     passes to another node (the consumer). `fused` says whether both nodes are in one kernel, and `rule` says why.
 
@@ -319,8 +314,7 @@ class Decision:
         return "again" if self.again else "fused" if self.fused else "apart"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class Plan(Record, eq=False):
     name: str
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]

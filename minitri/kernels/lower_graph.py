@@ -14,11 +14,11 @@ kernel need the same element of a node, one op computes or loads this element fo
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
 from minitri.base.dims import Dim, axis_names, product
-from minitri.base.operators import fill_value, neutral
+from minitri.base.operators import OPERATORS, fill_value, neutral
 from minitri.base.resource_limits import check_time
 from minitri.base.spans import Span
 from minitri.base.types import DType, bool_
@@ -32,6 +32,7 @@ from minitri.kernels.ir import Axis, Buffer, Decision, Op, Plan
 Key = tuple[Node, Demand]
 Spans = Mapping[Node, tuple[Span, ...]]
 Buffers = Callable[[Node], Sequence[Buffer]]
+O = TypeVar("O")
 
 
 def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:
@@ -158,14 +159,51 @@ def _buffer(name: str, node: Node, role: str, strides: tuple[Dim, ...] | None = 
 # ---- the ops of a kernel ------------------------------------------------------------------
 
 
-class _Builder:
-    """Makes the ops of one kernel. Each op comes after its operands."""
+class OpBuilder:
+    """Makes the ops of a kernel, of a tile program or of a loop, one after another.
+
+    axes   the names of the axes, in the order of the kernel
+    ops    the ops that were made so far; those of a tile program include its loops
+    """
+
+    def __init__(self, axes: Iterable[str]) -> None:
+        self.axes = axes
+        self.ops: list[Any] = []
+        self._shared: dict[object, Any] = {}
+
+    def add(self, op: O) -> O:
+        self.ops.append(op)
+        return op
+
+    def once(self, op: O) -> O:
+        """Adds an op. If an earlier call of `once` added an equal op, `once` returns that op. Ops are equal if all their
+        fields except the spans are equal.
+        """
+        values = [getattr(op, f.name) for f in fields(op) if f.name != "spans"]  # type: ignore[arg-type]
+        key = type(op), *(repr(v) if isinstance(v, float) else v for v in values)  # -0.0 is not 0.0
+        if key not in self._shared:
+            self._shared[key] = self.add(op)
+        return self._shared[key]
+
+    def computed(self, name: str, *args: Op) -> Op:
+        """Returns an elementwise op without adding it. The op has all axes of its operands, and the spans of the first
+        one.
+        """
+        axes = tuple(a for a in self.axes if any(a in x.axes for x in args))
+        dtype = OPERATORS[name].result_dtype(args[-1].dtype)
+        return ir.Compute(dtype=dtype, axes=axes, spans=args[0].spans, op=name, args=args)
+
+    def compute(self, name: str, *args: Op) -> Op:
+        return self.add(self.computed(name, *args))
+
+
+class _Builder(OpBuilder):
+    """Makes the ops of one kernel from its demands. Each op comes after its operands."""
 
     def __init__(self, part: Indexing, buffers: Buffers, spans: Spans) -> None:
+        super().__init__(part.axes)
         self.part, self.buffers, self.spans = part, buffers, spans
-        self.ops: list[Op] = []
         self.value: dict[Key, Op] = {}
-        self._pure: dict[object, Op] = {}
         keys = self._order()
         self.moved = self._spans_of_views(keys)
         for node, demand in keys:
@@ -204,23 +242,10 @@ class _Builder:
     def store(self, node: Node, demand: Demand, buffer: Buffer) -> None:
         value = self.value[node, demand]
         same = {"dtype": node.dtype, "axes": value.axes, "spans": value.spans}
-        self._add(ir.Store(**same, buffer=buffer, index=demand.index, value=value))
-
-    def _add(self, op: Op) -> Op:
-        self.ops.append(op)
-        return op
-
-    def _once(self, key: object, op: Op) -> Op:
-        """Adds an op without operands, such as a constant, a position or a bounds check. If the kernel already has an
-        equal op, `_once` returns that op.
-        """
-        if key not in self._pure:
-            self._pure[key] = self._add(op)
-        return self._pure[key]
+        self.add(ir.Store(**same, buffer=buffer, index=demand.index, value=value))
 
     def _constant(self, value: int | float | bool, dtype: DType, spans: tuple[Span, ...]) -> Op:
-        key = ("const", dtype, repr(value))  # -0.0 is not 0.0
-        return self._once(key, ir.Constant(dtype=dtype, axes=(), spans=spans, value=value))
+        return self.once(ir.Constant(dtype=dtype, axes=(), spans=spans, value=value))
 
     def _axes(self, *exprs: Dim, ops: Sequence[Op] = ()) -> tuple[str, ...]:
         names = axis_names(exprs) | {a for op in ops for a in op.axes}
@@ -246,9 +271,9 @@ class _Builder:
                 return self._constant(node.value, node.dtype, spans)
             case graph_ir.Index():
                 (expr,) = self.part.mapped([node.expr], demand.index)
-                return self._once(("position", expr), ir.Position(**same, **self._uses([expr]), expr=expr))
+                return self.once(ir.Position(**same, **self._uses([expr]), expr=expr))
             case graph_ir.Apply():
-                return self._add(ir.Compute(**same, axes=self._axes(ops=below), op=node.op, args=tuple(below)))
+                return self.add(ir.Compute(**same, axes=self._axes(ops=below), op=node.op, args=tuple(below)))
             case graph_ir.View():
                 return below[0]
             case graph_ir.Gather():
@@ -259,21 +284,21 @@ class _Builder:
                 over = self.part.over[node, demand]
                 x = self._spread(below[0], over)
                 axes = tuple(a for a in x.axes if a not in over)
-                return self._add(ir.Reduce(**same, axes=axes, op=node.op, x=x, over=over))
+                return self.add(ir.Reduce(**same, axes=axes, op=node.op, x=x, over=over))
             case graph_ir.Scan():
                 along, shift = self.part.scan_axis(node, demand)
                 x = self._spread(below[0], (along,))
                 started, before = (demand.index[node.axis],), neutral(node.op, node.dtype)
                 if shift != 0:  # elements before the first element of the scan must not change its result
                     x = self._select(started, x, self._constant(before, node.dtype, spans), spans)
-                return self._add(ir.Scan(**same, axes=x.axes, op=node.op, x=x, along=along))
+                return self.add(ir.Scan(**same, axes=x.axes, op=node.op, x=x, along=along))
             case graph_ir.Contract():
                 (over,) = self.part.over[node, demand]
                 row, column = plain_axis(demand.index[-2]), self.part.column_axis(demand.index[-1])
                 assert row is not None and column is not None
                 a, b = self._spread(below[0], (row, over)), self._spread(below[1], (over, column))
                 product_fields = {"axes": self._axes(*demand.index), "tile": (row, column), "precision": node.precision}
-                return self._add(ir.Dot(**same, **product_fields, a=a, b=b, over=over))
+                return self.add(ir.Dot(**same, **product_fields, a=a, b=b, over=over))
             case _:
                 raise AssertionError(type(node).__name__)
 
@@ -286,22 +311,21 @@ class _Builder:
         if set(axes) <= set(x.axes):
             return x
         wide = tuple(a for a in self.part.axes if a in x.axes or a in axes)
-        return self._add(ir.Spread(dtype=x.dtype, axes=wide, spans=x.spans, x=x))
+        return self.add(ir.Spread(dtype=x.dtype, axes=wide, spans=x.spans, x=x))
 
     def _load(self, node: Node, demand: Demand, spans: tuple[Span, ...]) -> Op:
         buffer = self.buffers(node)[0]
         if buffer.role == "scalar":
-            return self._once(("scalar", buffer), ir.Scalar(dtype=buffer.dtype, axes=(), spans=spans, buffer=buffer))
+            return self.once(ir.Scalar(dtype=buffer.dtype, axes=(), spans=spans, buffer=buffer))
         if 0 in node.shape:  # an empty array has no element that could be read
             return self._constant(fill_value(node.dtype), node.dtype, spans)
         index, guards = demand.index, demand.guards
         other = fill_value(node.dtype) if any(s.kind == "value" for g in guards for s in g.symbols()) else 0
         uses = {"dtype": node.dtype, "spans": spans, **self._uses((*index, *guards))}
-        return self._add(ir.Load(**uses, buffer=buffer, index=index, guards=guards, other=other))
+        return self.add(ir.Load(**uses, buffer=buffer, index=index, guards=guards, other=other))
 
     def _inside(self, conditions: tuple[Dim, ...], spans: tuple[Span, ...]) -> Op:
-        inside = ir.Inside(dtype=bool_, spans=spans, conditions=conditions, **self._uses(conditions))
-        return self._once(("inside", conditions), inside)
+        return self.once(ir.Inside(dtype=bool_, spans=spans, conditions=conditions, **self._uses(conditions)))
 
     def _gather(self, node: graph_ir.Gather, demand: Demand, read: Op, spans: tuple[Span, ...]) -> Op:
         """Returns the value of a gather: the element that was read, or the fill value if a computed index is out of
@@ -314,8 +338,7 @@ class _Builder:
         return self._where(self._inside(outside, spans), read, fill, spans)
 
     def _where(self, condition: Op, a: Op, b: Op, spans: tuple[Span, ...]) -> Op:
-        args = (condition, a, b)
-        return self._add(ir.Compute(dtype=a.dtype, axes=self._axes(ops=args), spans=spans, op="where", args=args))
+        return self.add(replace(self.computed("where", condition, a, b), spans=spans))
 
     def _concat(self, node: graph_ir.Concat, demand: Demand, spans: tuple[Span, ...]) -> Op:
         """Returns the element of a concat at an index. The element is selected from the operand of the concat that

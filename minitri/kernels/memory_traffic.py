@@ -18,14 +18,13 @@ still counts as read.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 
+from minitri.base.nodes import Record
 from minitri.kernels.ir import Buffer, Kernel, Load, Plan, Store
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
+class Traffic(Record):
     """The bytes that one kernel reads and writes, for each buffer by name."""
 
     kernel: str

@@ -19,9 +19,8 @@ from minitri.base.operators import POSITIONS
 from minitri.base.spans import Source
 from minitri.base.types import f64
 from minitri.graph.ir import contiguous
-from minitri.graph.text import read_conditions, read_input_type
-from minitri.kernels import ir
-from minitri.kernels.ir import DOT_PRECISIONS, Axis, Buffer, Decision, Kernel, Mask, Op, Plan
+from minitri.graph.text import join, read_condition, read_input_type
+from minitri.kernels.ir import DOT_PRECISIONS, Axis, Buffer, Decision, Dot, Kernel, Mask, Op, Plan, Store
 from minitri.kernels.text import AXIS, LINES, TABLE, usual_tile
 from minitri.text_io.read_expressions import Names, read_dtype, read_identifier
 from minitri.text_io.stage_parser import Line, Mistake, Node, Param, read, reading
@@ -38,10 +37,9 @@ def parse_plan(text: str, name: str = "<kernels>") -> Plan:
     with reading(source):
         head, *blocks, ledger = read(source, "kernels").parts
         plan, names = read_head(head, source)
-        kernels: list[Kernel] = []
-        for block in blocks:
-            kernels.append(_kernel(block, plan, names, source, [k.name for k in kernels]))
-        return replace(plan, kernels=tuple(kernels), ledger=tuple(_decision(e, names) for e in ledger))
+        taken: set[str] = set()
+        kernels = tuple(_kernel(block, plan, names, source, taken) for block in blocks)
+        return replace(plan, kernels=kernels, ledger=tuple(_decision(e, names) for e in ledger))
 
 
 def read_head(head: Node, source: Source) -> tuple[Plan, Names]:
@@ -54,7 +52,7 @@ def read_head(head: Node, source: Source) -> tuple[Plan, Names]:
     for p in (*params, *results, *made):
         taken.append(read_identifier(p.name, taken))
     inputs = tuple(_input(p, names) for p in params)
-    conditions = read_conditions(requires, names, source)
+    conditions = tuple(read_condition(r, names, source) for r in requires)
     outputs = tuple(read_buffer(p, "output", names) for p in results)
     temporaries = tuple(read_buffer(p, "temporary", names) for p in made)
     return Plan(read_identifier(name), inputs, outputs, temporaries, (), (), conditions), names
@@ -122,7 +120,7 @@ def _merged_axes(buffer: Buffer) -> list[tuple[Dim, Dim]]:
     return sorted(found, key=str)
 
 
-def _kernel(block: Node, plan: Plan, names: Names, source: Source, taken: Sequence[str]) -> Kernel:
+def _kernel(block: Node, plan: Plan, names: Names, source: Source, taken: set[str]) -> Kernel:
     name, params, places, options, *lines = block.parts
     kernel, axes = read_kernel_name(name, taken), list[Axis]()
     for place in places:
@@ -135,12 +133,13 @@ def _kernel(block: Node, plan: Plan, names: Names, source: Source, taken: Sequen
     return Kernel(kernel, tuple(axes), tuple(buffers.values()), ops, "relaxed" in hints)
 
 
-def read_kernel_name(e: Node, taken: Sequence[str]) -> str:
-    """Parses the name of a kernel: k0, k1, …. No other names are allowed, because the generated source code contains
-    the name.
+def read_kernel_name(e: Node, taken: set[str]) -> str:
+    """Parses the name of a kernel, and adds it to the names in `taken`. Only the names k0, k1, … are allowed, because the
+    generated source code contains the name.
     """
     if not re.fullmatch(r"k(0|[1-9][0-9]{0,3})", e.name) or e.name in taken:
         raise Mistake(e, "kernels are called k0, k1, …, each once")
+    taken.add(e.name)
     return e.name
 
 
@@ -156,12 +155,12 @@ def read_axis(e: Node, extent: Node, names: Names, before: Iterable[Axis]) -> tu
     return e.name, names.shape([extent])[0]
 
 
-def read_hints(hints: Iterable[tuple[Node, Node | None]], known: Mapping[str, range | None]) -> dict[str, Any]:
+def read_hints(hints: Iterable[tuple[Node, Node | None]], known: Mapping[str, Sequence[int] | None]) -> dict[str, Any]:
     """Parses the compile options of a kernel or a tile program. Returns a dict from the name of each option to its
     value.
 
-    `known` maps each allowed option to the range of its number, or to None. None stands for an option without a number,
-    whose value is True.
+    `known` maps each allowed option to the numbers that it can have, or to None. None stands for an option without a
+    number, whose value is True.
     """
     found: dict[str, int] = {}
     for word, number in hints:
@@ -172,7 +171,8 @@ def read_hints(hints: Iterable[tuple[Node, Node | None]], known: Mapping[str, ra
             raise Mistake(number or word, f"`{word.name}` is written with{'out' if choices is None else ''} a number")
         value = number.parts[0] if number else True
         if choices is not None and value not in choices:
-            raise Mistake(number or word, f"`{word.name}` is a number from {choices[0]} to {choices[-1]}")
+            known_range = isinstance(choices, range) and f"a number from {choices[0]} to {choices[-1]}"
+            raise Mistake(number or word, f"`{word.name}` is {known_range or f'one of {join(choices)}'}")
         found[word.name] = value
     return found
 
@@ -208,7 +208,7 @@ class Body(LineReader[Op]):
             names = self.read_result(line.result, line.type)
             axes = self._axes(names, "the type of a value names its axes, each once")
         cls, found = self.fields(line, self._absent(line.op.name))
-        if cls is ir.Store:
+        if cls is Store:
             self.dtype, axes = found["value"].dtype, found["value"].axes
         op = cls(dtype=self.dtype, axes=axes, spans=self.span(line), **self._op_fields(line, cls, found))
         if line.result is not None:
@@ -226,7 +226,7 @@ class Body(LineReader[Op]):
 
     def _op_fields(self, line: Line, cls: type[Op], found: dict[str, Any]) -> dict[str, Any]:
         """Converts the parsed fields of a line to the fields of its op."""
-        if self.picks and cls is ir.Store:
+        if self.picks and cls is Store:
             raise Mistake(line, "the place of a store depends on axes alone")
         if self.picks:
             found["picks"] = tuple(self.picks.items())
@@ -234,7 +234,7 @@ class Body(LineReader[Op]):
             found["buffer"], found["index"] = found.pop("element")
             if self.stage == "tile.masked":
                 found["mask"] = Mask(found.pop("tested", ()), found.pop("reasons", ()))
-        if cls is ir.Dot:
+        if cls is Dot:
             found["tile"] = found.get("tile") or usual_tile(found["a"], found["b"], found["over"])
             if found["tile"] is None or len(found["tile"]) != 2:
                 raise Mistake(line, "this product needs its two axes", "write `tile = [i, j]`")

@@ -37,14 +37,14 @@ AXIS = re.compile(r"(?:[ijklhgferstuvw]|[ew][1-9][0-9]{0,3})(?:_lane|_start)?")
 TABLE = table_beside(__file__, "lines.toml")
 LINES = templates(ir, TABLE)
 
-PlanLine = tuple[str, Op | Buffer | Kernel | Decision | None]
+TextLine = tuple[str, Any]  # a line, and what it shows: an op, a loop, an axis, a buffer, a kernel, a decision or None
 
 
 def format_plan(plan: Plan) -> str:
     return "".join(f"{text}\n" for text, _ in plan_lines(plan))
 
 
-def plan_lines(plan: Plan) -> Iterator[PlanLine]:
+def plan_lines(plan: Plan) -> Iterator[TextLine]:
     """Returns the lines of `format_plan`. Each line comes with the op, buffer, kernel or fusion decision that the line
     shows.
     """
@@ -64,19 +64,19 @@ def format_decision(d: Decision) -> str:
     return f"{d.verdict}  {d.value}  {where}: {d.rule} ({verb} {d.bytes} bytes)"
 
 
-def head_lines(plan: Plan) -> Iterator[PlanLine]:
+def head_lines(plan: Plan) -> Iterator[TextLine]:
     """Returns the first lines of a plan: its inputs in the order of the call's arguments, its outputs, conditions and
     temporaries.
     """
     inputs = join(f"{b.name}: float" if b.role == "scalar" else str(b) for b in plan.inputs)
-    lines: list[PlanLine] = [(f"  {format_condition(c)}", None) for c in plan.conditions]
+    lines: list[TextLine] = [(f"  {format_condition(c)}", None) for c in plan.conditions]
     lines += [(f"  temporary {t}", t) for t in plan.temporaries]
     yield f"plan {plan.name}({inputs}) -> {join(map(str, plan.outputs))}{' {' if lines else ''}", None
     if lines:
         yield from (*lines, ("}", None))
 
 
-def kernel_lines(kernel: Kernel) -> Iterator[PlanLine]:
+def kernel_lines(kernel: Kernel) -> Iterator[TextLine]:
     names: dict[Op, str] = {}
     buffers = join(f"{b.role} {b}" for b in kernel.buffers)
     axes = join(f"{'reduce ' if a.role == 'reduced' else ''}{a.name}: {a.extent}" for a in kernel.axes)

@@ -33,6 +33,7 @@ from minitri.base.operators import neutral
 from minitri.base.pass_logs import fired
 from minitri.graph.ir import postorder
 from minitri.kernels.ir import Compute, Constant, Load, Op, Reduce, Scan, Spread, Store, children
+from minitri.kernels.lower_graph import OpBuilder
 from minitri.kernels.text import comparison
 from minitri.tiles.index_facts import known
 from minitri.tiles.ir import Loop, Program, TileAxis, ends_whole
@@ -96,7 +97,7 @@ class MaskElision(Masking):
 
     # ---- reductions ------------------------------------------------------------------
 
-    def where(self, x: Op, axis: TileAxis, value: Number, out: list[Any]) -> Op:
+    def where(self, x: Op, axis: TileAxis, value: Number, out: OpBuilder) -> Op:
         key = (x, axis.name, repr(value))
         if key not in self.fixed:
             self.fixed[key] = super().where(x, axis, value, out)
@@ -148,12 +149,8 @@ def implies(stronger: Dim, c: Dim) -> bool:
 
     Both bounds checks must compare a single index, because comparisons of a single index are exact in 32 bits too.
     """
-    (symbol, *more) = [s for s in stronger.symbols() if s.kind != "size"] or [None]
-    if symbol is None or more:
-        return False
-    split = stronger.coefficient(symbol)
-    room = c - stronger
-    plain = split is not None and split[0] in (1, -1) and all(s.kind == "size" for s in room.symbols())
+    solved, room = stronger.solved(lambda s: s.kind != "size"), c - stronger
+    plain = solved is not None and all(s.kind == "size" for s in room.symbols())
     return plain and follows(room, ()) is not None
 
 

@@ -113,7 +113,7 @@ class _Group:
         while terms.look(over)[0] == "cast":
             (over,) = terms.look(over)[1]
         name, parts = terms.look(over)
-        quotient = name == "divide" and terms.same_elements(parts[1]) and is_sum(parts[1])
+        quotient = name == "divide" and terms.places(parts[1]) is not None and is_sum(parts[1])
         numerator = parts[0] if quotient else over
         needs = terms.needs(numerator)
         if quotient and any((y.y.at, y.y.node.shape) != (parts[1].at, parts[1].node.shape) for y in needs):

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from minitri.base import dims
 from minitri.base.diagnostics import CompileError, suggest
-from minitri.base.dims import Dim
+from minitri.base.dims import Dim, size
 from minitri.base.symbolic_minmax import largest, smallest
 from minitri.base.types import DType, dtype
 from minitri.language.ast import BINARY
@@ -47,14 +46,11 @@ class Names:
             e = e.parts[0]
         result = self._atom(e)
         for whole, right in reversed(rights):
-            result = _small(BINARY[whole.kind](result, self._divisor(whole, right)), whole)
+            operand = self.dim(right)
+            if whole.kind in ("//", "%") and operand == 0:
+                raise Mistake(right, "this divides by zero")
+            result = _small(BINARY[whole.kind](result, operand), whole)
         return result
-
-    def _divisor(self, whole: Node, right: Node) -> Dim:
-        d = self.dim(right)
-        if whole.kind in ("//", "%") and d == 0:
-            raise Mistake(right, "this divides by zero")
-        return d
 
     def _atom(self, e: Node) -> Dim:
         match e.kind:
@@ -82,18 +78,17 @@ class Names:
         def declared(e: Node) -> Dim:
             if not is_name(e.name):
                 raise Mistake(e, f"`{e.name[:40]}` cannot name a dimension")
-            return self.sizes.setdefault(e.name, dims.size(e.name))
+            return self.sizes.setdefault(e.name, size(e.name))
 
         Names(self.sizes, value=declared).dim(e)
 
     def dims(self, exprs: Iterable[Node]) -> tuple[Dim, ...]:
         return tuple(map(self.dim, exprs))
 
-    def shape(self, exprs: Iterable[Node]) -> tuple[Dim, ...]:
+    def shape(self, exprs: Sequence[Node]) -> tuple[Dim, ...]:
         """Returns the sizes of an array, given as expressions. Raises Mistake if a size contains an axis instead of a
         dimension.
         """
-        exprs = list(exprs)
         found = self.of_sizes.dims(exprs)
         for e, d in zip(exprs, found):
             if d.constant is not None and not 0 <= d.constant < 2**40:

@@ -15,12 +15,13 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, ParseError
+from minitri.base.nodes import Record
 from minitri.base.resource_limits import current, exceeded
 from minitri.base.spans import Source, Span
 from minitri.base.toml_tables import table_beside
@@ -30,15 +31,13 @@ MAX_NESTING = 50  # depth of nested brackets, quotients, remainders, minima and 
 MAX_NUMBER = 2**64
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Record):
     """A piece of the text: the characters from `start` up to `end` (exclusive)."""
 
     start: int
     end: int
 
 
-@dataclass(frozen=True, slots=True)
 class Node(Text):
     """A syntax node: an expression, or what a grammar rule of ir.lark has parsed.
 
@@ -62,7 +61,6 @@ Nodes = tuple[Node, ...]
 Attributes = Mapping[str, Node]
 
 
-@dataclass(frozen=True, slots=True)
 class Param(Text):
     """A parameter or a buffer in the header of a graph, kernel or tile program, such as `x: f32[M, N]`.
 
@@ -82,7 +80,6 @@ class Param(Text):
         return self.type.parts[1]
 
 
-@dataclass(frozen=True, slots=True)
 class Line(Text):
     """The line of one operation, in the form `result: type = op operands {attributes}`.
 

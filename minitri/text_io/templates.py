@@ -20,11 +20,12 @@ operation in this line. Each intermediate representation (graph, kernels, tile p
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Generic, TypeVar
 
 from minitri.base.diagnostics import suggest
 from minitri.base.dims import Dim
+from minitri.base.nodes import Record
 from minitri.base.operators import OPERATORS, REDUCTIONS, SCANS
 from minitri.base.spans import Source, Span
 from minitri.base.types import DType
@@ -37,8 +38,7 @@ _HOLE = re.compile(r"(?:(\w+) = )?<(\w+)(?::(\[?)(\w+)\]?)?(\.\.\.|\?)?>")
 _FAMILIES = {"reduce": REDUCTIONS, "scan": SCANS}
 
 
-@dataclass(frozen=True)
-class Hole:
+class Hole(Record):
     """A placeholder of a template. An attribute has the form `word = <field:kind mark>`, and an operand the form
     `<field:kind mark>`.
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from minitri.base.dims import Dim, Symbol
 from minitri.base.inequalities import Fact
-from minitri.tiles.ir import Access, Loop, Program, TileAxis, enclosing, ends_whole, lane_number
+from minitri.tiles.ir import Access, Loop, Program, TileAxis, ends_whole, lane_number
 
 
 def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
@@ -22,23 +22,15 @@ def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
     symbols = {s for d in (*op.index, *tests) for s in d.symbols() if s.kind == "axis"}
     names = {s.name.removesuffix("_lane") for s in symbols}
     facts = [*running(program), *(Fact(c, "tested") for c in tests)]
-    for name in enclosing(program, op):
-        facts += _not_empty(program.axis(name))
-    facts += _whole(program, op)
+    loop = next((s for s in program.body if isinstance(s, Loop) and op in s.body), None)
+    for a in map(program.axis, loop.axes if loop else ()):
+        facts += _not_empty(a)
+        if loop and ends_whole(loop, a):
+            facts.append(Fact(a.inside, f"{a.name} walks whole blocks"))
     for a in program.axes:
         if a.name in names:
             facts += _range(a, lane_symbol(a) in symbols or a.lanes != a.block)
     return facts
-
-
-def _whole(program: Program, op: Access) -> Iterator[Fact]:
-    """Yields the fact that every index is inside the looped axis, if the loop around `op` runs over complete blocks
-    only.
-    """
-    for loop in (s for s in program.body if isinstance(s, Loop) and op in s.body):
-        for a in map(program.axis, loop.axes):
-            if ends_whole(loop, a):
-                yield Fact(a.extent - 1 - a.index, f"{a.name} walks whole blocks")
 
 
 def running(program: Program) -> Iterator[Fact]:

@@ -27,16 +27,16 @@ computed.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Union
 
 from minitri.base.dims import ONE, ZERO, Dim, Monomial, Symbol, axis
 from minitri.base.intervals import Range
+from minitri.base.nodes import Record
 from minitri.base.symbolic_minmax import Smallest
 from minitri.kernels.ir import Access, Axis, Buffer, Carry, Dot, Op, Plan
 
 
-@dataclass(frozen=True, slots=True)
 class TileAxis(Axis):
     block: int = 1
 
@@ -73,8 +73,7 @@ def block_start(name: str) -> Dim:
     return axis(f"{name}_start")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Loop:
+class Loop(Record, eq=False):
     axes: tuple[str, ...]
     carries: tuple[tuple[Carry, Op], ...]  # (carried value, its value for the next iteration)
     body: tuple[Op, ...]
@@ -87,8 +86,7 @@ class Loop:
 Stmt = Union[Op, Loop]
 
 
-@dataclass(frozen=True, slots=True)
-class Hints:
+class Hints(Record):
     """Hints about how the target compiles one op or loop. The default values of the fields have no effect.
     Operators with `fast` round differently. No other hint changes the result of a program.
 
@@ -111,8 +109,7 @@ class Hints:
 PLAIN = Hints()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchOptions:
+class LaunchOptions(Record, kw_only=True, eq=False):
     """The options of a tile program that its schedule chooses.
 
     warps              the number of warps that run one program
@@ -134,8 +131,7 @@ class LaunchOptions:
     descriptor_stores: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Program(LaunchOptions):
+class Program(LaunchOptions, eq=False):
     """The tile program of one kernel, and the options that it is compiled with.
 
     wide         memory offsets are 64-bit integers
@@ -250,8 +246,7 @@ def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
     return Dim(host), products
 
 
-@dataclass(frozen=True, slots=True)
-class BlockIndex:
+class BlockIndex(Record):
     """An index that runs along a block of `axis`. The number `offset` is added to the index of each element.
 
     If `axis` is None, the index is the single number `offset`. If `walks` is true, the index of the first element is
@@ -304,8 +299,7 @@ def ends_whole(loop: Loop, axis: TileAxis) -> bool:
     return whole in ends
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Programs:
+class Programs(Record, eq=False):
     """The tile programs of a plan, in launch order.
 
     Of `plan`, only the inputs, the outputs, the conditions and the temporaries are used.

@@ -20,7 +20,7 @@ minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from minitri.base.dims import Dim, product
 from minitri.base.operators import COMBINE, POSITIONS, neutral, reduction
@@ -28,6 +28,7 @@ from minitri.base.types import DType, bool_, i64
 from minitri.graph.ir import postorder
 from minitri.kernels import ir
 from minitri.kernels.ir import Carry, Compute, Constant, Count, Dot, Kernel, Op, Position, Reduce, Scan, Spread, Store
+from minitri.kernels.lower_graph import OpBuilder
 from minitri.tiles.ir import LaunchOptions, Loop, Program, Stmt, TileAxis, lane_number
 from minitri.tiles.schedule import Schedule
 
@@ -37,38 +38,36 @@ def lower(kernel: Kernel, schedule: Schedule) -> Program:
     return Lowering.lower(kernel, schedule)
 
 
-O = TypeVar("O", bound=Op)
-
-
 @dataclass
 class Nest:
     """A loop nest under construction.
 
     loops    the axes of the loops
-    body     the statements of the innermost loop
+    body     makes the ops of the innermost loop
     carries  the values that the loop carries, each with its value for the next iteration
     values   a dict from each op of the kernel to its value in the current iteration
     """
 
     loops: tuple[str, ...]
-    body: list[Any] = field(default_factory=list)
+    body: OpBuilder
     carries: list[tuple[Carry, Op]] = field(default_factory=list)
     values: dict[Op, Op] = field(default_factory=dict)
 
 
 class Lowering:
-    """Builds the body of one tile program in `out`.
+    """Makes the statements of one tile program in `out`.
 
     Constants and initial values come before the loop that uses them, and equal constants share one op. A value in a
     loop has all axes of its operands, in the order of the program's axes.
     """
 
+    online = False  # whether a reduction can run in the loop of another reduction that it depends on
+
     def __init__(self, kernel: Kernel, axes: dict[str, TileAxis]) -> None:
         self.axes = axes
         self.looped = [a for a, t in axes.items() if t.role == "loop"]
         self.kernel = self.without_transports(kernel)
-        self.out: list[Stmt] = []
-        self.constants: dict[tuple[DType, str], Op] = {}
+        self.out = OpBuilder(axes)
         self.top: dict[Op, Op] = {}  # ops of the kernel → their values outside of loops
 
     @classmethod
@@ -80,21 +79,17 @@ class Lowering:
 
     def without_transports(self, kernel: Kernel) -> Kernel:
         """Returns the kernel in which reductions have no `rescale` and no `shift`, except where reductions share a
-        loop.
+        loop (`online`).
 
         `rescale` and `shift` only correct partial sums in a shared loop. A reduction over all elements at once needs
         neither `rescale` nor `shift`.
         """
 
         def untransported(op: Op) -> Op:
-            lost = {n for n in ("rescale", "shift") if hasattr(op, n)} if not self.shares_a_loop(op) else ()
+            lost = {n for n in ("rescale", "shift") if hasattr(op, n) and not (self.online and self.looped_over(op))}
             return replace(op, **dict.fromkeys(lost)) if lost else op
 
         return replace(kernel, body=ir.live(ir.rewritten(kernel.body, untransported).values()))
-
-    def shares_a_loop(self, op: Op) -> bool:
-        """Checks whether a reduction runs in the same loop as another reduction that it depends on."""
-        return False
 
     def run(self) -> list[Stmt]:
         """Returns the statements of the tile program. `run` writes one phase (loops and the reductions after these
@@ -111,7 +106,7 @@ class Lowering:
             for op in ending:
                 if isinstance(op, Store) and not self.loops_of(op):
                     self.at_top(op)
-        return self.out
+        return self.out.ops
 
     def level(self, op: Op, levels: dict[Op, int]) -> int:
         """Returns the number of phases (groups of loops) that must end before an op can run. `levels` has the number of
@@ -156,7 +151,7 @@ class Lowering:
         """Writes the loop nest that computes `sinks`, and the reductions after the loop nest. Sinks are stores and
         reductions over looped axes.
         """
-        nest, needed = Nest(loops), self.needed(sinks, self.top)
+        nest, needed = Nest(loops, OpBuilder(self.axes)), self.needed(sinks, self.top)
         for op in needed:
             if self.is_invariant(op):
                 self.at_top(op)
@@ -164,7 +159,7 @@ class Lowering:
             if op not in self.top:
                 new = ir.with_children(op, lambda o: nest.values.get(o) or self.top[o])
                 self.iterate(op, replace(new) if new is op else new, nest)  # a new op: no two phases share an op
-        self.out.append(Loop(loops, tuple(nest.carries), tuple(nest.body)))
+        self.out.add(Loop(loops, tuple(nest.carries), tuple(nest.body.ops)))
         for op in sinks:
             if self.looped_over(op):
                 self.finish(op)
@@ -173,7 +168,7 @@ class Lowering:
         """Checks whether an op is loop-invariant, which means that its value is the same in all iterations."""
         return not self.loops_of(op)
 
-    def iterate(self, op: Op, new: Op, nest: Nest) -> None:
+    def iterate(self, op: Op, new: Any, nest: Nest) -> None:
         """Writes the statements of one iteration for `op`. `new` is the same op with the operands of the current
         iteration.
         """
@@ -189,37 +184,35 @@ class Lowering:
         product needs no reduction after the loop.
         """
         if isinstance(self.top[op], Reduce):
-            self.add(self.top[op])
+            self.out.add(self.top[op])
 
     # ---- ops in loops ----------------------------------------------------------------
 
-    def _whole(self, new: Op, body: list[Any]) -> Op:
+    def _whole(self, new: Op, body: OpBuilder) -> Op:
         """Writes an op that depends on the current block only and needs no value from earlier iterations."""
         if isinstance(new, Count):
             return self.number(new, product([self.axes[a].extent for a in new.over]), body)
         if isinstance(new, Reduce) and new.op in ("argmax", "argmin"):
-            new = replace(new, index=self.append(body, self._lane(new.over[0], new)))
+            new = replace(new, index=body.add(self._lane(new.over[0], new)))
         if isinstance(new, Dot):
             spread = Spread(dtype=new.dtype, axes=new.axes, spans=new.spans, x=self.constant(new, 0.0))
-            new = replace(new, acc=self.append(body, spread))
-        return self.append(body, new)
+            new = replace(new, acc=body.add(spread))
+        return body.add(new)
 
-    def _accumulate(self, op: Op, new: Op, body: list[Op]) -> list[tuple[Carry, Op]]:
+    def _accumulate(self, op: Op, new: Reduce | Dot, body: OpBuilder) -> list[tuple[Carry, Op]]:
         """Writes one iteration of a reduction or product over looped axes. Returns the carried values, each with its
         value for the next iteration.
         """
         if isinstance(new, Dot):
             carry = self.top[op] = self.carry(new.dtype, new.axes, 0.0, new)
-            return [(carry, self.append(body, replace(new, acc=carry)))]
-        assert isinstance(new, Reduce)
+            return [(carry, body.add(replace(new, acc=carry)))]
         if new.op in POSITIONS:
             return self._accumulate_arg(op, new, body)
         carry = self.carry(new.dtype, new.x.axes, neutral(new.op, new.dtype), new)
         self.top[op] = replace(new, x=carry)
-        step = Compute(dtype=new.dtype, axes=new.x.axes, spans=new.spans, op=COMBINE[new.op], args=(carry, new.x))
-        return [(carry, self.append(body, step))]
+        return [(carry, body.compute(COMBINE[new.op], carry, new.x))]
 
-    def _accumulate_arg(self, op: Op, new: Reduce, body: list[Op]) -> list[tuple[Carry, Op]]:
+    def _accumulate_arg(self, op: Op, new: Reduce, body: OpBuilder) -> list[tuple[Carry, Op]]:
         """Writes one iteration of argmax or argmin. For each element of a block, the loop carries the best value so far
         and its index.
 
@@ -227,20 +220,16 @@ class Lowering:
         """
         x = new.x
         best = self.carry(x.dtype, x.axes, neutral(new.op, x.dtype), new)
-        lane = self.add(self._lane(new.over[0], new, first=True))
-        where = self.add(Carry(dtype=i64, axes=x.axes, spans=new.spans, initial=lane))
+        lane = self.out.add(self._lane(new.over[0], new, first=True))
+        where = self.out.add(Carry(dtype=i64, axes=x.axes, spans=new.spans, initial=lane))
         self.top[op] = replace(new, x=best, index=where)
-
-        def compute(name: str, dtype: DType, *args: Op) -> Op:
-            return self.append(body, Compute(dtype=dtype, axes=x.axes, spans=new.spans, op=name, args=args))
-
-        better = compute(reduction(new.op).combine, bool_, x, best)
+        better = body.compute(reduction(new.op).combine, x, best)
         if x.dtype.is_float:  # the first nan wins
-            fresh = compute("logical_not", bool_, compute("isnan", bool_, best))
-            first_nan = compute("logical_and", bool_, compute("isnan", bool_, x), fresh)
-            better = compute("logical_or", bool_, better, first_nan)
-        here = self.append(body, self._lane(new.over[0], new))
-        return [(best, compute("where", x.dtype, better, x, best)), (where, compute("where", i64, better, here, where))]
+            fresh = body.compute("logical_not", body.compute("isnan", best))
+            first_nan = body.compute("logical_and", body.compute("isnan", x), fresh)
+            better = body.compute("logical_or", better, first_nan)
+        here = body.add(self._lane(new.over[0], new))
+        return [(best, body.compute("where", better, x, best)), (where, body.compute("where", better, here, where))]
 
     def _lane(self, axis: str, op: Op, first: bool = False) -> Op:
         """Makes an op for the index along an axis. The index lies in the first block if `first` is true, otherwise in
@@ -259,46 +248,29 @@ class Lowering:
         """
         rest = tuple(a for a in new.axes if a != new.along)
         carry = self.carry(new.dtype, rest, neutral(new.op, new.dtype), new)
-        own = self.append(nest.body, new)
-        result = self.compute(nest.body, COMBINE[new.op], carry, own)
+        body, own = nest.body, nest.body.add(new)
+        result = body.compute(COMBINE[new.op], carry, own)
         lane = lane_number(new.along) - (self.axes[new.along].block - 1)
-        last = self.append(nest.body, ir.Inside(dtype=bool_, axes=(new.along,), spans=new.spans, conditions=(lane,)))
-        alone = self.compute(nest.body, "where", last, result, self.constant(new, neutral("sum", new.dtype)))
+        last = body.add(ir.Inside(dtype=bool_, axes=(new.along,), spans=new.spans, conditions=(lane,)))
+        alone = body.compute("where", last, result, self.constant(new, neutral("sum", new.dtype)))
         following = Reduce(dtype=new.dtype, axes=rest, spans=new.spans, op="sum", x=alone, over=(new.along,))
-        nest.carries.append((carry, self.append(nest.body, following)))
+        nest.carries.append((carry, body.add(following)))
         return result
 
     # ---- statements ------------------------------------------------------------------
 
-    def add(self, op: O) -> O:
-        """Writes an op outside of all loops."""
-        return self.append(self.out, op)
-
-    def append(self, body: list[Any], op: O) -> O:
-        body.append(op)
-        return op
-
     def carry(self, dtype: DType, axes: tuple[str, ...], value: int | float | bool, op: Op) -> Carry:
         """Writes a value that the next loop carries from iteration to iteration. `value` is the initial value."""
-        start = self.add(Constant(dtype=dtype, axes=(), spans=op.spans, value=value))
-        return self.add(Carry(dtype=dtype, axes=axes, spans=op.spans, initial=start))
+        start = self.out.add(Constant(dtype=dtype, axes=(), spans=op.spans, value=value))
+        return self.out.add(Carry(dtype=dtype, axes=axes, spans=op.spans, initial=start))
 
-    def number(self, op: Op, expr: Dim, body: list[Any]) -> Op:
+    def number(self, op: Op, expr: Dim, body: OpBuilder) -> Op:
         """Writes the value of an index expression, converted to the dtype of `op`."""
-        place = self.append(body, Position(dtype=i64, axes=(), spans=op.spans, expr=expr))
-        return self.append(body, Compute(dtype=op.dtype, axes=(), spans=op.spans, op="cast", args=(place,)))
+        place = body.add(Position(dtype=i64, axes=(), spans=op.spans, expr=expr))
+        return body.add(Compute(dtype=op.dtype, axes=(), spans=op.spans, op="cast", args=(place,)))
 
     def constant(self, like: Op, value: int | float | bool) -> Op:
         """Returns a constant with the dtype of the op `like`. The constant is written before the loops that use it.
         Equal constants share one op.
         """
-        key = (like.dtype, repr(value))
-        if key not in self.constants:
-            self.constants[key] = self.add(Constant(dtype=like.dtype, axes=(), spans=like.spans, value=value))
-        return self.constants[key]
-
-    def compute(self, body: list[Any], name: str, *args: Op) -> Op:
-        """Writes an elementwise op at the end of `body`, which is `out` or the body of a loop."""
-        axes = tuple(a for a in self.axes if any(a in x.axes for x in args))
-        dtype = bool_ if name == "equal" else args[-1].dtype
-        return self.append(body, Compute(dtype=dtype, axes=axes, spans=args[0].spans, op=name, args=args))
+        return self.out.once(Constant(dtype=like.dtype, axes=(), spans=like.spans, value=value))

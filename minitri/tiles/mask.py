@@ -25,8 +25,8 @@ from minitri.base.dims import Dim, axis_names
 from minitri.base.operators import COMBINE, neutral
 from minitri.base.resource_limits import check_time
 from minitri.base.types import bool_
-from minitri.kernels import ir
-from minitri.kernels.ir import Compute, Constant, Dot, Inside, Load, Mask, Op, Reduce, Scan, Store
+from minitri.kernels.ir import Carry, Compute, Constant, Dot, Inside, Load, Mask, Op, Reduce, Scan, Store, with_children
+from minitri.kernels.lower_graph import OpBuilder
 from minitri.kernels.text import comparison
 from minitri.tiles.ir import Loop, Program, TileAxis, lane_number
 
@@ -81,7 +81,7 @@ def accumulated(op: Op) -> tuple[Op, Number] | None:
     Returns None for any other op.
     """
     match op:
-        case Compute(args=(ir.Carry(initial=Constant(value=value)), x)) if op.op in COMBINE.values():
+        case Compute(args=(Carry(initial=Constant(value=value)), x)) if op.op in COMBINE.values():
             return x, value
     return None  # a carried product has no numeric initial value
 
@@ -101,44 +101,42 @@ class Masking:
         self.others: dict[Op, Number] = {}  # the values of loads past the end that are not 0
 
     def run(self) -> Program:
-        body: list[Any] = []
+        body = OpBuilder(self.axes)
         for stmt in self.program.body:
             if isinstance(stmt, Loop):
-                body.append(self.loop(stmt))
+                body.add(self.loop(stmt))
             else:
                 self._op(stmt, body)
-        return replace(self.program, body=tuple(body))
+        return replace(self.program, body=tuple(body.ops))
 
     def loop(self, loop: Loop) -> Loop:
-        body: list[Any] = []
+        body = OpBuilder(self.axes)
         for op in loop.body:
             self._op(op, body)
         carries = tuple((self.new[c], self.new[n]) for c, n in loop.carries)
-        return replace(loop, carries=carries, body=tuple(body))
+        return replace(loop, carries=carries, body=tuple(body.ops))
 
-    def _op(self, op: Op, out: list[Any]) -> None:
+    def _op(self, op: Any, out: OpBuilder) -> None:
         check_time()
-        new = ir.with_children(op, self.new.__getitem__)
+        new = with_children(op, self.new.__getitem__)
         match new:
             case Load():
                 new = replace(new, mask=self._mask(new), other=self.others.get(op, new.other))
             case Store():
                 new = replace(new, mask=self._mask(new))
-            case Reduce() if not isinstance(new.x, ir.Carry):
+            case Reduce() if not isinstance(new.x, Carry):
                 new = replace(new, x=self._neutral(new.x, new.over, neutral(new.op, new.x.dtype), out))
             case Scan():
                 new = replace(new, x=self._neutral(new.x, (new.along,), neutral(new.op, new.dtype), out))
             case Dot():
                 a = self._neutral(new.a, (new.over,), 0.0, out)
                 new = replace(new, a=a, b=self._neutral(new.b, (new.over,), 0.0, out))
-            case Compute(op="greater" | "less", args=(x, ir.Carry(initial=Constant(value=value)) as best)):
-                assert isinstance(op, Compute)
+            case Compute(op="greater" | "less", args=(x, Carry(initial=Constant(value=value)) as best)):
                 x = self.new[op.args[0]] = self._neutral(x, self._walked(best), value, out)
                 new = replace(new, args=(x, best))
             case Compute(args=(carry, *_)) if step := accumulated(new):
                 new = replace(new, args=(carry, self._neutral(step[0], self._walked(carry), step[1], out)))
-        out.append(new)
-        self.new[op] = new
+        self.new[op] = out.add(new)
 
     def _walked(self, carry: Op) -> tuple[str, ...]:
         """Returns the axes along which a loop reduces the value `carry`."""
@@ -178,19 +176,17 @@ class Masking:
 
     # ---- reductions ------------------------------------------------------------------
 
-    def _neutral(self, x: Op, over: tuple[str, ...], value: Number, out: list[Any]) -> Op:
+    def _neutral(self, x: Op, over: tuple[str, ...], value: Number, out: OpBuilder) -> Op:
         """Returns `x` with the neutral element `value` in place of elements past the end of the reduced axes."""
         for axis in (self.axes[name] for name in over if name in x.axes):
             if overhangs(axis) and not self.is_neutral(x, axis, value):
                 x = self.where(x, axis, value, out)
         return x
 
-    def where(self, x: Op, axis: TileAxis, value: Number, out: list[Any]) -> Op:
+    def where(self, x: Op, axis: TileAxis, value: Number, out: OpBuilder) -> Op:
         """Returns `x` with `value` in place of elements past the end of an axis. Adds the ops for this replacement to
         `out`.
         """
-        inside = Inside(dtype=bool_, axes=(axis.name,), spans=x.spans, conditions=(axis.inside,))
-        filler = Constant(dtype=x.dtype, axes=(), spans=x.spans, value=value)
-        chosen = Compute(dtype=x.dtype, axes=x.axes, spans=x.spans, op="where", args=(inside, x, filler))
-        out += [inside, filler, chosen]
-        return chosen
+        inside = out.add(Inside(dtype=bool_, axes=(axis.name,), spans=x.spans, conditions=(axis.inside,)))
+        filler = out.add(Constant(dtype=x.dtype, axes=(), spans=x.spans, value=value))
+        return out.compute("where", inside, x, filler)

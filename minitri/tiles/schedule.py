@@ -14,9 +14,10 @@ options replace single decisions of a schedule. Left out: the rules that make pr
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from minitri.base.diagnostics import CompileError, listed, misspelt
+from minitri.base.nodes import Record
 from minitri.base.resource_limits import MAX_LANES
 from minitri.base.toml_tables import table_beside
 from minitri.kernels.ir import Axis, Dot, Kernel, Plan, Store
@@ -29,7 +30,6 @@ LEAST = 16  # the shortest axis that `tl.dot` accepts
 UNKNOWN = 1024  # the size that the plain schedule assumes for an unknown extent
 
 
-@dataclass(frozen=True, slots=True)
 class Schedule(LaunchOptions):
     """How one kernel is divided into programs and loops, and the options of its tile program.
 
@@ -48,8 +48,7 @@ class Schedule(LaunchOptions):
         return [name for name, (role, _) in self.axes.items() if role == "loop"]
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Record):
     """The caller's decisions about schedules. If an option is None, the schedule rules decide.
 
     blocks       block sizes by axis: {"i": 3}
@@ -99,8 +98,7 @@ def _invalid(what: str, value: object, wanted: str) -> CompileError:
 # ---- the plain schedule ------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class TileSizes:
+class TileSizes(Record):
     """The tile sizes of the plain schedule.
 
     elements  the number of elements of a tile in an elementwise kernel

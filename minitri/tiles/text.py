@@ -28,26 +28,24 @@ from typing import Any
 from minitri.base.resource_limits import MAX_LANES
 from minitri.base.spans import Source
 from minitri.base.toml_tables import table_beside
-from minitri.kernels.ir import Buffer, Carry, Decision, Kernel, Op, Plan
+from minitri.kernels.ir import Carry, Op, Plan
 from minitri.kernels.parse import Body, read_axis, read_buffers, read_head, read_hints, read_kernel_name
-from minitri.kernels.text import AXIS, OpWriter, format_op, head_lines, join
+from minitri.kernels.text import AXIS, OpWriter, TextLine, format_op, head_lines, join
 from minitri.text_io.read_expressions import Names
 from minitri.text_io.stage_parser import Line, Mistake, Node, read, reading
 from minitri.text_io.templates import fields_of, templates
 from minitri.tiles import ir
 from minitri.tiles.ir import PLAIN, Hints, Loop, Program, Programs, TileAxis, block_start, lane_number
-from minitri.tiles.schedule import OPTIONS, RANGES
+from minitri.tiles.schedule import OPTIONS, RANGES, WARPS
 
 LINES = templates(ir, table_beside(__file__, "lines.toml"))
-
-TileLine = tuple[str, Op | Buffer | Kernel | Decision | Program | TileAxis | Loop | None]
 
 
 def format_programs(programs: Programs) -> str:
     return "".join(f"{text}\n" for text, _ in programs_lines(programs))
 
 
-def programs_lines(programs: Programs) -> Iterator[TileLine]:
+def programs_lines(programs: Programs) -> Iterator[TextLine]:
     """Returns the lines of `format_programs`. Each line comes with the object that the line shows: an op, an axis, a
     loop, a program or a buffer.
     """
@@ -57,7 +55,7 @@ def programs_lines(programs: Programs) -> Iterator[TileLine]:
         yield from program_lines(program)
 
 
-def program_lines(program: Program) -> Iterator[TileLine]:
+def program_lines(program: Program) -> Iterator[TextLine]:
     buffers = join(f"{b.role} {b}" for b in program.buffers)
     yield f"program {program.name}({buffers}) {_options(program)} {{", program
     for a in program.axes:
@@ -110,22 +108,17 @@ def parse_programs(text: str, masked: bool, name: str = "<tile>") -> Programs:
     with reading(source):
         head, *blocks = read(source, "tiles").parts
         plan, names = read_head(head, source)
-        programs: list[Program] = []
-        for block in blocks:
-            programs.append(_program(block, plan, names, source, masked, [p.name for p in programs]))
-        return Programs(plan, tuple(programs))
+        taken: set[str] = set()
+        return Programs(plan, tuple(_program(block, plan, names, source, masked, taken) for block in blocks))
 
 
-def _program(block: Node, plan: Plan, names: Names, source: Source, masked: bool, taken: Sequence[str]) -> Program:
+def _program(block: Node, plan: Plan, names: Names, source: Source, masked: bool, taken: set[str]) -> Program:
     name, params, hints, places, *lines = block.parts
     kernel, axes = read_kernel_name(name, taken), list[TileAxis]()
     for place in places:
         axes.append(_axis(place, names, axes))
     buffers = read_buffers(params, plan, names)
-    options = read_hints(hints, {"warps": range(1, 33), **{name: RANGES.get(name) for name in OPTIONS}})
-    warps = options.get("warps", 4)
-    if warps & (warps - 1):
-        raise Mistake(hints[0][0], f"the number of warps is a power of two, not {warps}")
+    options = read_hints(hints, {"warps": WARPS, **{name: RANGES.get(name) for name in OPTIONS}})
     body = _Body(source, names, [a.name for a in axes], buffers, "tile.masked" if masked else "tile")
     body.known |= {f"{a.name}_lane": lane_number(a.name) for a in axes}
     body.known |= {f"{a.name}_start": block_start(a.name) for a in axes}

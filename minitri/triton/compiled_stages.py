@@ -13,11 +13,11 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from minitri.base.nodes import Record
 from minitri.base.types import f64
 from minitri.hardware.targets import StageUnavailable, Target
 from minitri.triton import cached_compile as machine_code
@@ -49,8 +49,7 @@ def jit_functions(text: str) -> dict[str, Any]:
     return {name: triton.jit(f) for name, f in made.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Record):
     """The facts about a kernel's arguments that Triton uses when it compiles the kernel.
 
     If two calls of a kernel have an equal `Kind`, they use the same machine code.
@@ -132,12 +131,9 @@ def stage_text(compiled: Sequence[Any], names: Sequence[str], stage: str) -> str
 
     A comment with the kernel's name comes before the text of each kernel.
     """
-    parts: list[str] = []
-    for name, built in zip(names, compiled):
-        text = kernel_text(built.asm, stage, name)
-        comment = {"ttir": "//", "ttgir": "//", "llir": ";", "ptx": "//", "sass": "//", "amdgcn": ";"}[stage]
-        parts.append(f"{comment} kernel {name}\n{text}")
-    return "\n".join(parts)
+    comment = ";" if stage in ("llir", "amdgcn") else "//"
+    texts = (kernel_text(built.asm, stage, name) for name, built in zip(names, compiled))
+    return "\n".join(f"{comment} kernel {name}\n{text}" for name, text in zip(names, texts))
 
 
 def disassembly(asm: Mapping[str, Any], ptx: str, kernel: EmittedKernel, target: Target) -> str:

@@ -11,9 +11,9 @@ array, the array has a descriptor for each shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from minitri.base.dims import Dim
+from minitri.base.nodes import Record
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Buffer, Load, Store
 from minitri.tiles.ir import Access, BlockIndex, Program, TileAxis, block_index
@@ -22,8 +22,7 @@ Block = tuple[int, ...]
 Text = Callable[[Dim], str]  # the source text of an index expression
 
 
-@dataclass(frozen=True, slots=True)
-class Descriptor:
+class Descriptor(Record):
     """An argument of a kernel that describes blocks of one array.
 
     `pointer` is the index of the array among the kernel's pointer arguments, counted from 0.

@@ -20,9 +20,10 @@ as an integer argument.
 """
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from minitri.base.dims import Dim
+from minitri.base.nodes import Record
 from minitri.base.operators import OPERATORS, reduction, running
 from minitri.base.symbolic_minmax import smallest
 from minitri.kernels import ir
@@ -34,8 +35,7 @@ from minitri.triton.expressions import Expressions, Lines, constant, convert, nu
 from minitri.triton.grid import Grid, count, widened
 
 
-@dataclass(frozen=True, slots=True)
-class EmittedKernel:
+class EmittedKernel(Record):
     """The source of a Triton function, and a description of its arguments.
 
     The order of the arguments is: pointers, integer sizes, scalars, tensor descriptors. `program` is the tile program,
@@ -220,8 +220,7 @@ class _Emitter(Expressions):
 
     def _tests(self, op: Load | Store) -> list[Dim]:
         """Returns the conditions that the mask of a load or store has to test in the current branch."""
-        assert op.mask is not None
-        return [c for c in op.mask.conditions if c not in self.needless]
+        return [c for c in (op.mask.conditions if op.mask else ()) if c not in self.needless]
 
     def _store(self, op: Store) -> None:
         names = {s.name for d in op.index for s in d.symbols()}

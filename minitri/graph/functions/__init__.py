@@ -14,9 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minitri.graph.functions import (
-    creation,
-    dtype_queries,
-    einsum,
+    creation_and_dtypes,
     indexing,
     join_and_split,
     linear_algebra,
@@ -26,8 +24,6 @@ from minitri.graph.functions import (
 )
 from minitri.language.signatures import SIGNATURES
 
-_MODULES = (creation, dtype_queries, einsum, indexing, join_and_split, linear_algebra, matmul, reductions, views)
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: function for m in _MODULES for name, function in vars(m).items() if name in SIGNATURES
-}
-FUNCTIONS |= {name: f for module in _MODULES for name, f in getattr(module, "BY_OPERATOR", {}).items()}
+_MODULES = (creation_and_dtypes, indexing, join_and_split, linear_algebra, matmul, reductions, views)
+_NAMED = [*map(vars, _MODULES), join_and_split.BY_OPERATOR, reductions.BY_OPERATOR]
+FUNCTIONS: dict[str, Callable[..., Any]] = {n: f for named in _NAMED for n, f in named.items() if n in SIGNATURES}

@@ -10,8 +10,7 @@ data.
 from collections.abc import Sequence
 from typing import Any
 
-from minitri.base import dims
-from minitri.base.dims import Dim, sign
+from minitri.base.dims import ONE, ZERO, Dim, sign
 from minitri.base.resource_limits import MAX_ELEMENTS
 from minitri.base.symbolic_minmax import at_most_one, largest, smallest, tidy
 from minitri.base.types import bool_, i64
@@ -36,7 +35,7 @@ def subscript(t: Typer, x: Array, items: Sequence[Item]) -> Array:
     axis = 0
     for item in items:
         if item is None:
-            shape.append(dims.ONE)
+            shape.append(ONE)
             continue
         extent = x.shape[axis]
         axis += 1
@@ -105,9 +104,9 @@ def _backwards(t: Typer, k: Dim) -> bool:
     if k.constant is not None:
         return k.constant < 0
     if sign(k) == -1:
-        t.require(-k, ">=", dims.ONE, "MT0206", f"the index {k} counts from the end, and is 0 here")
+        t.require(-k, ">=", ONE, "MT0206", f"the index {k} counts from the end, and is 0 here")
         return True
-    t.require(k, ">=", dims.ZERO, "MT0206", f"the index {k} counts from the start, and is negative here")
+    t.require(k, ">=", ZERO, "MT0206", f"the index {k} counts from the start, and is negative here")
     return False
 
 
@@ -148,11 +147,11 @@ def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Di
     """
     (start, start_back), (stop, stop_back) = (_bound(t, v) for v in (item.start, item.stop))
     if forwards:
-        first = dims.ZERO if start is None else extent - smallest(extent, -start) if start_back else start
+        first = ZERO if start is None else extent - smallest(extent, -start) if start_back else start
         last = extent if stop is None else extent + stop if stop_back else smallest(stop, extent)
     else:
         first = extent - 1 if start is None else extent + start if start_back else smallest(start, extent - 1)
-        last = dims.ONE * -1 if stop is None else largest(extent + stop, -1) if stop_back else stop
+        last = ONE * -1 if stop is None else largest(extent + stop, -1) if stop_back else stop
     return first, last
 
 
@@ -218,7 +217,6 @@ def _adjacent(items: Sequence[Item]) -> bool:
 
 def take(t: Typer, x: Array, indices: Array, axis: Value) -> Array:
     a, k = one_axis(t, x, axis)
-    ensure(indices.dtype.is_integer, "MT0206", f"take needs integer indices, not {indices.dtype}")
     return subscript(t, a, [slice(None)] * k + [indices])
 
 

@@ -14,18 +14,27 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from minitri.base import dims
-from minitri.base.dims import Dim
+from minitri.base.dims import ONE, ZERO, Dim, product
 from minitri.base.resource_limits import current, exceeded
 from minitri.base.symbolic_minmax import largest, smallest, tidy
 from minitri.base.types import bool_
 from minitri.graph import ir
-from minitri.graph.constant_nodes import names_in
-from minitri.graph.functions.creation import eye, full
+from minitri.graph.functions.creation_and_dtypes import eye, full
 from minitri.graph.functions.views import expand_dims, one_axis, permute_dims, reshape
 from minitri.graph.ir import Node, Shape
 from minitri.graph.parameter_binding import as_axes, as_axis, as_dim, as_int, as_offset, as_shape, items_of, plain
-from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, insert_axes, require, view
+from minitri.graph.typing_rules import (
+    Array,
+    Strong,
+    Typer,
+    Value,
+    describe,
+    ensure,
+    insert_axes,
+    read_at,
+    require,
+    view,
+)
 
 # ---- axes in another order -----------------------------------------------------------------
 
@@ -53,7 +62,7 @@ def flatten(t: Typer, x: Array, start_dim: Value, end_dim: Value) -> Array:
     """
     first, last = (as_axis(axis, max(x.rank, 1)) for axis in (start_dim, end_dim))
     ensure(first <= last, "MT0204", f"flatten from axis {first} to axis {last}, which stands before it")
-    joined = dims.product(x.shape[first : last + 1])
+    joined = product(x.shape[first : last + 1])
     return reshape(t, x, (*x.shape[:first], joined, *x.shape[last + 1 :]))
 
 
@@ -65,7 +74,7 @@ def concat(t: Typer, arrays: Value, axis: Value) -> Array:
     dtype = t.settled(parts)
     parts = [Array(t.convert(p, dtype), dtype) for p in parts]
     if axis is None:
-        parts, axis = [reshape(t, p, (dims.product(p.shape),)) for p in parts], 0
+        parts, axis = [reshape(t, p, (product(p.shape),)) for p in parts], 0
     ranks = {p.rank for p in parts}
     fits = len(ranks) == 1 and ranks != {0}
     ensure(fits, "MT0201", f"concat needs arrays of one rank, 1 or more, not {_listed(parts)}")
@@ -126,7 +135,7 @@ def pad(t: Typer, x: Strong, pad_width: Value, constant_values: Value) -> Array:
     return x
 
 
-def _pad_widths(t: Typer, value: Value, rank: int) -> list[tuple[Dim, Dim]]:
+def _pad_widths(t: Typer, value: Value, rank: int) -> list[Shape]:
     """Returns the widths of the padding before and after each axis.
 
     The argument has one of numpy's forms: n, (before, after) or ((before, after), …).
@@ -135,14 +144,7 @@ def _pad_widths(t: Typer, value: Value, rank: int) -> list[tuple[Dim, Dim]]:
     pairs = [row if isinstance(row, tuple) else (row, row) for row in rows] * (rank if len(rows) == 1 else 1)
     fits = len(pairs) == rank and all(len(pair) == 2 for pair in pairs)
     ensure(fits, "MT0205", f"pad_width of an array of rank {rank} is n, (before, after) or one pair an axis")
-    return [(_pad_width(t, before), _pad_width(t, after)) for before, after in pairs]
-
-
-def _pad_width(t: Typer, value: Value) -> Dim:
-    width = as_dim(value, "a pad width")
-    message = f"a pad width cannot be negative, and {width} is"
-    t.require(width, ">=", dims.ZERO, "MT0205", message, label=names_in(width))
-    return width
+    return [t.require_sizes([as_dim(width, "a pad width") for width in pair], "a pad width") for pair in pairs]
 
 
 def _stacked(t: Typer, arrays: Value, *, name: str, axis: int, new: Mapping[int, Sequence[int]]) -> Array:
@@ -169,14 +171,7 @@ BY_OPERATOR = {name: partial(_stacked, name=name, axis=axis, new=new) for name, 
 
 def unstack(t: Typer, x: Array, axis: Value) -> tuple[Value, ...]:
     k = as_axis(axis, x.rank)
-    return tuple(element(t, x, k, Dim.of(j)) for j in range(_known(x.shape[k], "unstack", x, k)))
-
-
-def element(t: Typer, x: Array, axis: int, place: Dim) -> Array:
-    """Returns the elements of x at one position along an axis. The result does not have this axis."""
-    kept = [k for k in range(x.rank) if k != axis]
-    index = [place if k == axis else ir.axis(kept.index(k)) for k in range(x.rank)]
-    return view(t, x, [x.shape[k] for k in kept], index)
+    return tuple(read_at(t, x, {k: Dim.of(j)}) for j in range(_known(x.shape[k], "unstack", x, k)))
 
 
 def _known(size: Dim, name: str, x: Array, axis: int) -> int:
@@ -204,13 +199,13 @@ def split(t: Typer, x: Array, indices_or_sections: Value, axis: Value) -> tuple[
     if isinstance(indices_or_sections, tuple):
         places = [as_offset(c, "a place to cut") for c in indices_or_sections]
         places = [size + p if (p.constant or 0) < 0 else p for p in places]  # a negative position counts from the end
-        ends = [dims.ZERO, *(smallest(largest(p, 0), size) for p in places), size]
+        ends = [ZERO, *(smallest(largest(p, 0), size) for p in places), size]
     else:
         count = as_int(indices_or_sections, "the number of parts")
         ensure(count >= 1, "MT0205", f"split makes 1 part or more, not {count}")
         _known(Dim.of(count), "split", x, k)
         message = f"split of axis {k} of {x} into {count} equal parts: {count} does not divide {size}"
-        t.require(size % count, "==", dims.ZERO, "MT0205", message, help="or say where to cut: split(x, (2, 5))")
+        t.require(size % count, "==", ZERO, "MT0205", message, help="or say where to cut: split(x, (2, 5))")
         ends = [size // count * j for j in range(count + 1)]
     return tuple(slice_axis(t, x, k, start, stop) for start, stop in pairwise(ends))
 
@@ -230,9 +225,9 @@ def tile(t: Typer, x: Array, repetitions: Value) -> Array:
     The last number of repetitions is for the last axis.
     """
     times = [as_dim(n, "a number of repetitions") for n in items_of(repetitions)]
-    times = [dims.ONE] * (x.rank - len(times)) + list(t.require_sizes(times))
+    times = [ONE] * (x.rank - len(times)) + list(t.require_sizes(times))
     lead = len(times) - x.rank
-    old = (*[dims.ONE] * lead, *x.shape)
+    old = (*[ONE] * lead, *x.shape)
     index = [ir.along(k, e) if n == 1 else ir.along(k, e) % largest(e, 1) for k, (e, n) in enumerate(zip(old, times))]
     return view(t, x, [e * n for e, n in zip(old, times)], index[lead:])
 
@@ -258,7 +253,7 @@ def _each(t: Typer, x: Array, axis: int, repeats: Sequence[int]) -> Array:
     t.require(x.shape[axis], "==", Dim.of(len(repeats)), "MT0205", message)
     counts = t.require_sizes(as_shape(tuple(repeats))) if repeats else ()
     parts = [_along(t, x, axis, count, Dim.of(j)) for j, count in enumerate(counts)]
-    return concat(t, tuple(parts), axis) if parts else _along(t, x, axis, dims.ZERO, dims.ZERO)
+    return concat(t, tuple(parts), axis) if parts else _along(t, x, axis, ZERO, ZERO)
 
 
 def _along(t: Typer, x: Array, axis: int, size: Dim, place: Dim) -> Array:
@@ -297,13 +292,12 @@ def meshgrid(t: Typer, arrays: Value, indexing: Value) -> tuple[Value, ...]:
     parts = [t.array(a) for a in items_of(arrays)]
     for p in parts:
         ensure(p.rank <= 1, "MT0201", f"meshgrid takes arrays of one axis, not {p}")
-    sizes = [p.shape[0] if p.shape else dims.ONE for p in parts]
+    sizes = [p.shape[0] if p.shape else ONE for p in parts]
     order = list(range(len(parts)))
     if indexing == "xy" and len(parts) > 1:
         order[:2] = [1, 0]
     shape = [sizes[k] for k in order]
-    places = [() if not p.shape or p.shape[0] == 1 else (ir.axis(order.index(k)),) for k, p in enumerate(parts)]
-    return tuple(view(t, p, shape, place or (dims.ZERO,) * p.rank) for p, place in zip(parts, places))
+    return tuple(view(t, p, shape, [ir.along(order.index(k), e) for e in p.shape]) for k, p in enumerate(parts))
 
 
 # ---- diagonals ------------------------------------------------------------------------------------
@@ -317,10 +311,8 @@ def diagonal(t: Typer, x: Array, offset: Value, axis1: Value, axis2: Value) -> A
     k = as_offset(offset, "offset")
     starts = {row: largest(-k, 0), column: largest(k, 0)}
     length = largest(smallest(*(x.shape[j] - start for j, start in starts.items())), 0)
-    kept = [j for j in range(x.rank) if j not in starts]
-    place = ir.along(len(kept), length)
-    index = [starts[j] + place if j in starts else ir.axis(kept.index(j)) for j in range(x.rank)]
-    return view(t, x, [*(x.shape[j] for j in kept), length], index)
+    place = ir.along(x.rank - 2, length)
+    return read_at(t, x, {j: start + place for j, start in starts.items()}, length)
 
 
 def diag(t: Typer, x: Strong, k: Value) -> Array:

@@ -8,10 +8,9 @@ products with one row or one column, become a multiplication and a sum instead.
 
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.types import DType, bool_, f32
-from minitri.graph import ir
 from minitri.graph.functions.reductions import reduce
 from minitri.graph.functions.views import permute_dims, squeeze
-from minitri.graph.ir import PRECISIONS, Shape
+from minitri.graph.ir import PRECISIONS, Shape, along, axis
 from minitri.graph.typing_rules import Array, Typer, Value, contract_type, ensure, insert_axes, view
 
 
@@ -101,10 +100,10 @@ def _contract(t: Typer, x: Array, y: Array, precision: str) -> Array:
 
 def _multiply_and_sum(t: Typer, x: Array, y: Array) -> Array:
     rank = x.rank
-    batch = [ir.axis(k) for k in range(rank - 2)]
+    batch = [axis(k) for k in range(rank - 2)]
     shape = (*x.shape[:-1], y.shape[-1], x.shape[-1])
-    left = view(t, x, shape, [*batch, ir.along(rank - 2, x.shape[-2]), ir.axis(rank)])
-    right = view(t, y, shape, [*batch, ir.axis(rank), ir.along(rank - 1, y.shape[-1])])
+    left = view(t, x, shape, [*batch, along(rank - 2, x.shape[-2]), axis(rank)])
+    right = view(t, y, shape, [*batch, axis(rank), along(rank - 1, y.shape[-1])])
     return total(t, multiplied(t, left, right), (rank,))
 
 

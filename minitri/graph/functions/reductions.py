@@ -12,12 +12,11 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from minitri.base import dims
-from minitri.base.dims import Dim
+from minitri.base.dims import ONE, ZERO, Dim, product
 from minitri.base.operators import REDUCTIONS, SCANS, Kind, neutral
 from minitri.base.symbolic_minmax import largest
 from minitri.base.types import DType, bool_, f32, f64, i32, i64, u64
-from minitri.graph.functions.creation import full
+from minitri.graph.functions.creation_and_dtypes import full
 from minitri.graph.functions.join_and_split import concat, slice_axis
 from minitri.graph.functions.views import expand_dims, one_axis
 from minitri.graph.ir import Shape
@@ -67,7 +66,7 @@ def require_nonempty(t: Typer, op: str, shape: Shape, axes: tuple[int, ...]) -> 
     If the size is symbolic, each call checks that it is not 0.
     """
     for k in axes:
-        t.require(shape[k], ">=", dims.ONE, "MT0209", f"{op} over an axis of size 0 has no value")
+        t.require(shape[k], ">=", ONE, "MT0209", f"{op} over an axis of size 0 has no value")
 
 
 def extreme(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array:
@@ -100,7 +99,7 @@ OF_TRUTH = {"max": "any", "min": "all"}  # the reductions of bools that equal ma
 
 def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correction: Value = 0) -> Array:
     total = accumulate(t, t.strong(x), axes, keepdims, None, op="sum")
-    count = dims.product([x.shape[k] for k in axes])
+    count = product([x.shape[k] for k in axes])
     return t.elementwise("divide", [total, _divisor(t, count, correction)])
 
 
@@ -235,11 +234,11 @@ def _extended(t: Typer, x: Value, axis: int, prepend: Value, append: Value) -> A
     for part in (prepend, x, append):
         if part is not None:
             part = t.array(part)
-            single = tuple(dims.ONE if k == axis else e for k, e in enumerate(a.shape))
+            single = tuple(ONE if k == axis else e for k, e in enumerate(a.shape))
             parts.append(part if part.shape else Array(t.broadcast(part.node, single), part.dtype, part.weak))
     return concat(t, tuple(parts), axis) if len(parts) > 1 else a
 
 
 def _difference(t: Typer, x: Array, axis: int) -> Array:
-    later, earlier = (slice_axis(t, x, axis, start, start + x.shape[axis] - 1) for start in (dims.ONE, dims.ZERO))
+    later, earlier = (slice_axis(t, x, axis, start, start + x.shape[axis] - 1) for start in (ONE, ZERO))
     return t.elementwise("not_equal" if x.dtype == bool_ else "subtract", [later, earlier])

@@ -14,7 +14,7 @@ from minitri.graph import ir
 from minitri.graph.constant_nodes import shown
 from minitri.graph.ir import Shape
 from minitri.graph.parameter_binding import FAR, as_axes, as_axis, as_dim, as_shape, items_of
-from minitri.graph.typing_rules import Array, Typer, Value, ensure, insert_axes, view
+from minitri.graph.typing_rules import Array, Typer, Value, ensure, insert_axes, read_at, view
 
 
 def reshape(t: Typer, x: Array, shape: Value) -> Array:
@@ -113,9 +113,7 @@ def squeeze(t: Typer, x: Array, axis: Value) -> Array:
     for k in gone:
         message = f"cannot squeeze axis {k} of {x}: its size {x.shape[k]} is not 1"
         t.require(x.shape[k], "==", dims.ONE, "MT0205", message)
-    kept = [k for k in range(x.rank) if k not in gone]
-    index = [dims.ZERO if k in gone else ir.axis(kept.index(k)) for k in range(x.rank)]
-    return view(t, x, [x.shape[k] for k in kept], index)
+    return read_at(t, x, dict.fromkeys(gone, dims.ZERO))
 
 
 def permute_dims(t: Typer, x: Array, axes: Value) -> Array:

@@ -27,6 +27,7 @@ from minitri.base.symbolic_minmax import smallest
 from minitri.base.types import f32, f64
 from minitri.kernels import ir
 from minitri.kernels.ir import Carry, Compute, Constant, Count, Dot, Kernel, Old, Op, Reduce
+from minitri.kernels.lower_graph import OpBuilder
 from minitri.tiles.ir import TileAxis, block_start
 from minitri.tiles.lower import Lowering, Nest
 
@@ -35,9 +36,7 @@ def followed(op: Op) -> tuple[Op, ...]:
     """Returns the reductions and counts whose old values occur in the transport (correction) of an op. An op is said to
     follow the reductions whose old values correct its partial sum.
     """
-    if not isinstance(op, (Reduce, Dot)):
-        return ()
-    transports = [t for t in (op.rescale, op.shift if isinstance(op, Reduce) else None) if t is not None]
+    transports = [t for name in ("rescale", "shift") if (t := getattr(op, name, None)) is not None]
     olds = [o for t in transports for o in ir.needed(t) if isinstance(o, Old)]
     return tuple(dict.fromkeys(o.x for o in olds))
 
@@ -56,16 +55,14 @@ def moving(ops: Iterable[Op], running: Iterable[Op]) -> set[Op]:
 class OnlineLowering(Lowering):
     """Lowers kernels in which a reduction runs in the loop of another reduction."""
 
+    online = True
+
     def __init__(self, kernel: Kernel, axes: dict[str, TileAxis]) -> None:
         super().__init__(kernel, axes)
         self.follows = {op: followed(op) if self.looped_over(op) else () for op in self.kernel.body}
         self.running = {y for ys in self.follows.values() for y in ys}  # reductions that others follow
         self.moving: set[Op] = set()  # ops of the present phase that change with every block
         self.low: set[Op] = set()  # the maxima in which the lowest finite number may replace -inf
-        self.made: dict[tuple[bool, str, tuple[Op, ...]], Op] = {}
-
-    def shares_a_loop(self, op: Op) -> bool:
-        return bool(self.looped_over(op))
 
     def level(self, op: Op, levels: dict[Op, int]) -> int:
         """Returns the phase (group of loops) of an op. An online reduction runs in the same phase as the reductions
@@ -94,7 +91,7 @@ class OnlineLowering(Lowering):
     def is_invariant(self, op: Op) -> bool:
         return super().is_invariant(op) and op not in self.moving
 
-    def iterate(self, op: Op, new: Op, nest: Nest) -> None:
+    def iterate(self, op: Op, new: Any, nest: Nest) -> None:
         if isinstance(op, Count):
             nest.values[op] = self._count(op, nest)
         elif isinstance(op, Old):
@@ -116,12 +113,10 @@ class OnlineLowering(Lowering):
 
     # ---- reductions that others follow -----------------------------------------------
 
-    def _lower_followed(self, op: Op, new: Op, nest: Nest) -> None:
+    def _lower_followed(self, op: Op, new: Reduce, nest: Nest) -> None:
         """Lowers a reduction that other reductions depend on. The loop carries one partial result per row."""
-        assert isinstance(new, Reduce)
         carry = self.top[op] = self.carry(new.dtype, new.axes, neutral(new.op, new.dtype), new)
-        self.append(nest.body, new)
-        best = self.compute(nest.body, COMBINE[new.op], carry, new)
+        best = nest.body.compute(COMBINE[new.op], carry, nest.body.add(new))
         nest.carries.append((carry, best))
         nest.values[op] = self._finite(nest.body, op, best) if new.op == "max" else best
 
@@ -133,47 +128,39 @@ class OnlineLowering(Lowering):
         rest = product([self.axes[a].extent for a in op.over if a not in nest.loops])
         return self.number(op, _indices_up_to(looped, before) * rest, nest.body)
 
-    def _finite(self, body: list[Any], op: Op, y: Op) -> Op:
+    # Several sums can follow one maximum. They share the ops that `once` adds to the loop, or after the loop.
+
+    def _finite(self, body: OpBuilder, op: Op, y: Op) -> Op:
         """Returns the running maximum `y`, or a finite number for rows in which all elements so far are -inf."""
         if op in self.low:
-            return self._once(body, "maximum", y, self.constant(y, float(np.finfo(y.dtype.numpy).min)))
-        return self._once(body, "where", self._is_bottom(body, y), self.constant(y, 0.0), y)
+            return body.once(body.computed("maximum", y, self.constant(y, float(np.finfo(y.dtype.numpy).min))))
+        return body.once(body.computed("where", self._is_bottom(body, y), self.constant(y, 0.0), y))
 
-    def _is_bottom(self, body: list[Any], y: Op) -> Op:
-        return self._once(body, "equal", y, self.constant(y, neutral("max", y.dtype)))
-
-    def _once(self, body: list[Any], name: str, *args: Op) -> Op:
-        """Makes an elementwise op that several sums can share. Two equal ops inside the loop become a single op, and so
-        do two equal ops after the loop.
-        """
-        key = (body is self.out, name, args)
-        if key not in self.made:
-            self.made[key] = self.compute(body, name, *args)
-        return self.made[key]
+    def _is_bottom(self, body: OpBuilder, y: Op) -> Op:
+        return body.once(body.computed("equal", y, self.constant(y, neutral("max", y.dtype))))
 
     # ---- reductions that follow others -----------------------------------------------
 
-    def _lower_following(self, op: Op, new: Op, nest: Nest) -> tuple[Carry, Op]:
+    def _lower_following(self, op: Op, new: Reduce | Dot, nest: Nest) -> tuple[Carry, Op]:
         """Lowers a sum that depends on other reductions. Each iteration corrects the partial sum by its transport, and
         adds the sum of the block.
         """
-        assert isinstance(new, (Reduce, Dot))
         body = nest.body
         carry = self.top[op] = self.carry(new.dtype, new.axes, neutral("sum", new.dtype), new)
         if isinstance(new, Dot):
-            sofar = self.compute(body, "multiply", carry, self._factor(op, new, body))
-            return carry, self.append(body, replace(new, rescale=None, acc=sofar))
-        block = self.append(body, replace(new, rescale=None, shift=None))
+            sofar = body.compute("multiply", carry, self._factor(op, new, body))
+            return carry, body.add(replace(new, rescale=None, acc=sofar))
+        block = body.add(replace(new, rescale=None, shift=None))
         if new.rescale is not None:
             factor = self._factor(op, new, body)
-            return carry, self.compute(body, "add", self.compute(body, "multiply", carry, factor), block)
+            return carry, body.compute("add", body.compute("multiply", carry, factor), block)
         assert new.shift is not None
         count = next(o for o in ir.needed(op) if isinstance(o, Old) and isinstance(o.x, Count))
-        nothing = self.compute(body, "equal", nest.values[count], self.constant(new, 0.0))
+        nothing = body.compute("equal", nest.values[count], self.constant(new, 0.0))
         shift = self._transport_or_identity(body, nothing, new.shift, 0.0)
-        return carry, self.compute(body, "add", self.compute(body, "add", carry, shift), block)
+        return carry, body.compute("add", body.compute("add", carry, shift), block)
 
-    def _factor(self, op: Op, new: Reduce | Dot, body: list[Op]) -> Op:
+    def _factor(self, op: Op, new: Reduce | Dot, body: OpBuilder) -> Op:
         """Returns the correction factor of the partial sum. The correction factor is 1 while the running maximum is
         -inf.
         """
@@ -183,11 +170,11 @@ class OnlineLowering(Lowering):
             return new.rescale
         return self._transport_or_identity(body, self._is_bottom(body, self.top[y]), new.rescale, 1.0)
 
-    def _transport_or_identity(self, body: list[Any], untouched: Op, transport: Op, identity: float) -> Op:
+    def _transport_or_identity(self, body: OpBuilder, untouched: Op, transport: Op, identity: float) -> Op:
         """Returns the correction `transport`, or `identity` for rows in which `untouched` is true. In rows in which
         `untouched` is true, the partial sum does not need a correction yet.
         """
-        return self._once(body, "where", untouched, self.constant(transport, identity), transport)
+        return body.once(body.computed("where", untouched, self.constant(transport, identity), transport))
 
     def _corrected_after_loop(self, op: Reduce | Dot) -> Op:
         """Returns the final sum after the loop. In rows whose maximum is -inf, the sum is corrected from the finite
@@ -203,12 +190,8 @@ class OnlineLowering(Lowering):
             if isinstance(o, Old):
                 made[o] = self._finite(self.out, y, self.top[y])
             elif o in changes and o not in made:
-                new = ir.with_children(o, lambda p: made.get(p) or self.at_top(p))
-                key = (True, new.op, new.args) if isinstance(new, Compute) else (True, "", (new,))
-                if key not in self.made:  # several sums may need the same elementwise op
-                    self.made[key] = self.add(new)
-                made[o] = self.made[key]
-        return self.compute(self.out, "multiply", self.top[op], made[op.rescale])
+                made[o] = self.out.once(ir.with_children(o, lambda p: made.get(p) or self.at_top(p)))
+        return self.out.compute("multiply", self.top[op], made[op.rescale])
 
 
 def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:

@@ -23,15 +23,15 @@ elements so far, which is called `count`.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from minitri.base.dims import Dim, product
 from minitri.base.types import ArrayType
-from minitri.graph.ir import const_value
-from minitri.graph.partial_sum_correction import Mean, Reduced, Refused, Rescale, Shift, transport
+from minitri.graph.partial_sum_correction import Mean, Reduced, Refused, Rescale, Shift, Terms, transport
 from minitri.graph.text import format_number
 from minitri.kernels import ir
-from minitri.kernels.ir import Compute, Constant, Dot, Kernel, Load, Op, Plan, Position, Reduce, Spread, Store
+from minitri.kernels.ir import Compute, Constant, Dot, Kernel, Load, Op, Plan, Reduce, Spread, Store
+from minitri.kernels.lower_graph import OpBuilder
 
 Reduction = Reduce | Dot
 
@@ -91,7 +91,7 @@ def _is(op: Op, name: str) -> bool:
     return isinstance(op, Compute) and op.op == name
 
 
-class KernelTerms:
+class KernelTerms(Terms[Op]):
     """Access to the expressions of a kernel, in the form that
     minitri/graph/partial_sum_correction.py needs.
 
@@ -116,18 +116,11 @@ class KernelTerms:
     def varies(self, e: Op) -> bool:
         return bool(set(e.axes) & set(self.over))
 
-    def is_number(self, e: Op, value: float) -> bool:
-        return isinstance(e, Constant) and e.value == value
-
-    def is_count(self, e: Op) -> bool:
-        if isinstance(e, Constant):
-            return self.count.constant is not None and e.value == const_value(self.count.constant, e.dtype)
-        while isinstance(e, Compute) and e.op == "cast":
-            e = bare(e.args[0])
-        return isinstance(e, Position) and e.expr == self.count
+    def made_by(self, e: Op) -> Op:
+        return e
 
 
-class _Online:
+class _Online(OpBuilder):
     """Rewrites the reductions of one kernel to online reductions. `looped` contains the axes that the kernel will loop
     over.
     """
@@ -135,17 +128,16 @@ class _Online:
     def __init__(self, kernel: Kernel, looped: set[str]) -> None:
         self.kernel, self.looped = kernel, looped
         self.extents = {a.name: a.extent for a in kernel.axes}
-        self.body: list[Op] = []
+        super().__init__(self.extents)
         self.new: dict[Op, Op] = {}
         self.decisions: list[ir.Decision] = []
         self.behind: dict[Op, frozenset[Reduction]] = {}  # op → the looped reductions that it depends on
-        self.made: dict[tuple[object, ...], Op] = {}  # ops of transports, which several sums may share
 
     def run(self) -> Kernel:
         for op in self.kernel.body:
             moved = ir.with_children(op, self.new.__getitem__)
-            self.new[op] = self._sum(moved) if self._is_sum(moved) else self._add(moved)
-        return replace(self.kernel, body=ir.live(self.body))
+            self.new[op] = self._sum(moved) if self._is_sum(moved) else self.add(moved)
+        return replace(self.kernel, body=ir.live(self.ops))
 
     def _over(self, op: Op) -> bool:
         return bool(self.looped & set(ir.reduced_by(op)))
@@ -163,7 +155,7 @@ class _Online:
         for side in ("a", "b") if isinstance(op, Dot) else ("x",):
             x, moved = self._without_factors(getattr(op, side), ir.reduced_by(op))
             op, factors = replace(op, **{side: x}), [*factors, *moved]
-        result = self._add(self._in_one_loop(op))
+        result: Op = self.add(self._in_one_loop(op))
         for name, factor in factors:
             result = self._compute(name, result, factor)
         return result
@@ -179,17 +171,16 @@ class _Online:
             case Compute(op="cast", args=(y,)) if y.dtype.is_computed_as(x.dtype):
                 inner, factors = self._without_factors(y, over)
                 if inner is not y and _is(bare(inner), "exp"):
-                    return self._add(ir.with_children(x, lambda _: inner)), factors
+                    return self.add(ir.with_children(x, lambda _: inner)), factors
             case Compute(op="divide" | "multiply" as name, args=(y, c)) if not set(c.axes) & set(over):
                 if _is_at_least_1(c) if name == "divide" else _is_at_most_1(c):
                     inner, factors = self._without_factors(y, over)
                     return inner, [(name, c), *factors]
         return x, []
 
-    def _add(self, op: Op) -> Op:
+    def add(self, op: Any) -> Any:
         self.behind[op] = frozenset(y for o in ir.children(op) for y in self.needs(o))
-        self.body.append(op)
-        return op
+        return super().add(op)
 
     def needs(self, op: Op) -> set[Reduction]:
         """Returns the reductions over looped axes that an op depends on, including the op itself."""
@@ -200,7 +191,7 @@ class _Online:
         so it gets a loop of its own.
         """
         terms = [x for x in ((op.a, op.b) if isinstance(op, Dot) else (op.x,)) if self.needs(x)]
-        needs = sorted({y for x in terms for y in self.needs(x)}, key=self.body.index)
+        needs = sorted({y for x in terms for y in self.needs(x)}, key=self.ops.index)
         if not needs:
             return op
         try:
@@ -268,8 +259,7 @@ class _Online:
         mean. For the two means a and b, the partial sum is corrected by adding n * (old a - a) * (old b - b), where n
         counts the elements before the current block.
         """
-        counted = ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over)
-        count = self._once(("count", op.over, op.dtype), counted)
+        count = self.once(ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over))
         before = self._old(count)
         running: dict[Op, Op] = {}
         moved: dict[Mean[Op], Op] = {}
@@ -282,7 +272,7 @@ class _Online:
         return replace(op, x=self._substituted(op.x, running), shift=shift)
 
     def _old(self, y: Op) -> Op:
-        return self._once(("old", y), ir.Old(dtype=y.dtype, axes=y.axes, spans=y.spans, x=y))
+        return self.once(ir.Old(dtype=y.dtype, axes=y.axes, spans=y.spans, x=y))
 
     def _substituted(self, root: Op, new: Mapping[Op, Op]) -> Op:
         """Returns a copy of the expression `root` in which `new` replaces some ops. If two of the copied ops are equal,
@@ -290,20 +280,14 @@ class _Online:
         """
         made: dict[Op, Op] = dict(new)
         wanted = ir.needed(root)
-        for op in list(self.body):
+        for op in list(self.ops):
             if op in wanted and op not in made and any(o in made for o in ir.children(op)):
-                made[op] = self._once((op, *new.values()), ir.with_children(op, lambda o: made.get(o, o)))
+                made[op] = self.once(ir.with_children(op, lambda o: made.get(o, o)))
         return made.get(root, root)
 
     def _compute(self, name: str, *args: Op) -> Op:
-        axes = tuple(a.name for a in self.kernel.axes if any(a.name in x.axes for x in args))
-        op = Compute(dtype=args[0].dtype, axes=axes, spans=args[0].spans, op=name, args=args)
-        return self._once((name, *args), op)
-
-    def _once(self, key: tuple[object, ...], op: Op) -> Op:
-        if key not in self.made:
-            self.made[key] = self._add(op)
-        return self.made[key]
+        """Adds an elementwise op, which several sums may share."""
+        return self.once(self.computed(name, *args))
 
 
 def _factor_text(found: Rescale[Op]) -> str:

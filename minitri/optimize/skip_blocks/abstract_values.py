@@ -18,13 +18,13 @@ both signs are one kind, because a sum of 0.0 and -0.0 can have either sign (doc
 """
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from minitri.base.nodes import Record
 from minitri.base.numpy_array_operations import elementwise
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import DType
@@ -44,8 +44,7 @@ MONOTONE = {name for name, row in KNOWN.items() if "monotone" in row}
 Operand = tuple[DType, frozenset[str], tuple[Any, ...]]  # dtype, possible kinds, and its number if it is known
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Record):
     """What is known about the value of an op.
 
     kinds    the kinds of numbers that the value can be

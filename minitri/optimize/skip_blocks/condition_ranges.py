@@ -17,13 +17,13 @@ that is not analysed becomes `UNKNOWN`, which can hold everywhere and certainly 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import TypeVar, Union
 
 from minitri.base.dims import ZERO, Dim, Symbol
 from minitri.base.intervals import Range
+from minitri.base.nodes import Record
 from minitri.base.symbolic_minmax import largest, smallest
 from minitri.base.types import i64
 from minitri.kernels.ir import Axis, Compute, Constant, Inside, Kernel, Op, Position, Spread, children, needed
@@ -40,8 +40,7 @@ Combine = Callable[[T, T], T]
 # ---- formulas --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Joined:
+class Joined(Record):
     a: Formula
     b: Formula
 
@@ -180,8 +179,7 @@ def affine(op: Op) -> Dim:
 # ---- intervals of an axis ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(Record):
     """The indices low <= index < high. If `low` or `high` is None, the interval extends to that end of the axis."""
 
     low: Dim | None = None

@@ -23,12 +23,13 @@ Left out: loops over several axes, loops that store, and conditions on values re
 Griebl, Feautrier and Lengauer, "Index set splitting", 2000.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from itertools import product
 
 from minitri.base.dims import Dim
 from minitri.base.intervals import Range, bounds
+from minitri.base.nodes import Record
 from minitri.base.symbolic_minmax import largest, smallest
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Position, Reduce, Scan, Spread, Store, live, with_children
 from minitri.optimize.skip_blocks import condition_ranges as ranges
@@ -44,8 +45,7 @@ def skip(program: Program) -> Program:
     return program if body == list(program.body) else replace(program, body=tuple(body))
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
+class _Choice(Record):
     """A `where` (selection) in a loop whose condition depends on positions.
 
     An iteration changes no carried value if the condition differs from `holds` for all elements of the iteration's

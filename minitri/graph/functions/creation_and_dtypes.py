@@ -1,23 +1,24 @@
-"""Functions that make arrays from sizes and numbers, and functions that convert arrays to other dtypes.
+"""Functions that make arrays from sizes and numbers, and functions of dtypes, such as conversions.
 
     arange(2, N, 3)      index {expr = 2 + 3*d0}
 
 In: numbers and sizes that are known at compile time. Out: an array. `arange` makes an `Index` node, which computes in
 i64, and a conversion to the dtype of the result. Integers that are too large for an `Index` node are computed from the
-positions 0, 1, 2, … in i64 or u64, by a multiplication and an addition that wrap around.
+positions 0, 1, 2, … in i64 or u64, by a multiplication and an addition that wrap around. The functions result_type,
+can_cast, isdtype, finfo and iinfo are computed at compile time.
 """
 
 import math
 from functools import partial
 
-from minitri.base.diagnostics import CompileError
+from minitri.base import types
+from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dims import Dim
 from minitri.base.symbolic_minmax import largest
-from minitri.base.types import DType, f32, i64, u64
-from minitri.graph import ir
+from minitri.base.types import KINDS, DType, Info, f32, i64, promote, u64
 from minitri.graph.functions.views import expand_dims
-from minitri.graph.ir import Shape
-from minitri.graph.parameter_binding import FAR, as_dim, as_dtype, as_int, as_offset, as_shape
+from minitri.graph.ir import Shape, along
+from minitri.graph.parameter_binding import FAR, as_dim, as_dtype, as_int, as_offset, as_shape, items_of
 from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure
 
 
@@ -33,7 +34,7 @@ def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
     """Returns an array whose element at the index (…, row, column) is row - column + k."""
     rank = len(shape)
     ensure(rank >= 2, "MT0204", f"a triangle needs rank 2 or more, not {rank}")
-    row, column = (ir.along(k, shape[k]) for k in (rank - 2, rank - 1))
+    row, column = (along(k, shape[k]) for k in (rank - 2, rank - 1))
     return Array(t.nodes.index(i64, shape, row - column + as_offset(k, "k")), i64)
 
 
@@ -60,12 +61,11 @@ def one_hot(t: Typer, x: Array, num_classes: Value, dtype: Value) -> Array:
 
 
 def asarray(t: Typer, obj: Value, dtype: Value) -> Array:
-    return t.strong(obj) if dtype is None else t.cast(obj, as_dtype(dtype, f32))
+    return t.strong(obj) if dtype is None else t.cast(obj, as_dtype(dtype))
 
 
 def astype(t: Typer, x: Value, dtype: Value) -> Array:
-    ensure(dtype is not None, "MT0202", "astype needs a dtype, not None", "write f32, i64, bool, …")
-    return t.cast(x, as_dtype(dtype, f32))
+    return t.cast(x, as_dtype(dtype))
 
 
 # ---- numbers with equal steps -------------------------------------------------------------------
@@ -83,7 +83,7 @@ def arange(t: Typer, start: Value, stop: Value, step: Value, dtype: Value) -> Ar
     if first.constant is not None and count.constant is not None:
         if max(abs(first.constant), abs(by) * count.constant) >= FAR:
             return t.cast(_far_range(t, first.constant, by, count.constant), target)
-    stride = as_offset(by, "step") * ir.along(0, count)
+    stride = as_offset(by, "step") * along(0, count)
     return t.cast(Array(t.nodes.index(i64, (count,), first + stride), i64), target)
 
 
@@ -104,7 +104,7 @@ def _far_range(t: Typer, first: int, by: int, count: int) -> Array:
 
 def positions(t: Typer, count: Dim) -> Array:
     """Returns the array of the i64 numbers 0, 1, 2, … with `count` elements."""
-    return Array(t.nodes.index(i64, (count,), ir.along(0, count)), i64)
+    return Array(t.nodes.index(i64, (count,), along(0, count)), i64)
 
 
 def _float_arange(t: Typer, start: Value, stop: Value, step: Value, dtype: DType) -> Array:
@@ -117,3 +117,49 @@ def _float_arange(t: Typer, start: Value, stop: Value, step: Value, dtype: DType
     steps = positions(t, Dim.of(max(0, count)))
     scaled = t.elementwise("multiply", [Array(t.convert(steps, dtype), dtype), float(step)])  # type: ignore[arg-type]
     return t.cast(t.elementwise("add", [scaled, float(start)]), dtype)  # type: ignore[arg-type]
+
+
+# ---- questions about dtypes, answered at compile time --------------------------------------------
+
+
+def result_type(t: Typer, arrays_and_dtypes: Value) -> DType:
+    """Returns the promoted dtype of several arrays, dtypes and numbers."""
+    given = items_of(arrays_and_dtypes)
+    return t.settled([Array(t.constant(0, v), v) if isinstance(v, DType) else v for v in given])
+
+
+def can_cast(t: Typer, from_: Value, to: Value) -> bool:
+    """Checks whether an array of the dtype of `from_` and an array of the dtype `to` promote to `to`."""
+    return promote(_dtype_of(from_), as_dtype(to)) == to
+
+
+def _dtype_of(value: Value) -> DType:
+    """Returns the dtype of an array, or a dtype itself."""
+    return value.dtype if isinstance(value, Array) else as_dtype(value)
+
+
+def isdtype(t: Typer, dtype: Value, kind: Value) -> bool:
+    """Checks whether a dtype equals the dtype `kind`, or is of a kind such as "integral".
+
+    If `kind` is a tuple, the dtype must fit at least one item.
+    """
+    own = as_dtype(dtype)
+    return any(_is(own, k) for k in items_of(kind))
+
+
+def _is(dtype: DType, kind: Value) -> bool:
+    if isinstance(kind, DType):
+        return dtype == kind
+    if not isinstance(kind, str) or kind not in KINDS:
+        shown = f"the kind {kind!r}"[:40] if isinstance(kind, str) else describe(kind)
+        help = (isinstance(kind, str) and suggest(kind, KINDS)) or f"kinds are {listed([repr(k) for k in KINDS])}"
+        raise CompileError("MT0202", f"isdtype does not know {shown}", help=help)
+    return dtype.kind in KINDS[kind]
+
+
+def finfo(t: Typer, type: Value) -> Info:
+    return types.finfo(_dtype_of(type))
+
+
+def iinfo(t: Typer, type: Value) -> Info:
+    return types.iinfo(_dtype_of(type))
