@@ -116,7 +116,15 @@ class Cut:
 
     def _reduced(self, x: Node, op: str, dtype: DType) -> Node:
         inner = tuple(a if a < self.k else a + 1 for a in self.node.axes)
-        left = tuple(e for j, e in enumerate(self.x.shape) if j not in inner)
+        if self.length == 1:  # the only element of a part needs no axis
+            shape, inner = (
+                (*x.shape[: self.k + 1], *x.shape[self.k + 2 :]),
+                tuple(a for a in self.node.axes if a != self.k),
+            )
+            x = self.i.view(
+                x, shape, (*map(axis, range(self.k + 1)), dims.ZERO, *map(axis, range(self.k + 1, len(shape))))
+            )
+        left = tuple(e for j, e in enumerate(x.shape) if j not in inner)
         return self.i.reduce(op, dtype, left, x, inner)
 
     def position(self) -> Node:
