@@ -37,6 +37,7 @@ MOST_PARTS = 1024  # the second kernel reduces this many at once
 SHORTEST_PART, LEAST = 128, 1024  # the fewest elements of a part, for columns and for rows
 PIECE = 512  # the fewest contiguous elements of a part of several axes
 SHORTEST_ROW = 64  # the fewest elements of a row that is reduced before the rows are combined
+HELD_COLUMN = 256  # elements of a part of a column that a program holds whole
 ONLINE = 8  # so many times more programs of columns with online reductions, which have few warps, but
 MOST_ONLINE = 128  # no more parts than the second kernel corrects quickly
 FEW_PARTS = 4  # parts of whole rows suffice if there are this many times fewer than wanted
@@ -134,6 +135,10 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, online: bool = False
     count, wanted = math.prod(extents.values()), WAVES * chip.multiprocessors
     parts = _parts(count, results, width, wanted)
     if online and width:
+        k = max(extents, key=extents.__getitem__)
+        held = _held(extents[k], HELD_COLUMN * extents[k] // max(1, count))
+        if parts > 1 and held and extents[k] <= MOST_PARTS * held:
+            return k, -(-extents[k] // held), Dim.of(held)
         parts = max(parts, min(_parts(count, results, width, ONLINE * wanted), MOST_ONLINE))
     if parts == 1:
         return whole
@@ -194,6 +199,13 @@ def _length(extent: int, parts: int, any_start: bool) -> int:
         return -(-length // BLOCK) * BLOCK
     less = 1 << (length.bit_length() - 1)
     return less if -(-extent // less) <= MOST_PARTS else 2 * less
+
+
+def _held(extent: int, most: int) -> int:
+    """Returns a length of parts that is at most `most`. All parts have this length, if a length that is nearly as long
+    divides the axis.
+    """
+    return next((n for n in range(most, most * 3 // 4, -1) if extent % n == 0), most)
 
 
 def _fills(length: int) -> bool:

@@ -17,6 +17,7 @@ from minitri.hardware.chips import SECTOR
 from minitri.kernels.ir import Axis, Kernel, Load, Store
 from minitri.tiles.schedule import ceil_pow2, size
 
+LEAST = 64  # the smallest block along a long axis
 ENOUGH = 1024  # the usual number of elements of a program
 
 
@@ -33,6 +34,17 @@ def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) 
         times = max(1, min(left, ceil_pow2(size(a, block * left)) // block))
         made[a.name], left = block * times, left // times
     return made
+
+
+def fitting(axis: Axis, most: int) -> int:
+    """Returns the largest block of at most `most` indices that covers an axis with few indices past its end.
+
+    For example, five blocks of 128 indices cover 528 indices better than a block of 1024.
+    """
+    extent, largest = size(axis, most), ceil_pow2(size(axis, most))
+    blocks = [min(most, largest) >> k for k in range(7)]
+    padded = {block: -(-extent // block) * block for block in blocks if block >= LEAST} or {largest: extent}
+    return next(block for block in padded if padded[block] * 8 <= min(padded.values()) * 9)
 
 
 def innermost(axes: Sequence[Axis], weight: Mapping[str, int]) -> list[Axis]:

@@ -19,7 +19,7 @@ import math
 
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Axis, Kernel
-from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, rival, widest_bytes
+from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, fitting, innermost, rival, widest_bytes
 from minitri.optimize.schedules.long_bodies import more_warps
 from minitri.optimize.schedules.rule_arguments import Request
 from minitri.tiles.schedule import INTERPRETER, Schedule, ceil_pow2, size
@@ -42,7 +42,8 @@ def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
         shape = "a square" if blocks[first.name] == blocks[second.name] else "a rectangle"
         warps, rule = more_warps(kernel, blocks, 8, most=512), f"{shape}: two axes are contiguous"
     else:
-        blocks = filled(order, INTERPRETER.elements if request.interpreter else 2048 if bytes <= 2 else ENOUGH)
+        elements = INTERPRETER.elements if request.interpreter else 2048 if bytes <= 2 else ENOUGH
+        blocks = filled(order[1:], elements, {first.name: fitting(first, elements)})
         warps, rule = 4, f"elements, contiguous along {first.name}"
         if not request.interpreter and blocks[first.name] < _row_of_a_program(kernel, first, request):
             blocks = dict.fromkeys(blocks, 1) | {first.name: _row_of_a_program(kernel, first, request)}
@@ -60,4 +61,5 @@ def _row_of_a_program(kernel: Kernel, axis: Axis, request: Request) -> int:
     few = len(kernel.body) > MOST_OPS or rows < 8 * request.chip.multiprocessors
     length = axis.extent.constant or 0
     aligned = length * widest_bytes(kernel) % (ALIGNMENT // 2) == 0
-    return 0 if aligned or few or length > LONGEST_ROW else ceil_pow2(length)
+    wasteful = ceil_pow2(length) * 3 > length * 4
+    return 0 if aligned or few or wasteful or length > LONGEST_ROW else ceil_pow2(length)

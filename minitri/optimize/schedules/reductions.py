@@ -25,6 +25,7 @@ import math
 
 from minitri.base.operators import OPERATORS, POSITIONS
 from minitri.hardware.chips import SECTOR, Chip
+from minitri.kernels import ir
 from minitri.kernels.ir import Axis, Compute, Kernel, Load, Old, Reduce, Scan, Store
 from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, rival, widest_bytes
 from minitri.optimize.schedules.long_bodies import more_warps
@@ -125,7 +126,8 @@ def _pairs(kernel: Kernel) -> bool:
 def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[str, int]) -> Schedule:
     axes = {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
     few = min(_enough(kernel, weight) // row, 128)
-    together = filled(innermost(kernel.parallel, weight), few, sector if few < math.prod(sector.values()) else {})
+    order = sorted(innermost(kernel.parallel, weight), key=lambda a: _is_wasteful(size(a, few), few))
+    together = filled(order, few, sector if few < math.prod(sector.values()) else {})
     axes |= {name: ("grid", block) for name, block in together.items()}
     count = math.prod(together.values())
     rule = "rows held whole" if count == 1 else f"short rows held whole, {count} a program"
@@ -135,6 +137,11 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
     elif warps <= 8:
         warps = more_warps(kernel, {name: block for name, (_, block) in axes.items()}, warps, most=2048)
     return Schedule(axes, rule, warps=warps)
+
+
+def _is_wasteful(extent: int, block: int) -> bool:
+    """Checks whether blocks of up to `block` indices cover an axis badly: three indices, for example, in a block of four."""
+    return -extent % max(1, min(block, ceil_pow2(extent))) * 8 > extent
 
 
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
@@ -196,6 +203,12 @@ def _reads_again(kernel: Kernel) -> bool:
     return not _only_reduces(kernel) and not any(isinstance(op, Scan) for op in kernel.body)
 
 
+def _chained(kernel: Kernel) -> bool:
+    """Checks whether a reduction depends on another one, so that a loop would read elements twice or correct sums."""
+    reductions = [op for op in kernel.body if isinstance(op, Reduce)]
+    return any(o in ir.needed(op.x) for op in reductions for o in reductions)
+
+
 def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dict[str, int]) -> Schedule:
     """Returns the schedule of rows that are too long for registers, or of unknown length. A program loops over blocks
     of a row.
@@ -252,7 +265,7 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     aligned = _is_aligned(kernel, lanes[0])
     scans = any(isinstance(op, Scan) for op in kernel.body) and size(lanes[0], 64) >= 32 and (aligned or bytes < 4)
     columns, rows = math.prod(size(a, ENOUGH) for a in kernel.parallel), math.prod(size(a, 1) for a in kernel.reduced)
-    held = _whole_columns(kernel, lanes[0], columns > 512 * few) if second is None and not corrects else None
+    held = _whole_columns(kernel, lanes[0], columns, few) if second is None and not corrects else None
     if held is not None:
         return held
     narrow = 2 * SECTOR // min(SECTOR, bytes)  # elements along both axes of a transpose
@@ -285,7 +298,7 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     return Schedule(axes, f"columns, contiguous along {lanes[0].name}", warps=at_most(warps, blocks))
 
 
-def _whole_columns(kernel: Kernel, lane: Axis, many: bool) -> Schedule | None:
+def _whole_columns(kernel: Kernel, lane: Axis, columns: int, few: int) -> Schedule | None:
     """Returns the schedule of a program that holds columns in registers. Returns None for long columns, for scans, for
     short columns of narrow elements whose rows are not aligned to 16 bytes, and for a few columns that are only reduced.
 
@@ -294,15 +307,17 @@ def _whole_columns(kernel: Kernel, lane: Axis, many: bool) -> Schedule | None:
     reduced have one warp, because several warps would exchange their partial results through shared memory, for a few
     elements each. If such columns have at most 16 elements, each warp has 512 bytes of a row, also for a few columns.
     """
-    column, bytes = math.prod(ceil_pow2(size(a, 2 * HELD_COLUMN)) for a in kernel.reduced), widest_bytes(kernel)
-    if _only_reduces(kernel):
+    many = columns > 512 * few
+    column, bytes = math.prod(ceil_pow2(size(a, 2 * ENOUGH)) for a in kernel.reduced), widest_bytes(kernel)
+    if _only_reduces(kernel) and not _chained(kernel):
         alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1
         width = max(min(256 // bytes, 2048 // column), ENOUGH // (column if alone else 2 * column) if many else 1)
         fits, warps = column <= SHORT_COLUMN and (many or alone), width * bytes // 512 if alone else 1
     else:
-        width = max(32, max(min(256, 8192 // column), 2048 // column) // bytes)
+        width = max(32 if column <= HELD_COLUMN else SECTOR // bytes, max(min(256, 8192 // column), 2048 // column) // bytes)
         warps = ceil_pow2(column * width * _read(kernel)) // 4096 * (4 if _is_dear(kernel) else 1)
-        fits = column <= HELD_COLUMN and _reads_again(kernel)
+        longest = HELD_COLUMN if _reads_again(kernel) or columns > 16 * few else ENOUGH
+        fits = column <= longest and not any(isinstance(op, Scan) for op in kernel.body)
     narrow = column <= SHORT_COLUMN and bytes < 4 and not _is_aligned(kernel, lane)
     if not fits or narrow or size(lane, ENOUGH) < width:
         return None
