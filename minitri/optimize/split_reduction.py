@@ -135,11 +135,11 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, online: bool = False
     count, wanted = math.prod(extents.values()), WAVES * chip.multiprocessors
     parts = _parts(count, results, width, wanted)
     if online and width:
-        k = max(extents, key=extents.__getitem__)
-        held = _held(extents[k], HELD_COLUMN * extents[k] // max(1, count))
-        if parts > 1 and held and extents[k] <= MOST_PARTS * held:
-            return k, -(-extents[k] // held), Dim.of(held)
         parts = max(parts, min(_parts(count, results, width, ONLINE * wanted), MOST_ONLINE))
+        k = max(extents, key=extents.__getitem__)
+        held = _held(extents[k], count // extents[k], count * results // (LANES // 4 * wanted))
+        if parts > 1 and 0 < extents[k] <= MOST_PARTS * held:
+            return k, -(-extents[k] // held), Dim.of(held)
     if parts == 1:
         return whole
     k = _axis(extents, inner, parts)
@@ -201,10 +201,13 @@ def _length(extent: int, parts: int, any_start: bool) -> int:
     return less if -(-extent // less) <= MOST_PARTS else 2 * less
 
 
-def _held(extent: int, most: int) -> int:
-    """Returns a length of parts that is at most `most`. All parts have this length, if a length that is nearly as long
-    divides the axis.
+def _held(extent: int, others: int, length: int) -> int:
+    """Returns a length of parts whose columns a program can hold whole, or 0 if other reduced axes are too long.
+
+    `length` is the length for which enough programs run, and `others` is the number of indices of the other axes. All
+    parts have the same length if a length that is nearly as long divides the axis.
     """
+    most = min(HELD_COLUMN, max(LANES, 1 << (length - 1).bit_length())) // others
     return next((n for n in range(most, most * 3 // 4, -1) if extent % n == 0), most)
 
 

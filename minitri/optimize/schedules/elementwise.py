@@ -19,7 +19,16 @@ import math
 
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Axis, Kernel
-from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, fitting, innermost, rival, widest_bytes
+from minitri.optimize.schedules.block_sizes import (
+    ENOUGH,
+    at_most,
+    contiguity,
+    filled,
+    fitting,
+    innermost,
+    rival,
+    widest_bytes,
+)
 from minitri.optimize.schedules.long_bodies import more_warps
 from minitri.optimize.schedules.rule_arguments import Request
 from minitri.tiles.schedule import INTERPRETER, Schedule, ceil_pow2, size
@@ -43,7 +52,10 @@ def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
         warps, rule = more_warps(kernel, blocks, 8, most=512), f"{shape}: two axes are contiguous"
     else:
         elements = INTERPRETER.elements if request.interpreter else 2048 if bytes <= 2 else ENOUGH
-        blocks = filled(order[1:], elements, {first.name: fitting(first, elements)})
+        fits = len(order) > 1 and not request.interpreter
+        blocks = (
+            filled(order[1:], elements, {first.name: fitting(first, elements)}) if fits else filled(order, elements)
+        )
         warps, rule = 4, f"elements, contiguous along {first.name}"
         if not request.interpreter and blocks[first.name] < _row_of_a_program(kernel, first, request):
             blocks = dict.fromkeys(blocks, 1) | {first.name: _row_of_a_program(kernel, first, request)}

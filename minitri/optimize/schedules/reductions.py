@@ -126,7 +126,9 @@ def _pairs(kernel: Kernel) -> bool:
 def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[str, int]) -> Schedule:
     axes = {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
     few = min(_enough(kernel, weight) // row, 128)
-    order = sorted(innermost(kernel.parallel, weight), key=lambda a: _is_wasteful(size(a, few), few))
+    order, inner = innermost(kernel.parallel, weight), max(kernel.reduced, key=lambda a: weight[a.name])
+    if size(inner, 1) * widest_bytes(kernel) >= 4 * SECTOR:  # the rows of a program need not be neighbours
+        order.sort(key=lambda a: -size(a, few) % max(1, min(few, ceil_pow2(size(a, few)))) * 8 > size(a, few))
     together = filled(order, few, sector if few < math.prod(sector.values()) else {})
     axes |= {name: ("grid", block) for name, block in together.items()}
     count = math.prod(together.values())
@@ -137,11 +139,6 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
     elif warps <= 8:
         warps = more_warps(kernel, {name: block for name, (_, block) in axes.items()}, warps, most=2048)
     return Schedule(axes, rule, warps=warps)
-
-
-def _is_wasteful(extent: int, block: int) -> bool:
-    """Checks whether blocks of up to `block` indices cover an axis badly: three indices, for example, in a block of four."""
-    return -extent % max(1, min(block, ceil_pow2(extent))) * 8 > extent
 
 
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
@@ -314,7 +311,9 @@ def _whole_columns(kernel: Kernel, lane: Axis, columns: int, few: int) -> Schedu
         width = max(min(256 // bytes, 2048 // column), ENOUGH // (column if alone else 2 * column) if many else 1)
         fits, warps = column <= SHORT_COLUMN and (many or alone), width * bytes // 512 if alone else 1
     else:
-        width = max(32 if column <= HELD_COLUMN else SECTOR // bytes, max(min(256, 8192 // column), 2048 // column) // bytes)
+        width = max(
+            32 if column <= HELD_COLUMN else SECTOR // bytes, max(min(256, 8192 // column), 2048 // column) // bytes
+        )
         warps = ceil_pow2(column * width * _read(kernel)) // 4096 * (4 if _is_dear(kernel) else 1)
         longest = HELD_COLUMN if _reads_again(kernel) or columns > 16 * few else ENOUGH
         fits = column <= longest and not any(isinstance(op, Scan) for op in kernel.body)
