@@ -117,13 +117,9 @@ class Cut:
     def _reduced(self, x: Node, op: str, dtype: DType) -> Node:
         inner = tuple(a if a < self.k else a + 1 for a in self.node.axes)
         if self.length == 1:  # the only element of a part needs no axis
-            shape, inner = (
-                (*x.shape[: self.k + 1], *x.shape[self.k + 2 :]),
-                tuple(a for a in self.node.axes if a != self.k),
-            )
-            x = self.i.view(
-                x, shape, (*map(axis, range(self.k + 1)), dims.ZERO, *map(axis, range(self.k + 1, len(shape))))
-            )
+            inner = tuple(a for a in self.node.axes if a != self.k)
+            index = (dims.ZERO if j == self.k + 1 else axis(j - (j > self.k)) for j in range(x.rank))
+            x = self.i.view(x, self.node.x.shape, tuple(index))
         left = tuple(e for j, e in enumerate(x.shape) if j not in inner)
         return self.i.reduce(op, dtype, left, x, inner)
 

@@ -19,16 +19,7 @@ import math
 
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Axis, Kernel
-from minitri.optimize.schedules.block_sizes import (
-    ENOUGH,
-    at_most,
-    contiguity,
-    filled,
-    fitting,
-    innermost,
-    rival,
-    widest_bytes,
-)
+from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, rival, widest_bytes
 from minitri.optimize.schedules.long_bodies import more_warps
 from minitri.optimize.schedules.rule_arguments import Request
 from minitri.tiles.schedule import INTERPRETER, Schedule, ceil_pow2, size
@@ -51,11 +42,7 @@ def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
         shape = "a square" if blocks[first.name] == blocks[second.name] else "a rectangle"
         warps, rule = more_warps(kernel, blocks, 8, most=512), f"{shape}: two axes are contiguous"
     else:
-        elements = INTERPRETER.elements if request.interpreter else 2048 if bytes <= 2 else ENOUGH
-        fits = len(order) > 1 and not request.interpreter
-        blocks = (
-            filled(order[1:], elements, {first.name: fitting(first, elements)}) if fits else filled(order, elements)
-        )
+        blocks = filled(order, INTERPRETER.elements if request.interpreter else 2048 if bytes <= 2 else ENOUGH)
         warps, rule = 4, f"elements, contiguous along {first.name}"
         if not request.interpreter and blocks[first.name] < _row_of_a_program(kernel, first, request):
             blocks = dict.fromkeys(blocks, 1) | {first.name: _row_of_a_program(kernel, first, request)}

@@ -202,8 +202,8 @@ def _reads_again(kernel: Kernel) -> bool:
 
 def _chained(kernel: Kernel) -> bool:
     """Checks whether a reduction depends on another one, so that a loop would read elements twice or correct sums."""
-    reductions = [op for op in kernel.body if isinstance(op, Reduce)]
-    return any(o in ir.needed(op.x) for op in reductions for o in reductions)
+    reductions = {op for op in kernel.body if isinstance(op, Reduce)}
+    return any(not reductions.isdisjoint(ir.needed(op.x)) for op in reductions)
 
 
 def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dict[str, int]) -> Schedule:
@@ -311,9 +311,8 @@ def _whole_columns(kernel: Kernel, lane: Axis, columns: int, few: int) -> Schedu
         width = max(min(256 // bytes, 2048 // column), ENOUGH // (column if alone else 2 * column) if many else 1)
         fits, warps = column <= SHORT_COLUMN and (many or alone), width * bytes // 512 if alone else 1
     else:
-        width = max(
-            32 if column <= HELD_COLUMN else SECTOR // bytes, max(min(256, 8192 // column), 2048 // column) // bytes
-        )
+        narrowest = 32 if column <= HELD_COLUMN else SECTOR // bytes
+        width = max(narrowest, max(min(256, 8192 // column), 2048 // column) // bytes)
         warps = ceil_pow2(column * width * _read(kernel)) // 4096 * (4 if _is_dear(kernel) else 1)
         longest = HELD_COLUMN if _reads_again(kernel) or columns > 16 * few else ENOUGH
         fits = column <= longest and not any(isinstance(op, Scan) for op in kernel.body)
