@@ -26,7 +26,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from minitri.triton.rt_fast_math import exp2, reciprocal, relaxed_erf, relaxed_sigmoid, relaxed_tanh  # noqa: F401
+from minitri.triton.rt_fast_math import exp2, relaxed_erf, relaxed_sigmoid, relaxed_tanh  # noqa: F401
 from minitri.triton.rt_intrinsics import byte_to_f16, settle, unknown, wait_for_previous  # noqa: F401
 
 # ---- elementwise -------------------------------------------------------------------------
@@ -106,27 +106,33 @@ def signbit(x):
 def _float_floordiv(a, b):
     # numpy's algorithm: the quotient of a - fmod(a, b) is an integer up to rounding.
     rest = libdevice.fmod(a, b)
-    quotient = divide(a - rest, b)
+    quotient = _divide(a - rest, b)
     quotient = tl.where((rest != 0) & ((rest < 0) != (b < 0)), quotient - 1, quotient)
     whole = tl.floor(quotient)
     whole = tl.where(quotient - whole > 0.5, whole + 1, whole)
-    exact = divide(a, b)
+    exact = _divide(a, b)
     whole = tl.where(quotient == 0, libdevice.copysign(quotient, exact), whole)
     return tl.where(b == 0, exact, whole)
 
 
 @triton.jit
+def _divide(a, b):
+    if a.dtype == tl.float64:
+        return a / b
+    else:
+        return tl.div_rn(a, b)
+
+
+@triton.jit
 def divide(a, b):
-    """Returns a / b, correctly rounded. If b has a quarter of a's elements or fewer, each reciprocal 1 / b serves several
+    """Returns a / b in f32, correctly rounded. If b has a quarter of a's elements or fewer, each reciprocal 1 / b serves several
     elements, and the remainder a - q * b corrects the product q = a * (1 / b) (Markstein, "Computation of elementary
     functions on the IBM RISC System/6000 processor", 1990).
 
-    The result then differs by at most one unit in the last place if |a| < 2**-102, because the remainder is rounded. A
-    tiny b is scaled first, so that its reciprocal is finite.
+    The result then may be off by one unit in the last place in three cases: |a| < 2**-102, a denormal result, and a b
+    whose fraction has only bits that are 1. A tiny b is scaled first, so that its reciprocal is finite.
     """
-    if a.dtype == tl.float64:
-        return a / b
-    elif a.numel < 4 * b.numel:
+    if a.numel < 4 * b.numel:
         return tl.div_rn(a, b)
     else:
         scale = tl.where(tl.abs(b) < 2.0**-100, 2.0**64, 1.0)
@@ -199,12 +205,7 @@ def round_to_tf32(x):
 def sigmoid(x):
     """Returns 1 / (1 + exp(-x)), computed from exp(-|x|), because exp(-|x|) cannot overflow."""
     z = libdevice.exp(-tl.abs(x))
-    if x.dtype == tl.float64:
-        return tl.where(x >= 0, 1.0, z) / (1.0 + z)
-    else:  # the divisor lies between 1 and 2, so an approximate reciprocal needs no special cases
-        part, inverse = tl.where(x >= 0, 1.0, z), reciprocal(1.0 + z)
-        quotient = part * inverse
-        return tl.fma(tl.fma(quotient * -1.0, 1.0 + z, part), inverse, quotient)
+    return _divide(tl.where(x >= 0, 1.0, z), 1.0 + z)
 
 
 # ---- conversion --------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def exp2(x, _semantic: Any = None):
 
 
 @tl.core.builtin
-def reciprocal(y, _semantic: Any = None):
+def _reciprocal(y, _semantic: Any = None):
     """Returns 1 / y, computed by one instruction that treats denormal numbers as 0.
 
     The plain spelling `1.0 / y` keeps denormals, and needs four instructions.
@@ -47,7 +47,7 @@ def reciprocal(y, _semantic: Any = None):
 def relaxed_sigmoid(x):
     """Returns 1 / (1 + exp(-x)) with a relative error of at most 2**-17. Denormal results are not replaced by 0."""
     z = tl.exp(tl.abs(x) * -1.0)
-    return tl.where(x >= 0, 1.0, z) * reciprocal(1.0 + z)
+    return tl.where(x >= 0, 1.0, z) * _reciprocal(1.0 + z)
 
 
 @triton.jit
@@ -57,7 +57,7 @@ def relaxed_tanh(x):
     The function computes tanh from 2**(|x| * 2 log2 e). Near zero, this computation would lose digits by cancellation,
     so a polynomial of two terms replaces it there.
     """
-    far = 1.0 - 2.0 * reciprocal(1.0 + exp2(tl.abs(x) * 2.8853900817779268))
+    far = 1.0 - 2.0 * _reciprocal(1.0 + exp2(tl.abs(x) * 2.8853900817779268))
     near = x * (0.999999106 - 0.332372516 * (x * x))
     return tl.where(tl.abs(x) < 0.085, near, libdevice.copysign(far, x))
 
