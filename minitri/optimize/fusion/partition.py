@@ -258,10 +258,9 @@ class Partition(FirstParts):
         found, part = set[Node](), self.parts[b]
         largest = max(map(self.bytes, part))
         for node in sorted(part, key=self.position.__getitem__):
-            sources = self.sources[node]
-            first = all(s in found or s not in part for s in sources)
-            follows = any(s in found or s in self.parts[a] for s in sources)
-            if isinstance(node, Apply) and first and follows and self.bytes(node) * MANY <= largest:
+            inside = part.intersection(self.sources[node])
+            follows = inside or not self.parts[a].isdisjoint(self.sources[node])
+            if isinstance(node, Apply) and inside <= found and follows and self.bytes(node) * MANY <= largest:
                 found.add(node)
         return found
 

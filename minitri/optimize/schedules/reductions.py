@@ -299,10 +299,12 @@ def _whole_columns(kernel: Kernel, lane: Axis, columns: int, few: int) -> Schedu
     """Returns the schedule of a program that holds columns in registers. Returns None for long columns, for scans, for
     short columns of narrow elements whose rows are not aligned to 16 bytes, and for a few columns that are only reduced.
 
-    If a kernel also writes columns, it need not read them again. A program has 256 bytes of each row, fewer of long
-    columns, and more of very short ones. A warp has at least two kilobytes of the columns. Short columns that are only
-    reduced have one warp, because several warps would exchange their partial results through shared memory, for a few
-    elements each. If such columns have at most 16 elements, each warp has 512 bytes of a row, also for a few columns.
+    If a kernel also writes columns, or if one reduction depends on another, it need not read the columns again. A
+    program has 256 bytes of each row, fewer of long columns, and more of very short ones. A warp has at least two
+    kilobytes of the columns. If there are few columns, they may be longer, and a program has at least one sector of
+    each row, so that more multiprocessors work. Short columns that are only reduced have one warp, because several
+    warps would exchange their partial results through shared memory, for a few elements each. If such columns have at
+    most 16 elements, each warp has 512 bytes of a row, also for a few columns.
     """
     many = columns > 512 * few
     column, bytes = math.prod(ceil_pow2(size(a, 2 * ENOUGH)) for a in kernel.reduced), widest_bytes(kernel)
