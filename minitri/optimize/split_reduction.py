@@ -202,7 +202,7 @@ def _length(extent: int, parts: int, any_start: bool) -> int:
 
 
 def _held(extent: int, others: int, length: int) -> int:
-    """Returns a length of parts whose columns a program can hold whole, or 0 if other reduced axes are too long.
+    """Returns a length of parts for which a program can keep its columns in registers, or 0 if other reduced axes are too long.
 
     `length` is the length for which enough programs run, and `others` is the number of indices of the other axes. All
     parts have the same length if a length that is nearly as long divides the axis.

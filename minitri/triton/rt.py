@@ -127,9 +127,9 @@ def _divide(a, b):
 def divide(a, b):
     """Returns a / b in f32, correctly rounded.
 
-    If b has at most a quarter of a's elements, each reciprocal 1 / b serves several elements, and the remainder a - q * b
-    corrects the product q = a * (1 / b) (Markstein, "Computation of elementary functions on the IBM RISC System/6000
-    processor", 1990).
+    If b has at most a quarter of a's elements, each reciprocal 1 / b serves several elements. The remainder a - q * b
+    then corrects the product q = a * (1 / b). The method is from Markstein, "Computation of elementary functions on the
+    IBM RISC System/6000 processor" (1990).
 
     The result then may be off by one unit in the last place in three cases: |a| < 2**-102, a denormal result, and a b
     whose fraction has only bits that are 1. A tiny b is scaled first, so that its reciprocal is finite.
