@@ -22,6 +22,7 @@ Rows of unknown size get smaller blocks than long rows. The rules for columns ar
 """
 
 import math
+from collections.abc import Sequence
 
 from minitri.base.operators import OPERATORS, POSITIONS
 from minitri.hardware.chips import SECTOR, Chip
@@ -127,7 +128,7 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
     axes = {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
     few = min(_enough(kernel, weight) // row, 128)
     order, inner = innermost(kernel.parallel, weight), max(kernel.reduced, key=lambda a: weight[a.name])
-    if size(inner, 1) * widest_bytes(kernel) >= 4 * SECTOR:  # the rows of a program need not be neighbours
+    if order and weight[order[0].name] * 8 <= weight[inner.name]:  # the rows of a program need not be neighbours
         order.sort(key=lambda a: -size(a, few) % max(1, min(few, ceil_pow2(size(a, few)))) * 8 > size(a, few))
     together = filled(order, few, sector if few < math.prod(sector.values()) else {})
     axes |= {name: ("grid", block) for name, block in together.items()}
@@ -262,14 +263,14 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     aligned = _is_aligned(kernel, lanes[0])
     scans = any(isinstance(op, Scan) for op in kernel.body) and size(lanes[0], 64) >= 32 and (aligned or bytes < 4)
     columns, rows = math.prod(size(a, ENOUGH) for a in kernel.parallel), math.prod(size(a, 1) for a in kernel.reduced)
-    held = _whole_columns(kernel, lanes[0], columns, few) if second is None and not corrects else None
+    near = [lanes[0], *(a for a in lanes[1:] if weight[a.name] * 8 > weight[lanes[0].name])]  # axes of neighbours
+    held = _whole_columns(kernel, near, columns, few) if second is None and not corrects else None
     if held is not None:
         return held
     narrow = 2 * SECTOR // min(SECTOR, bytes)  # elements along both axes of a transpose
     slow = not corrects and (not aligned or _special(kernel) > 0)  # needs many threads
     half = slow and columns <= 128 * few and rows > HELD_COLUMN and (bytes >= 4 or not aligned)
-    blocks = filled(lanes[:1], 2 * narrow if second is not None else 32 if half else 64)
-    blocks |= filled([second], narrow) if second is not None else {}
+    blocks = filled(lanes[:1], 2 * narrow) | filled([second], narrow) if second else filled(near, 32 if half else 64)
     width = math.prod(blocks.values())
     roles = {a.name: "grid" for a in kernel.parallel}
     deep = (8 if second is not None else 1 if scans else 2) * ENOUGH // width
@@ -295,7 +296,7 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     return Schedule(axes, f"columns, contiguous along {lanes[0].name}", warps=at_most(warps, blocks))
 
 
-def _whole_columns(kernel: Kernel, lane: Axis, columns: int, few: int) -> Schedule | None:
+def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, few: int) -> Schedule | None:
     """Returns the schedule of a program that holds columns in registers. Returns None for long columns, for scans, for
     short columns of narrow elements whose rows are not aligned to 16 bytes, and for a few columns that are only reduced.
 
@@ -318,9 +319,10 @@ def _whole_columns(kernel: Kernel, lane: Axis, columns: int, few: int) -> Schedu
         warps = ceil_pow2(column * width * _read(kernel)) // 4096 * (4 if _is_dear(kernel) else 1)
         longest = HELD_COLUMN if _reads_again(kernel) or columns > 16 * few else ENOUGH
         fits = column <= longest and not any(isinstance(op, Scan) for op in kernel.body)
-    narrow = column <= SHORT_COLUMN and bytes < 4 and not _is_aligned(kernel, lane)
-    if not fits or narrow or size(lane, ENOUGH) < width:
+    narrow = column <= SHORT_COLUMN and bytes < 4 and not _is_aligned(kernel, lanes[0])
+    if not fits or narrow or math.prod(size(a, ENOUGH) for a in lanes) < width:
         return None
-    axes = {a.name: ("grid", width if a is lane else 1) for a in kernel.parallel}
+    blocks = dict.fromkeys((a.name for a in kernel.parallel), 1) | filled(lanes, width)
+    axes = {name: ("grid", block) for name, block in blocks.items()}
     axes |= {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
-    return Schedule(axes, f"columns held whole, contiguous along {lane.name}", warps=max(1, min(16, warps)))
+    return Schedule(axes, f"columns held whole, contiguous along {lanes[0].name}", warps=max(1, min(16, warps)))
