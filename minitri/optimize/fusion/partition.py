@@ -7,7 +7,6 @@ traffic comes first.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -216,25 +215,27 @@ class Partition(FirstParts):
         root of a variance of each column, which it would compute again for each row.
         """
         for a, b in sorted(graph.edges):
-            self._move(self._first_steps(b), a, b, graph, self._stored_bytes(a, b))
-            self._move(self._few_elements(a, b), a, b, graph)
+            self._move(self._first_steps(b), a, graph)
+            self._move(self._few_elements(a, b), a, graph, few=True)
 
-    def _move(self, nodes: set[Node], a: int, b: int, graph: nx.DiGraph[int], most: float = math.inf) -> None:
-        """Moves nodes of part `b` into part `a`, if both parts can still be kernels, and if these kernels store fewer
-        than `most` bytes.
+    def _move(self, nodes: set[Node], a: int, graph: nx.DiGraph[int], few: bool = False) -> None:
+        """Moves nodes from all their parts into part `a`, if the parts can still be kernels. If the nodes are not `few`,
+        they are moved only if the kernels then store fewer bytes.
         """
-        before = self.parts[a], self.parts[b]
-        if not nodes or any(n in self.stored or not {a, b}.issuperset(self.homes[n]) for n in nodes):
+        before = {h: self.parts[h] for h in sorted({a, *(h for n in nodes for h in self.homes[n])})}
+        traffic = self._stored_bytes(*before)
+        if not nodes or not nodes.isdisjoint(self.stored):
             return
-        self._assign(a, before[0] | nodes)
-        self._assign(b, before[1] - nodes)
-        makers = {self.homes[s][0] for n in nodes for s in self.sources[n] if s not in before[0] | before[1]}
-        less = self._stored_bytes(a, b) < most
-        if less and not self._indexed((a, b))[1] and not connected(graph, [a], makers):
-            graph.add_edges_from((m, a) for m in makers)
+        for h, part in before.items():
+            self._assign(h, part | nodes if h == a else part - nodes)
+        makers = {self.homes[s][0] for n in nodes for s in self.sources[n] if s not in self.parts[a]}
+        readers = before.keys() - {a}
+        acyclic = not connected(graph, {a, *readers}, makers) and not connected(graph, readers, [a])
+        if acyclic and (few or self._stored_bytes(*before) < traffic) and not self._indexed(before)[1]:
+            graph.add_edges_from([*((m, a) for m in makers), *((a, h) for h in readers)])
         else:
-            self._assign(a, before[0])
-            self._assign(b, before[1])
+            for h, part in before.items():
+                self._assign(h, part)
 
     def _first_steps(self, home: int) -> set[Node]:
         """Returns the elementwise nodes of a part that its reductions depend on, and that do not depend on a reduction
