@@ -17,7 +17,7 @@ from minitri.hardware.chips import SECTOR
 from minitri.kernels.ir import Axis, Kernel, Load, Store
 from minitri.tiles.schedule import ceil_pow2, size
 
-LEAST = 64  # the smallest block along a long axis
+LEAST = 128  # elements: shorter rows of a tile use cache lines badly
 ENOUGH = 1024  # the usual number of elements of a program
 
 
