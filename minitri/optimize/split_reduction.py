@@ -8,8 +8,9 @@
 
 A reduction of columns is split even if the reduction has many results. If a reduction depends on another reduction of
 the same elements, both reductions are split into the same parts. If columns have such a chain of reductions, the parts
-are so short that a program keeps the elements of a part in registers and reads them once. If a sum over all rows depends on reductions of single
-rows, each row is a part, so that one kernel computes the partial sum and the reduction of a row.
+are so short that a program keeps the elements of a part in registers and reads them once. If a sum over all rows
+depends on reductions of single rows, each row is a part, so that one kernel computes the partial sum and the reduction
+of a row.
 minitri/optimize/partial_reductions.py describes how parts are computed and combined. Reductions that share a loop with
 a product are not split: only minitri/optimize/split_kv.py can split such a loop.
 
@@ -28,6 +29,7 @@ from minitri.graph.ir import Apply, Concat, Contract, Graph, Input, Interner, La
 from minitri.graph.scalar_form import Element, element
 from minitri.hardware.chips import Chip
 from minitri.optimize.partial_reductions import LANES, WAVES, Cut, Halves, split
+from minitri.optimize.schedules.reductions import HELD_COLUMN
 from minitri.optimize.split_kv import loops
 
 MOST_LOOKED_AT = 64  # the most nodes that the search for the largest array visits
@@ -38,7 +40,6 @@ MOST_PARTS = 1024  # the second kernel reduces this many at once
 SHORTEST_PART, LEAST = 128, 1024  # the fewest elements of a part, for columns and for rows
 PIECE = 512  # the fewest contiguous elements of a part of several axes
 SHORTEST_ROW = 64  # the fewest elements of a row that is reduced before the rows are combined
-HELD_COLUMN = 256  # elements of a part of a column that a program holds whole
 ONLINE = 8  # so many times more programs of columns with chains of reductions
 FEW_PARTS = 4  # parts of whole rows suffice if there are this many times fewer than wanted
 
@@ -202,7 +203,8 @@ def _length(extent: int, parts: int, any_start: bool) -> int:
 
 
 def _held(extent: int, others: int, length: int) -> int:
-    """Returns a length of parts for which a program can keep its columns in registers, or 0 if other reduced axes are too long.
+    """Returns a length of parts for which a program can keep its columns in registers, or 0 if other reduced axes are
+    too long.
 
     `length` is the length for which enough programs run, and `others` is the number of indices of the other axes. All
     parts have the same length if a length that is nearly as long divides the axis.
