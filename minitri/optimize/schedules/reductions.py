@@ -270,6 +270,7 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     narrow = 2 * SECTOR // min(SECTOR, bytes)  # elements along both axes of a transpose
     slow = not corrects and (not aligned or _special(kernel) > 0)  # needs many threads
     half = slow and columns <= 128 * few and rows > HELD_COLUMN and (bytes >= 4 or not aligned)
+    half = half or scans and columns <= 64 * few
     blocks = filled(lanes[:1], 2 * narrow) | filled([second], narrow) if second else filled(near, 32 if half else 64)
     width = math.prod(blocks.values())
     roles = {a.name: "grid" for a in kernel.parallel}
