@@ -29,7 +29,6 @@ from minitri.graph.ir import Apply, Concat, Contract, Graph, Input, Interner, La
 from minitri.graph.scalar_form import Element, element
 from minitri.hardware.chips import Chip
 from minitri.optimize.partial_reductions import LANES, WAVES, Cut, Halves, split
-from minitri.optimize.schedules.reductions import HELD_COLUMN
 from minitri.optimize.split_kv import loops
 
 MOST_LOOKED_AT = 64  # the most nodes that the search for the largest array visits
@@ -40,6 +39,7 @@ MOST_PARTS = 1024  # the second kernel reduces this many at once
 SHORTEST_PART, LEAST = 128, 1024  # the fewest elements of a part, for columns and for rows
 PIECE = 512  # the fewest contiguous elements of a part of several axes
 SHORTEST_ROW = 64  # the fewest elements of a row that is reduced before the rows are combined
+HELD_COLUMN = 256  # longest column that a program holds whole, if it would be read twice otherwise
 ONLINE = 8  # so many times more programs of columns with chains of reductions
 FEW_PARTS = 4  # parts of whole rows suffice if there are this many times fewer than wanted
 

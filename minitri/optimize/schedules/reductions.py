@@ -31,12 +31,12 @@ from minitri.kernels.ir import Axis, Compute, Kernel, Load, Old, Reduce, Scan, S
 from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, rival, widest_bytes
 from minitri.optimize.schedules.long_bodies import more_warps
 from minitri.optimize.schedules.rule_arguments import Request
+from minitri.optimize.split_reduction import HELD_COLUMN
 from minitri.tiles.schedule import Schedule, ceil_pow2, size
 
 WHOLE_ROW = 32768  # longest row held in registers
 FEW = 2  # with this many programs for each multiprocessor or fewer, most of the chip is idle
 SHORT_COLUMN = 32  # longest column that one warp holds whole
-HELD_COLUMN = 256  # longest column that a program holds whole, if it would be read twice otherwise
 DEAR = 3  # with this many special functions of f32 for each element, a thread has few elements
 
 
