@@ -185,7 +185,7 @@ def test_table_is_consistent() -> None:
 
 
 def test_spelling_by_dtype() -> None:
-    assert OPERATORS["divide"].spell(f32, "a", "b") == "rt.divide(a, b)"
+    assert OPERATORS["divide"].spell(f32, "a", "b") == "tl.div_rn(a, b)"
     assert OPERATORS["divide"].spell(f64, "a", "b") == "a / b"
     assert OPERATORS["sign"].spell(i8, "a") == "(a > 0).to(tl.int8) - (a < 0).to(tl.int8)"
     assert OPERATORS["add"].spell(bool_, "a", "b") == "a | b"
@@ -262,37 +262,6 @@ def on_the_cpu(name: str, x: np.ndarray, off: float) -> np.ndarray:
     names["_reciprocal"] = lambda y: (1 / y.astype(np.float64) * (1 - off / 2)).astype(np.float32)
     with np.errstate(all="ignore"):
         return FunctionType(getattr(rt, f"relaxed_{name}").fn.__code__, names)(x)
-
-
-class Tile(np.ndarray):
-    """An array with the attribute of a tile of Triton that `rt.divide` uses."""
-
-    numel = property(lambda self: self.size)
-
-
-def test_a_division_by_a_shared_value_is_rounded_correctly() -> None:
-    """`rt.divide` itself, run by numpy: the reciprocal of a divisor that several elements share is computed once."""
-
-    def fma(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
-        wide = (v.astype(np.longdouble) for v in (x, y, z))
-        return (next(wide) * next(wide) + next(wide)).astype(np.float32)
-
-    def where(test: np.ndarray, x: Any, y: Any) -> np.ndarray:
-        return np.where(test, np.asarray(x, np.float32), np.asarray(y, np.float32))
-
-    tile = SimpleNamespace(abs=np.abs, where=where, fma=fma, div_rn=np.divide)
-    bits = np.random.default_rng(0).integers(0, 2**32, 200_000, dtype=np.uint32).view(np.float32)
-    edges = np.array([*specials(f32), 3e38, 2.0**-100, 2.0**-128, 1.7], np.float32)
-    x, y = np.concatenate([bits, edges]), np.concatenate([bits[:: 1 << 11], edges])
-    with np.errstate(all="ignore"):
-        divide = FunctionType(rt.divide.fn.__code__, {"tl": tile, "float": float})
-        out = divide(x[:, None].view(Tile), y[None, :].view(Tile)).view(np.ndarray)
-        wanted = x[:, None] / y[None, :]
-    same = (out == wanted) & (np.signbit(out) == np.signbit(wanted)) | (np.isnan(out) & np.isnan(wanted))
-    near = np.abs(out.view(np.int32) - wanted.view(np.int32)) <= 1
-    tiny = (np.abs(x[:, None]) < 2.0**-102) | (np.abs(wanted) < 2.0**-126)
-    ones = (y[None, :].view(np.int32) & 0x7FFFFF) == 0x7FFFFF  # the exception of Markstein's theorem
-    assert np.all(same | near & (tiny | ones))
 
 
 def on_a_gpu(name: str, x: np.ndarray, off: float) -> np.ndarray:

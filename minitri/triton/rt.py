@@ -124,28 +124,6 @@ def _divide(a, b):
 
 
 @triton.jit
-def divide(a, b):
-    """Returns a / b in f32, correctly rounded.
-
-    If b has at most a quarter of a's elements, each reciprocal 1 / b serves several elements. The remainder a - q * b
-    then corrects the product q = a * (1 / b). The method is from Markstein, "Computation of elementary functions on the
-    IBM RISC System/6000 processor" (1990).
-
-    The result then may be off by one unit in the last place in three cases: |a| < 2**-102, a denormal result, and a b
-    whose fraction has only bits that are 1. A tiny b is scaled first, so that its reciprocal is finite.
-    """
-    if a.numel < 4 * b.numel:
-        return tl.div_rn(a, b)
-    else:
-        scale = tl.where(tl.abs(b) < 2.0**-100, 2.0**64, 1.0)
-        a, b = a * scale, b * scale
-        inverse = tl.div_rn(1.0, b)
-        quotient = a * inverse
-        corrected = tl.fma(tl.fma(quotient * -1.0, b, a), inverse, quotient)
-        return tl.where((tl.abs(quotient) > 0.0) & (tl.abs(quotient) < float("inf")), corrected, quotient)
-
-
-@triton.jit
 def power(b, n):
     """Returns b ** n for integers. A result that is too large for the dtype wraps around.
 
