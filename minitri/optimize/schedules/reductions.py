@@ -230,6 +230,8 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
         longest, warps = 512, 4 if bytes <= 2 else 8
     else:
         longest, warps = 4096 if scans else 2048, 8
+    if bytes <= 2 and (corrects or reads_again) and not near and not _is_aligned(kernel, widest):  # narrow loads
+        longest, warps = 2048, 8
     if widest.extent.constant is None:  # it may be short
         longest, warps = min(longest, 4096), min(warps, 8)
     if sector:
