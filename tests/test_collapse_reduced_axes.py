@@ -111,9 +111,9 @@ COLUMNS = {  # a reduced array: the number of parts, so that two or four program
     ("f32", 600, 128): 4, ("f32", 511, 128): 1, ("f32", 1024, 16384): 1, ("bf16", 1024, 16384): 2, ("f32", 16384, 256): 64,
     ("bf16", 65536, 512): 64, ("f32", 4096, 16384): 4, ("f32", 1 << 20, 64): 1024, ("f32", 4096, 0): 1,
 }  # fmt: skip
-ONLINE = {  # more parts, because programs with online reductions of columns have few warps; a softmax has two
-    ("f32", 1024, 4096): 8, ("f64", 1024, 4096): 8, ("f32", 1024, 16384): 8, ("bf16", 1024, 16384): 8,
-    ("f32", 16384, 256): 128, ("bf16", 65536, 512): 128, ("f32", 4096, 16384): 8,
+ONLINE = {  # chains of reductions, as in softmax: a program holds the columns of a part whole
+    ("f32", 1024, 4096): 4, ("bf16", 1024, 4096): 4, ("f64", 1024, 4096): 4, ("f32", 1024, 16384): 4,
+    ("bf16", 1024, 16384): 4, ("f32", 600, 128): 10, ("bf16", 65536, 512): 256, ("f32", 4096, 16384): 16,
 }  # fmt: skip
 
 

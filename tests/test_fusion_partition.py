@@ -14,7 +14,7 @@ import pytest
 import minitri as mt
 from minitri.graph.ir import Reduce
 from minitri.kernels.demand import NotOneKernel
-from minitri.kernels.ir import Plan, Store
+from minitri.kernels.ir import Compute, Plan, Store
 from minitri.optimize.fusion.partition import Partition, _chains, connected
 
 MN = {"x": "f32[M, N]", "y": "f32[M, N]", "z": "f32[M, N]"}
@@ -168,3 +168,21 @@ def test_a_part_that_reads_too_many_arrays_is_divided_before_merging(monkeypatch
 def test_without_fusion_each_operation_is_a_kernel() -> None:
     low = mt.compile("exp(x) + 1", x="f32[M, N]").configured(without=("fusion",)).lower()
     assert len(low.compilation.value("kernels.fused").kernels) == 2
+
+
+@pytest.mark.parametrize("text", ["x / (std(x, axis=0) + 0.1)", "x / (std(x) + 0.1) + y, x - 1 / (std(x) + 0.1)"])
+def test_values_of_few_elements_are_computed_where_their_operands_are(text: str) -> None:
+    """The kernels that read x do not compute the square root again for each row."""
+    kernels = mt.compile(text, **MN).lower(M=4096, N=4096, target="cuda:90").compilation.value("kernels").kernels
+    roots = [any(isinstance(op, Compute) and op.op == "sqrt" for op in k.body) for k in kernels]
+    assert roots.count(True) == 1 and not roots[-1]
+
+
+def test_a_value_is_not_stored_for_parts_that_load_its_operands_anyway() -> None:
+    """Both kernels load x, so loading the bytes of `x > 0` would only add traffic."""
+    plan: Plan = (
+        mt.compile("where(x > 0, x, exp(x)) - max(where(x > 0, x, exp(x)), axis=0)", **MN)
+        .lower(M=4096, N=4096, target="cuda:90")
+        .compilation.value("kernels")
+    )
+    assert not [b for b in plan.temporaries if b.dtype.name == "bool"]

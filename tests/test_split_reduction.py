@@ -78,3 +78,18 @@ def test_special_values_of_a_row_reach_the_total(value: float) -> None:
         with np.errstate(all="ignore"):
             report = mt.compile(text, **X).check(x)
         assert report.ok, report
+
+
+@pytest.mark.parametrize("shape", ["20, 8, 64, 512", "4, 3, 200, 900"])
+def test_moments_of_parts_of_one_element_share_a_kernel(shape: str) -> None:
+    """The parts are the indices of axis 2, so the mean and the variance of a part still run over the same axes."""
+    low = mt.compile("var(x, axis=(0, 2, 3))", x=f"f32[{shape}]").lower(target="cuda:90")
+    assert len(low.kernels) == 2, low["kernels"]
+
+
+@pytest.mark.parametrize("rows", [32768, 99000, 200419])
+def test_columns_with_a_chain_of_reductions_are_read_once(rows: int) -> None:
+    low = mt.compile("var(x, axis=0)", x="f32[M, N]").lower(M=rows, N=600, target="cuda:90")
+    first, *_ = low.compilation.value("tile").programs
+    assert low["triton"].partition("def k1")[0].count("tl.load") == 1
+    assert all(a.role != "loop" and a.block <= 256 for a in first.axes)

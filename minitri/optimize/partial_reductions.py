@@ -116,7 +116,11 @@ class Cut:
 
     def _reduced(self, x: Node, op: str, dtype: DType) -> Node:
         inner = tuple(a if a < self.k else a + 1 for a in self.node.axes)
-        left = tuple(e for j, e in enumerate(self.x.shape) if j not in inner)
+        if self.length == 1:  # the only element of a part needs no axis
+            inner = tuple(a for a in self.node.axes if a != self.k)
+            index = (dims.ZERO if j == self.k + 1 else axis(j - (j > self.k)) for j in range(x.rank))
+            x = self.i.view(x, self.node.x.shape, tuple(index))
+        left = tuple(e for j, e in enumerate(x.shape) if j not in inner)
         return self.i.reduce(op, dtype, left, x, inner)
 
     def position(self) -> Node:

@@ -7,8 +7,10 @@
     %2: f32[] = reduce.sum %1 {axes = [0]}
 
 A reduction of columns is split even if the reduction has many results. If a reduction depends on another reduction of
-the same elements, both reductions are split into the same parts. If a sum over all rows depends on reductions of single
-rows, each row is a part, so that one kernel computes the partial sum and the reduction of a row.
+the same elements, both reductions are split into the same parts. If columns have such a chain of reductions, the parts
+are so short that a program keeps the elements of a part in registers and reads them once. If a sum over all rows
+depends on reductions of single rows, each row is a part, so that one kernel computes the partial sum and the reduction
+of a row.
 minitri/optimize/partial_reductions.py describes how parts are computed and combined. Reductions that share a loop with
 a product are not split: only minitri/optimize/split_kv.py can split such a loop.
 
@@ -37,8 +39,8 @@ MOST_PARTS = 1024  # the second kernel reduces this many at once
 SHORTEST_PART, LEAST = 128, 1024  # the fewest elements of a part, for columns and for rows
 PIECE = 512  # the fewest contiguous elements of a part of several axes
 SHORTEST_ROW = 64  # the fewest elements of a row that is reduced before the rows are combined
-ONLINE = 8  # so many times more programs of columns with online reductions, which have few warps, but
-MOST_ONLINE = 128  # no more parts than the second kernel corrects quickly
+HELD_COLUMN = 256  # longest column that a program holds whole, if it would be read twice otherwise
+ONLINE = 8  # so many times more programs of columns with chains of reductions
 FEW_PARTS = 4  # parts of whole rows suffice if there are this many times fewer than wanted
 
 
@@ -123,7 +125,7 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, online: bool = False
     """Returns the axis to split, the number of parts and the length of a part. The number of parts is 1 if a split
     would not make the reduction faster.
 
-    online   whether programs correct their partial results in each iteration of a loop
+    online   whether the reduction belongs to a chain of reductions of the same elements
     """
     whole = node.axes[0], 1, node.x.shape[node.axes[0]]
     if any(e.constant is None for e in node.x.shape):
@@ -132,9 +134,13 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, online: bool = False
     bytes, inner = contiguous_axes(node, layouts)
     width = 0 if inner & extents.keys() else bytes
     count, wanted = math.prod(extents.values()), WAVES * chip.multiprocessors
-    parts = _parts(count, results, width, wanted)
-    if online and width:
-        parts = max(parts, min(_parts(count, results, width, ONLINE * wanted), MOST_ONLINE))
+    chained = online and width > 0
+    parts = _parts(count, results, width, ONLINE * wanted if chained else wanted)
+    if parts > 1 and chained:
+        k = max(extents, key=extents.__getitem__)
+        held = _held(extents[k], count // extents[k], count * results // (LANES // 4 * wanted))
+        if extents[k] <= MOST_PARTS * held:
+            return k, -(-extents[k] // held), Dim.of(held)
     if parts == 1:
         return whole
     k = _axis(extents, inner, parts)
@@ -194,6 +200,17 @@ def _length(extent: int, parts: int, any_start: bool) -> int:
         return -(-length // BLOCK) * BLOCK
     less = 1 << (length.bit_length() - 1)
     return less if -(-extent // less) <= MOST_PARTS else 2 * less
+
+
+def _held(extent: int, others: int, length: int) -> int:
+    """Returns a length of parts for which a program can keep its columns in registers, or 0 if other reduced axes are
+    too long.
+
+    `length` is the length for which enough programs run, and `others` is the number of indices of the other axes. All
+    parts have the same length if a length that is nearly as long divides the axis.
+    """
+    most = min(HELD_COLUMN, max(LANES, 1 << (length - 1).bit_length())) // others
+    return next((n for n in range(most, most * 3 // 4, -1) if extent % n == 0), most)
 
 
 def _fills(length: int) -> bool:

@@ -9,6 +9,7 @@ minitri/optimize/fusion/partition.py merges parts.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from minitri.base.dims import product
 from minitri.base.operators import OPERATORS
@@ -92,7 +93,7 @@ class FirstParts:
         homes = list(dict.fromkeys(h for u in users for h in self.homes[u]))
         if not homes or not all(self._may_feed(node, u) for u in users):
             return own
-        again = node not in self.outputs and self._cheap_to_repeat(node, len(homes))
+        again = node not in self.outputs and self._cheap_to_repeat(node, homes)
         return homes if len(homes) == 1 or again else own
 
     def _narrows_product(self, node: Apply) -> bool:
@@ -129,15 +130,19 @@ class FirstParts:
             return False
         return not all(map(_is_cheap, self.parts[a])) or not all(self._may_feed(n, u) for n, u in pairs)
 
-    def _cheap_to_repeat(self, node: Node, homes: int) -> bool:
-        """Checks whether memory traffic is saved if `homes` parts compute a node repeatedly, instead of loading its
+    def _cheap_to_repeat(self, node: Node, homes: Sequence[int]) -> bool:
+        """Checks whether memory traffic is saved if the parts `homes` compute a node repeatedly, instead of loading its
         stored value.
 
-        If the node is repeated, each part loads the operands of the node. If the node is stored, the operands are
-        loaded once, the value is written once, and each part loads the value.
+        If the node is repeated, each part loads the operands of the node, unless the part loads them anyway. If the node
+        is stored, the operands are loaded once, the value is written once, and each part loads the value.
         """
-        stored = self._bytes_read(node) + (1 + homes) * self.bytes(node)
-        return len(self._repeated_nodes(node)) <= MAX_REPEATED_OPS and homes * self._bytes_read(node) < stored
+        cone = self._repeated_nodes(node)
+        operands = self.leaves(cone)
+        known = (self.leaves(self.parts[h] - cone) for h in homes)
+        again = sum(self.bytes(r) for leaves in known for r in operands - leaves)
+        stored = self._bytes_read(node) + (1 + len(homes)) * self.bytes(node)
+        return len(cone) <= MAX_REPEATED_OPS and again < stored
 
     def _repeated_nodes(self, node: Node) -> set[Node]:
         """Returns the node and the elementwise nodes that must be computed again if the node is computed again."""

@@ -21,6 +21,7 @@ from minitri.optimize.fusion.one_kernel import one_kernel
 from minitri.optimize.fusion.shared_axes import MAX_BUFFERS, FusedIndexing
 from minitri.optimize.online_reductions.merge_loops import one_loop
 
+MANY = 64  # so many times fewer elements than another value are few elements
 MAX_REDUCTIONS = 12  # each one can keep an accumulator as large as a block in registers
 
 
@@ -206,26 +207,35 @@ class Partition(FirstParts):
         return home
 
     def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
-        """Moves the first elementwise operations of a part into the previous part, if this leaves fewer bytes to store.
+        """Moves the first elementwise operations of a part into the previous part, in two cases.
 
-        Example: the previous part computes a, b and c, which have one value per row, and this part begins with `a+b-c`.
-        The sum `a+b-c` also has one value per row, so storing this sum is cheaper than storing a, b and c.
+        First, if this leaves fewer bytes to store. Example: the previous part computes a, b and c, which have one value
+        per row, and this part begins with `a+b-c`. The sum `a+b-c` also has one value per row, so storing this sum is
+        cheaper than storing a, b and c. Second, if the operations have few elements. Example: this part begins with the
+        root of a variance of each column, which it would compute again for each row.
         """
         for a, b in sorted(graph.edges):
-            first = self._first_steps(b)
-            before = self.parts[a], self.parts[b]
-            if not first or any(n in self.stored or not {a, b}.issuperset(self.homes[n]) for n in first):
-                continue
-            traffic = self._stored_bytes(a, b)
-            self._assign(a, before[0] | first)
-            self._assign(b, before[1] - first)
-            makers = {self.homes[s][0] for n in first for s in self.sources[n] if s not in before[0] | before[1]}
-            less = self._stored_bytes(a, b) < traffic
-            if less and not self._indexed((a, b))[1] and not connected(graph, [a], makers):
-                graph.add_edges_from((m, a) for m in makers)
-            else:
-                self._assign(a, before[0])
-                self._assign(b, before[1])
+            self._move(self._first_steps(b), a, graph)
+            self._move(self._few_elements(a, b), a, graph, few=True)
+
+    def _move(self, nodes: set[Node], a: int, graph: nx.DiGraph[int], few: bool = False) -> None:
+        """Moves nodes from all their parts into part `a`, if the parts can still be kernels. If the nodes are not `few`,
+        they are moved only if the kernels then store fewer bytes.
+        """
+        before = {h: self.parts[h] for h in sorted({a, *(h for n in nodes for h in self.homes[n])})}
+        traffic = self._stored_bytes(*before)
+        if not nodes or not nodes.isdisjoint(self.stored):
+            return
+        for h, part in before.items():
+            self._assign(h, part | nodes if h == a else part - nodes)
+        makers = {self.homes[s][0] for n in nodes for s in self.sources[n] if s not in self.parts[a]}
+        readers = before.keys() - {a}
+        acyclic = not connected(graph, {a, *readers}, makers) and not connected(graph, readers, [a])
+        if acyclic and (few or self._stored_bytes(*before) < traffic) and not self._indexed(before)[1]:
+            graph.add_edges_from([*((m, a) for m in makers), *((a, h) for h in readers)])
+        else:
+            for h, part in before.items():
+                self._assign(h, part)
 
     def _first_steps(self, home: int) -> set[Node]:
         """Returns the elementwise nodes of a part that its reductions depend on, and that do not depend on a reduction
@@ -241,6 +251,19 @@ class Partition(FirstParts):
             if any(u in feeding for u in self.users[node]):
                 feeding.add(node)
         return steps & feeding
+
+    def _few_elements(self, a: int, b: int) -> set[Node]:
+        """Returns the elementwise nodes of part `b` that need no other nodes of `b`, need values of part `a`, and have
+        few elements, compared with the largest value of `b`.
+        """
+        found, part = set[Node](), self.parts[b]
+        largest = max(map(self.bytes, part))
+        for node in sorted(part, key=self.position.__getitem__):
+            inside = part.intersection(self.sources[node])
+            follows = inside or not self.parts[a].isdisjoint(self.sources[node])
+            if isinstance(node, Apply) and inside <= found and follows and self.bytes(node) * MANY <= largest:
+                found.add(node)
+        return found
 
     def _assign(self, home: int, part: set[Node]) -> None:
         for n in self.parts[home] | part:

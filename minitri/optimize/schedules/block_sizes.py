@@ -17,6 +17,7 @@ from minitri.hardware.chips import SECTOR
 from minitri.kernels.ir import Axis, Kernel, Load, Store
 from minitri.tiles.schedule import ceil_pow2, size
 
+LEAST = 128  # elements: shorter rows of a tile use cache lines badly
 ENOUGH = 1024  # the usual number of elements of a program
 
 
@@ -24,15 +25,27 @@ def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) 
     """Returns block sizes whose product is about `elements`, or less if the axes are short.
 
     `blocks` gives the smallest allowed block sizes. Blocks grow along the first axis, and after that along the next
-    axis. An axis of unknown size is assumed to be long.
+    axis. An axis of unknown size is assumed to be long. If blocks along the first axis would have many indices past its
+    end, they are smaller, and the next axis has larger blocks: 8 by 128 for [1000, 528], not 1 by 1024.
     """
-    made = dict(blocks)
+    made, axes = dict(blocks), [*axes]
     left = elements // math.prod(blocks.values())
-    for a in axes:
+    for k, a in enumerate(axes):
         block = made.get(a.name, 1)
-        times = max(1, min(left, ceil_pow2(size(a, block * left)) // block))
-        made[a.name], left = block * times, left // times
+        others = min(left, math.prod(size(b, left) for b in axes[k + 1 :]))
+        made[a.name] = _fitting(size(a, block * left), block, max(block, block * left), left // max(1, others))
+        left //= made[a.name] // block
     return made
+
+
+def _fitting(extent: int, block: int, most: int, times: int) -> int:
+    """Returns the largest block size of at most `most` that leaves few indices past the end of an axis, and that is at
+    least `times` times as large as `block`.
+    """
+    largest = max(block, min(most, ceil_pow2(extent)))
+    fewest = -(-extent // LEAST) * LEAST
+    sizes = (largest >> k for k in range(largest.bit_length()) if largest >> k >= max(LEAST, block * times))
+    return next((n for n in sizes if -(-extent // n) * n * 8 <= fewest * 9), largest)
 
 
 def innermost(axes: Sequence[Axis], weight: Mapping[str, int]) -> list[Axis]:

@@ -60,4 +60,5 @@ def _row_of_a_program(kernel: Kernel, axis: Axis, request: Request) -> int:
     few = len(kernel.body) > MOST_OPS or rows < 8 * request.chip.multiprocessors
     length = axis.extent.constant or 0
     aligned = length * widest_bytes(kernel) % (ALIGNMENT // 2) == 0
-    return 0 if aligned or few or length > LONGEST_ROW else ceil_pow2(length)
+    wasteful = ceil_pow2(length) * 3 > length * 4
+    return 0 if aligned or few or wasteful or length > LONGEST_ROW else ceil_pow2(length)

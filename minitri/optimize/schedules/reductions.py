@@ -22,19 +22,21 @@ Rows of unknown size get smaller blocks than long rows. The rules for columns ar
 """
 
 import math
+from collections.abc import Sequence
 
 from minitri.base.operators import OPERATORS, POSITIONS
 from minitri.hardware.chips import SECTOR, Chip
+from minitri.kernels import ir
 from minitri.kernels.ir import Axis, Compute, Kernel, Load, Old, Reduce, Scan, Store
 from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, rival, widest_bytes
 from minitri.optimize.schedules.long_bodies import more_warps
 from minitri.optimize.schedules.rule_arguments import Request
+from minitri.optimize.split_reduction import HELD_COLUMN
 from minitri.tiles.schedule import Schedule, ceil_pow2, size
 
 WHOLE_ROW = 32768  # longest row held in registers
 FEW = 2  # with this many programs for each multiprocessor or fewer, most of the chip is idle
 SHORT_COLUMN = 32  # longest column that one warp holds whole
-HELD_COLUMN = 256  # longest column that a program holds whole, if it would be read twice otherwise
 DEAR = 3  # with this many special functions of f32 for each element, a thread has few elements
 
 
@@ -125,7 +127,10 @@ def _pairs(kernel: Kernel) -> bool:
 def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[str, int]) -> Schedule:
     axes = {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
     few = min(_enough(kernel, weight) // row, 128)
-    together = filled(innermost(kernel.parallel, weight), few, sector if few < math.prod(sector.values()) else {})
+    order, inner = innermost(kernel.parallel, weight), max(kernel.reduced, key=lambda a: weight[a.name])
+    if order and weight[order[0].name] * 8 <= weight[inner.name]:  # the rows of a program need not be neighbours
+        order.sort(key=lambda a: -size(a, few) % max(1, min(few, ceil_pow2(size(a, few)))) * 8 > size(a, few))
+    together = filled(order, few, sector if few < math.prod(sector.values()) else {})
     axes |= {name: ("grid", block) for name, block in together.items()}
     count = math.prod(together.values())
     rule = "rows held whole" if count == 1 else f"short rows held whole, {count} a program"
@@ -196,6 +201,12 @@ def _reads_again(kernel: Kernel) -> bool:
     return not _only_reduces(kernel) and not any(isinstance(op, Scan) for op in kernel.body)
 
 
+def _chained(kernel: Kernel) -> bool:
+    """Checks whether a reduction depends on another one, so that a loop would read elements twice or correct sums."""
+    reductions = {op for op in kernel.body if isinstance(op, Reduce)}
+    return any(not reductions.isdisjoint(ir.needed(op.x)) for op in reductions)
+
+
 def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dict[str, int]) -> Schedule:
     """Returns the schedule of rows that are too long for registers, or of unknown length. A program loops over blocks
     of a row.
@@ -219,6 +230,8 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
         longest, warps = 512, 4 if bytes <= 2 else 8
     else:
         longest, warps = 4096 if scans else 2048, 8
+    if bytes <= 2 and (corrects or reads_again) and not near and not _is_aligned(kernel, widest):  # narrow loads
+        longest, warps = 2048, 8
     if widest.extent.constant is None:  # it may be short
         longest, warps = min(longest, 4096), min(warps, 8)
     if sector:
@@ -252,14 +265,15 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     aligned = _is_aligned(kernel, lanes[0])
     scans = any(isinstance(op, Scan) for op in kernel.body) and size(lanes[0], 64) >= 32 and (aligned or bytes < 4)
     columns, rows = math.prod(size(a, ENOUGH) for a in kernel.parallel), math.prod(size(a, 1) for a in kernel.reduced)
-    held = _whole_columns(kernel, lanes[0], columns > 512 * few) if second is None and not corrects else None
+    near = [lanes[0], *(a for a in lanes[1:] if weight[a.name] * 8 > weight[lanes[0].name])]  # axes of neighbours
+    held = _whole_columns(kernel, near, columns, few) if second is None and not corrects else None
     if held is not None:
         return held
     narrow = 2 * SECTOR // min(SECTOR, bytes)  # elements along both axes of a transpose
     slow = not corrects and (not aligned or _special(kernel) > 0)  # needs many threads
     half = slow and columns <= 128 * few and rows > HELD_COLUMN and (bytes >= 4 or not aligned)
-    blocks = filled(lanes[:1], 2 * narrow if second is not None else 32 if half else 64)
-    blocks |= filled([second], narrow) if second is not None else {}
+    half = half or scans and columns <= 64 * few
+    blocks = filled(lanes[:1], 2 * narrow) | filled([second], narrow) if second else filled(near, 32 if half else 64)
     width = math.prod(blocks.values())
     roles = {a.name: "grid" for a in kernel.parallel}
     deep = (8 if second is not None else 1 if scans else 2) * ENOUGH // width
@@ -285,27 +299,33 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     return Schedule(axes, f"columns, contiguous along {lanes[0].name}", warps=at_most(warps, blocks))
 
 
-def _whole_columns(kernel: Kernel, lane: Axis, many: bool) -> Schedule | None:
+def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, few: int) -> Schedule | None:
     """Returns the schedule of a program that holds columns in registers. Returns None for long columns, for scans, for
     short columns of narrow elements whose rows are not aligned to 16 bytes, and for a few columns that are only reduced.
 
-    If a kernel also writes columns, it need not read them again. A program has 256 bytes of each row, fewer of long
-    columns, and more of very short ones. A warp has at least two kilobytes of the columns. Short columns that are only
-    reduced have one warp, because several warps would exchange their partial results through shared memory, for a few
-    elements each. If such columns have at most 16 elements, each warp has 512 bytes of a row, also for a few columns.
+    If a kernel also writes columns, or if one reduction depends on another, it need not read the columns again. A
+    program has 256 bytes of each row, fewer of long columns, and more of very short ones. A warp has at least two
+    kilobytes of the columns. If there are few columns, they may be longer, and a program has at least one sector of
+    each row, so that more multiprocessors work. Short columns that are only reduced have one warp, because several
+    warps would exchange their partial results through shared memory, for a few elements each. If such columns have at
+    most 16 elements, each warp has 512 bytes of a row, also for a few columns.
     """
-    column, bytes = math.prod(ceil_pow2(size(a, 2 * HELD_COLUMN)) for a in kernel.reduced), widest_bytes(kernel)
-    if _only_reduces(kernel):
+    many = columns > 512 * few
+    column, bytes = math.prod(ceil_pow2(size(a, 2 * ENOUGH)) for a in kernel.reduced), widest_bytes(kernel)
+    if _only_reduces(kernel) and not _chained(kernel):
         alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1
         width = max(min(256 // bytes, 2048 // column), ENOUGH // (column if alone else 2 * column) if many else 1)
         fits, warps = column <= SHORT_COLUMN and (many or alone), width * bytes // 512 if alone else 1
     else:
-        width = max(32, max(min(256, 8192 // column), 2048 // column) // bytes)
+        narrowest = 32 if column <= HELD_COLUMN else SECTOR // bytes
+        width = max(narrowest, max(min(256, 8192 // column), 2048 // column) // bytes)
         warps = ceil_pow2(column * width * _read(kernel)) // 4096 * (4 if _is_dear(kernel) else 1)
-        fits = column <= HELD_COLUMN and _reads_again(kernel)
-    narrow = column <= SHORT_COLUMN and bytes < 4 and not _is_aligned(kernel, lane)
-    if not fits or narrow or size(lane, ENOUGH) < width:
+        longest = HELD_COLUMN if _reads_again(kernel) or columns > 16 * few else ENOUGH
+        fits = column <= longest and not any(isinstance(op, Scan) for op in kernel.body)
+    narrow = column <= SHORT_COLUMN and bytes < 4 and not _is_aligned(kernel, lanes[0])
+    if not fits or narrow or math.prod(size(a, ENOUGH) for a in lanes) < width:
         return None
-    axes = {a.name: ("grid", width if a is lane else 1) for a in kernel.parallel}
+    blocks = dict.fromkeys((a.name for a in kernel.parallel), 1) | filled(lanes, width)
+    axes = {name: ("grid", block) for name, block in blocks.items()}
     axes |= {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
-    return Schedule(axes, f"columns held whole, contiguous along {lane.name}", warps=max(1, min(16, warps)))
+    return Schedule(axes, f"columns held whole, contiguous along {lanes[0].name}", warps=max(1, min(16, warps)))
