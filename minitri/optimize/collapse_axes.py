@@ -12,22 +12,31 @@ the same matrix, the batch becomes one matrix with all of their rows. Axes i and
 would need a quotient or a remainder of the merged index. For example, the load of a bias `b[j]` would need the
 remainder of the merged index and the extent of j.
 
-But rows of a result that are not aligned, such as those of `x[:, 1:] * 2`, are merged even if a load needs the quotient and
-the remainder. Stores across the ends of rows are then aligned, and a division costs less than narrow stores.
+But all axes of an elementwise kernel are merged, even if loads need the quotient and the remainder, if this takes fewer
+instructions for each element. `_cost` counts these instructions:
+
+    x[:, 1:] * 2, rows of 4095 elements      stores across the ends of rows are aligned, and so are wide
+    concat((x, y), axis=1), rows of 400      no block of 512 elements has 112 elements past the end of a row
 
 Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has rows of 8 elements and no gaps in memory.
 """
 
+import math
 from dataclasses import replace
 from itertools import combinations
 
-from minitri.base.dims import ZERO, Dim, Remainder, Symbol
+from minitri.base.dims import ONE, ZERO, Dim, Pair, Remainder, Symbol, product
 from minitri.base.intervals import Ranges, joined
 from minitri.base.operators import POSITIONS
 from minitri.base.pass_logs import fired
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels import ir
-from minitri.kernels.ir import Axis, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scan, Store
+from minitri.kernels.ir import Axis, Compute, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scan, Store
+from minitri.optimize.schedules.block_sizes import ENOUGH, contiguity, innermost, rival, widest_bytes
+from minitri.optimize.schedules.long_bodies import instructions
+from minitri.tiles.schedule import ceil_pow2, size
+
+ACCESS, DIVISION = 4, 2  # instructions of a load or store, and of a division by a constant
 
 
 def flatten(plan: Plan) -> Plan:
@@ -54,39 +63,76 @@ def _with_one_less(kernel: Kernel) -> Kernel | None:
 
 
 def _with_divided_index(kernel: Kernel) -> Kernel | None:
-    """Returns the kernel with the merged index of its two axes, which loads divide by the length of a row.
+    """Returns the kernel with one index for all of its axes, which loads divide by the lengths of rows.
 
-    Returns None if some access has aligned rows. Also returns None for a load with only one of the axes, which would need
-    a remainder for each element. An array that is loaded twice is better loaded row by row.
+    Returns None if a store is not contiguous along all axes, if loads are contiguous along another axis than stores, or
+    if the model below expects no fewer instructions. An array that is loaded twice is better loaded row by row.
     """
-    if kernel.reduced or len(kernel.axes) != 2 or any(isinstance(op, (Position, Inside)) for op in kernel.body):
+    extents, last = [a.extent.constant or 0 for a in kernel.axes], innermost(kernel.axes, contiguity(kernel))
+    if any(isinstance(op, (Reduce, Scan, Dot)) for op in kernel.body) or len(extents) < 2 or 0 in extents:
         return None
-    a, b = kernel.axes
-    loads = [op for op in kernel.body if isinstance(op, Load)]
-    stores = {op: _indexed_as_one(op, a, b) for op in kernel.body if isinstance(op, Store)}
-    once = len({op.buffer.name for op in loads}) == len(loads)
-    plain = all(len(op.axes) == 2 and not op.guards and not op.picks for op in loads)
-    if not (once and plain and None not in stores.values() and all(_is_narrow(op, b) for op in (*loads, *stores))):
+    if last[0] is not kernel.axes[-1] or rival(last, kernel):
         return None
-    row = {a.symbol: a.index // b.extent, b.symbol: a.index % b.extent}
+    loads = [op.buffer.name for op in kernel.body if isinstance(op, Load) and not op.guards]
+    one, rest = replace(kernel.axes[0], extent=Dim.of(math.prod(extents))), kernel.axes[0].index
+    places: dict[Symbol, Dim] = {}
+    for a in kernel.axes[:0:-1]:
+        places[a.symbol], rest = rest % a.extent, rest // a.extent
+    places[one.symbol] = rest
+    whole = sum((a.index * math.prod(extents[k + 1 :]) for k, a in enumerate(kernel.axes)), ZERO)
 
     def change(op: Op) -> Op:
-        if isinstance(op, Load):
-            op = replace(op, index=tuple(d.substitute(row) for d in op.index))
-        op = (isinstance(op, Store) and _indexed_as_one(op, a, b)) or op
-        return replace(op, axes=tuple(n for n in op.axes if n != b.name))
+        op = replace(op, axes=(one.name,) if op.axes else ())
+        if isinstance(op, (Load, Store)) and product(list(op.buffer.shape)) == one.extent:
+            step = op.buffer.strides[-1] if op.buffer.strides else ONE
+            if op.offset == whole * step:
+                return replace(op, index=(one.index,), buffer=replace(op.buffer, shape=(one.extent,), strides=(step,)))
+        moved = {
+            name: tuple(d.substitute(places) for d in value) if isinstance(value, tuple) else value.substitute(places)
+            for name in ("index", "guards", "conditions", "expr") if (value := getattr(op, name, None)) is not None
+        }  # fmt: skip
+        return replace(op, **moved)
 
     new = ir.rewritten(kernel.body, change)
-    one = replace(a, extent=a.extent * b.extent)
-    fired(flatten, (a, b), one, tuple(s for op in kernel.body for s in op.spans))
-    return replace(kernel, axes=(one,), buffers=ir.buffers_of(new.values()), body=tuple(new.values()))
+    changed = _rejoined(replace(kernel, axes=(one,), buffers=ir.buffers_of(new.values()), body=tuple(new.values())))
+    stores = [op.index == (one.index,) for op in changed.body if isinstance(op, Store)]
+    if not all(stores) or len({*loads}) < len(loads) or _ambiguous(changed) or _cost(changed) >= _cost(kernel):
+        return None
+    fired(flatten, kernel.axes, one, tuple(s for op in kernel.body for s in op.spans))
+    return changed
 
 
-def _is_narrow(op: Load | Store, along: Axis) -> bool:
-    """Checks whether the rows of a load or store, which run along an axis, begin at addresses that are not aligned."""
-    rows = [(monomial, c) for monomial, c in op.offset.terms if (monomial, c) != ((along.symbol,), 1)]
-    known = all(isinstance(atom, Symbol) and atom.kind == "axis" for monomial, _ in rows for atom in monomial)
-    return known and len(rows) < len(op.offset.terms) and any(c * op.dtype.bytes % (ALIGNMENT // 2) for _, c in rows)
+def _cost(kernel: Kernel) -> float:
+    """Estimates the instructions that a thread needs for one element of the result.
+
+    A load or store of several elements at once counts as one access. Elements of a block past the end of a row count
+    too, because a thread computes them in vain.
+    """
+    row, along = size(kernel.axes[-1], 1), kernel.axes[-1].symbol
+    block = min(ceil_pow2(row), 2 * ENOUGH if widest_bytes(kernel) <= 2 else ENOUGH)
+    accesses = [op for op in kernel.body if isinstance(op, (Load, Store)) and along in op.offset.symbols()]
+    pairs = {
+        (a.a, a.b) for op in kernel.body for d in ir.index_expressions(op) for a in d.atoms() if isinstance(a, Pair)
+    }
+    computed = sum(instructions(op.op) for op in kernel.body if isinstance(op, Compute))
+    return -(-row // block) * block / row * (
+        computed + sum(ACCESS / _vector(op, along) for op in accesses)
+    ) + DIVISION * len(pairs)
+
+
+def _vector(op: Load | Store, along: Symbol) -> int:
+    """Returns how many elements one instruction can load or store: neighbours along the axis `along`, from an address
+    that is a multiple of their size.
+    """
+    width = ALIGNMENT // op.dtype.bytes
+    for monomial, c in op.offset.terms:
+        atom = monomial[0] if len(monomial) == 1 else None
+        moves = atom == along or isinstance(atom, Remainder) and atom.a == Dim({(along,): 1})
+        steps = [c] if not moves else [] if c == 1 else [1]
+        while isinstance(atom, Pair):
+            steps, atom = [*steps, atom.b.constant or 1], atom.a.atom
+        width = math.gcd(width, *(steps if atom is not None or not monomial else [1]))
+    return width
 
 
 def _rejoined(kernel: Kernel) -> Kernel:

@@ -72,7 +72,8 @@ def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: 
     order, rows = innermost(kernel.parallel, weight), math.prod(size(a, 1 << 20) for a in kernel.parallel)
     together = SECTOR // min(SECTOR, widest_bytes(kernel))
     scans = any(isinstance(op, Scan) for op in kernel.body)  # a scan of several rows is slower than narrow stores
-    counts = bool(order) and weight[order[0].name] * 8 > inner and 2 * rows >= together * chip.multiprocessors
+    alone = contiguity(kernel, sectors=True)  # bytes that programs with a single row would move
+    counts = bool(order) and alone[order[0].name] > inner and 2 * rows >= together * chip.multiprocessors
     return filled(order[:1], together) if counts and not scans else {}
 
 
