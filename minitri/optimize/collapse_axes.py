@@ -161,9 +161,14 @@ def _rejoin(op: Op, ranges: Ranges) -> Op:
         if isinstance(after.atom, Remainder) and op.buffer.strides[k] == op.buffer.strides[k + 1] * extent:
             apart = before * extent + after
             whole = joined(apart, ranges)
-            if whole != apart:
+            if _pairs(whole) < _pairs(apart):
                 return _rejoin(_with_one_index(op, k, whole), ranges)
     return op
+
+
+def _pairs(d: Dim) -> int:
+    """Returns the number of quotients and remainders in an index."""
+    return sum(isinstance(atom, Pair) for atom in d.atoms())
 
 
 def _ambiguous(kernel: Kernel) -> bool:
