@@ -24,8 +24,9 @@ Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has rows of 8 element
 import math
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
-from minitri.base.dims import ONE, ZERO, Dim, Pair, Remainder, Symbol, product
+from minitri.base.dims import ZERO, Dim, Pair, Quotient, Remainder, Symbol, product
 from minitri.base.intervals import Ranges, joined
 from minitri.base.operators import POSITIONS
 from minitri.base.pass_logs import fired
@@ -34,7 +35,7 @@ from minitri.kernels import ir
 from minitri.kernels.ir import Axis, Compute, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scan, Store
 from minitri.optimize.schedules.block_sizes import ENOUGH, contiguity, innermost, rival, widest_bytes
 from minitri.optimize.schedules.long_bodies import instructions
-from minitri.tiles.schedule import ceil_pow2, size
+from minitri.tiles.schedule import ceil_pow2
 
 ACCESS, DIVISION = 4, 2  # instructions of a load or store, and of a division by a constant
 
@@ -68,37 +69,42 @@ def _with_divided_index(kernel: Kernel) -> Kernel | None:
     Returns None if a store is not contiguous along all axes, if loads are contiguous along another axis than stores, or
     if the model below expects no fewer instructions. An array that is loaded twice is better loaded row by row.
     """
-    extents, last = [a.extent.constant or 0 for a in kernel.axes], innermost(kernel.axes, contiguity(kernel))
-    if any(isinstance(op, (Reduce, Scan, Dot)) for op in kernel.body) or len(extents) < 2 or 0 in extents:
+    axes, extents = kernel.axes, [a.extent.constant or 0 for a in kernel.axes]
+    order = innermost(axes, contiguity(kernel))
+    if any(isinstance(op, (Reduce, Scan, Dot)) for op in kernel.body) or len(axes) < 2 or 0 in extents:
         return None
-    if last[0] is not kernel.axes[-1] or rival(last, kernel):
+    if order[0] is not axes[-1] or rival(order, kernel):
         return None
-    loads = [op.buffer.name for op in kernel.body if isinstance(op, Load) and not op.guards]
-    one, rest = replace(kernel.axes[0], extent=Dim.of(math.prod(extents))), kernel.axes[0].index
+    one, rest = replace(axes[0], extent=Dim.of(math.prod(extents))), axes[0].index
     places: dict[Symbol, Dim] = {}
-    for a in kernel.axes[:0:-1]:
+    for a in axes[:0:-1]:
         places[a.symbol], rest = rest % a.extent, rest // a.extent
     places[one.symbol] = rest
-    whole = sum((a.index * math.prod(extents[k + 1 :]) for k, a in enumerate(kernel.axes)), ZERO)
+    whole = sum((a.index * math.prod(extents[k + 1 :]) for k, a in enumerate(axes)), ZERO)
+
+    def moved(d: Dim) -> Dim:
+        return d.substitute(places)
 
     def change(op: Op) -> Op:
         op = replace(op, axes=(one.name,) if op.axes else ())
-        if isinstance(op, (Load, Store)) and product(list(op.buffer.shape)) == one.extent:
-            step = op.buffer.strides[-1] if op.buffer.strides else ONE
-            if op.offset == whole * step:
+        if isinstance(op, (Load, Store)):
+            step = next((s for s in reversed(op.buffer.strides) if op.offset == whole * s), None)
+            if step is not None and product(list(op.buffer.shape)) == one.extent:
                 return replace(op, index=(one.index,), buffer=replace(op.buffer, shape=(one.extent,), strides=(step,)))
-        moved = {
-            name: tuple(d.substitute(places) for d in value) if isinstance(value, tuple) else value.substitute(places)
-            for name in ("index", "guards", "conditions", "expr") if (value := getattr(op, name, None)) is not None
-        }  # fmt: skip
-        return replace(op, **moved)
+            op = replace(op, index=tuple(map(moved, op.index)))
+        if isinstance(op, Load):
+            return replace(op, guards=tuple(map(moved, op.guards)))
+        if isinstance(op, Inside):
+            return replace(op, conditions=tuple(map(moved, op.conditions)))
+        return replace(op, expr=moved(op.expr)) if isinstance(op, Position) else op
 
-    new = ir.rewritten(kernel.body, change)
-    changed = _rejoined(replace(kernel, axes=(one,), buffers=ir.buffers_of(new.values()), body=tuple(new.values())))
-    stores = [op.index == (one.index,) for op in changed.body if isinstance(op, Store)]
-    if not all(stores) or len({*loads}) < len(loads) or _ambiguous(changed) or _cost(changed) >= _cost(kernel):
+    new = tuple(ir.rewritten(kernel.body, change).values())
+    changed = _rejoined(replace(kernel, axes=(one,), buffers=ir.buffers_of(new), body=new))
+    loads = [op.buffer.name for op in new if isinstance(op, Load) and not op.guards]
+    stores = all(op.index == (one.index,) for op in new if isinstance(op, Store))
+    if not stores or len({*loads}) < len(loads) or _ambiguous(changed) or _cost(changed) >= _cost(kernel):
         return None
-    fired(flatten, kernel.axes, one, tuple(s for op in kernel.body for s in op.spans))
+    fired(flatten, axes, one, tuple(s for op in kernel.body for s in op.spans))
     return changed
 
 
@@ -108,16 +114,13 @@ def _cost(kernel: Kernel) -> float:
     A load or store of several elements at once counts as one access. Elements of a block past the end of a row count
     too, because a thread computes them in vain.
     """
-    row, along = size(kernel.axes[-1], 1), kernel.axes[-1].symbol
+    row, along = int(kernel.axes[-1].extent), kernel.axes[-1].symbol
     block = min(ceil_pow2(row), 2 * ENOUGH if widest_bytes(kernel) <= 2 else ENOUGH)
     accesses = [op for op in kernel.body if isinstance(op, (Load, Store)) and along in op.offset.symbols()]
-    pairs = {
-        (a.a, a.b) for op in kernel.body for d in ir.index_expressions(op) for a in d.atoms() if isinstance(a, Pair)
-    }
+    pairs = [a for op in kernel.body for d in ir.index_expressions(op) for a in d.atoms() if isinstance(a, Pair)]
     computed = sum(instructions(op.op) for op in kernel.body if isinstance(op, Compute))
-    return -(-row // block) * block / row * (
-        computed + sum(ACCESS / _vector(op, along) for op in accesses)
-    ) + DIVISION * len(pairs)
+    needed = computed + sum(ACCESS / _vector(op, along) for op in accesses)
+    return needed * (-(-row // block) * block / row) + DIVISION * len({(a.a, a.b) for a in pairs})
 
 
 def _vector(op: Load | Store, along: Symbol) -> int:
@@ -126,12 +129,13 @@ def _vector(op: Load | Store, along: Symbol) -> int:
     """
     width = ALIGNMENT // op.dtype.bytes
     for monomial, c in op.offset.terms:
-        atom = monomial[0] if len(monomial) == 1 else None
-        moves = atom == along or isinstance(atom, Remainder) and atom.a == Dim({(along,): 1})
-        steps = [c] if not moves else [] if c == 1 else [1]
-        while isinstance(atom, Pair):
-            steps, atom = [*steps, atom.b.constant or 1], atom.a.atom
-        width = math.gcd(width, *(steps if atom is not None or not monomial else [1]))
+        nested: list[Any] = [*monomial[:1]]
+        while nested and isinstance(nested[-1], Pair):
+            nested.append(nested[-1].a.atom)
+        quotients = [p for p in nested if isinstance(p, Quotient)]  # each is equal for so many neighbours
+        moves = along in Dim({monomial: 1}).symbols() and not quotients
+        rows = [p.b.constant or 1 for p in quotients or nested if isinstance(p, Pair)]
+        width = math.gcd(width, int(c != 1) if moves else c, *rows)
     return width
 
 
