@@ -24,16 +24,14 @@ Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has rows of 8 element
 import math
 from dataclasses import replace
 from itertools import combinations
-from typing import Any
 
-from minitri.base.dims import ZERO, Dim, Pair, Quotient, Remainder, Symbol, product
+from minitri.base.dims import ZERO, Dim, Pair, Remainder, Symbol, product
 from minitri.base.intervals import Ranges, joined
 from minitri.base.operators import POSITIONS
 from minitri.base.pass_logs import fired
-from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels import ir
 from minitri.kernels.ir import Axis, Compute, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scan, Store
-from minitri.optimize.schedules.block_sizes import ENOUGH, contiguity, innermost, rival, widest_bytes
+from minitri.optimize.schedules.block_sizes import ENOUGH, contiguity, innermost, rival, vector, widest_bytes
 from minitri.optimize.schedules.long_bodies import instructions
 from minitri.tiles.schedule import ceil_pow2
 
@@ -119,24 +117,8 @@ def _cost(kernel: Kernel) -> float:
     accesses = [op for op in kernel.body if isinstance(op, (Load, Store)) and along in op.offset.symbols()]
     pairs = [a for op in kernel.body for d in ir.index_expressions(op) for a in d.atoms() if isinstance(a, Pair)]
     computed = sum(instructions(op.op) for op in kernel.body if isinstance(op, Compute))
-    needed = computed + sum(ACCESS / _vector(op, along) for op in accesses)
+    needed = computed + sum(ACCESS / vector(op, along) for op in accesses)
     return needed * (-(-row // block) * block / row) + DIVISION * len({(a.a, a.b) for a in pairs})
-
-
-def _vector(op: Load | Store, along: Symbol) -> int:
-    """Returns how many elements one instruction can load or store: neighbours along the axis `along`, from an address
-    that is a multiple of their size.
-    """
-    width = ALIGNMENT // op.dtype.bytes
-    for monomial, c in op.offset.terms:
-        nested: list[Any] = [*monomial[:1]]
-        while nested and isinstance(nested[-1], Pair):
-            nested.append(nested[-1].a.atom)
-        quotients = [p for p in nested if isinstance(p, Quotient)]  # each is equal for so many neighbours
-        moves = along in Dim({monomial: 1}).symbols() and not quotients
-        rows = [p.b.constant or 1 for p in quotients or nested if isinstance(p, Pair)]
-        width = math.gcd(width, int(c != 1) if moves else c, *rows)
-    return width
 
 
 def _rejoined(kernel: Kernel) -> Kernel:

@@ -27,11 +27,11 @@ from minitri.graph.ir import Graph, Interner, Layouts, Node, Scan, axis
 from minitri.graph.rewrite import compute
 from minitri.hardware.chips import Chip
 from minitri.optimize.partial_reductions import LANES, WAVES, Halves, in_parts, parts_of, split
-from minitri.optimize.split_reduction import contiguous_axes
+from minitri.optimize.split_reduction import MOST_PARTS, contiguous_axes
 
 FEW, FEW_COLUMNS = 64, 256  # with more programs than this, rows or columns are not split
 SHORTEST, PART = 16384, 1024  # the fewest elements of a scan that is split, and of a part
-SHORTEST_COLUMN, PART_COLUMN = 512, 128  # the same for columns, of which a program loads few elements at a time
+SHORTEST_COLUMN, PART_COLUMN = 512, 128  # the same for columns; all parts have this length, up to MOST_PARTS parts
 
 
 def split_scans(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
@@ -48,11 +48,12 @@ def _halves(i: Interner, node: Scan, chip: Chip, layouts: Layouts) -> Halves | N
         return None
     extent = int(node.shape[k])
     others = math.prod(int(e) for j, e in enumerate(node.shape) if j != k)
-    most = _parts(extent, others, WAVES * chip.multiprocessors, k not in contiguous_axes(node, layouts)[1])
-    parts = next((n for n in range(most, most // 2, -1) if extent % n == 0), most)  # equal parts need no padding
-    if parts < 2:
+    columns = k not in contiguous_axes(node, layouts)[1]
+    most = _parts(extent, others, WAVES * chip.multiprocessors, columns)
+    even = (n for n in range(most, most // 2, -1) if extent % n == 0)  # equal parts need no padding
+    if most < 2:
         return None
-    parts, length = parts_of(node.shape[k], parts)
+    parts, length = parts_of(node.shape[k], most if columns else next(even, most))
     neutral = operators.neutral(node.op, node.dtype)
     x = in_parts(i, node.x, k, parts, length, neutral)
     totals = i.reduce(node.op, x.dtype, (*x.shape[: k + 1], *x.shape[k + 2 :]), x, (k + 1,))
@@ -73,15 +74,14 @@ def _shifted_by_one(i: Interner, totals: Node, k: int, neutral: int | float | bo
 
 
 def _parts(extent: int, others: int, wanted: int, columns: bool) -> int:
-    """Returns the number of parts, a power of two. The number of parts is as large as possible without more than
-    `wanted` programs, and without parts shorter than PART or PART_COLUMN.
+    """Returns the number of parts of each of `others` scans.
 
-    `others` is the number of scans.
+    Parts of rows are as many as possible, a power of two, without more than `wanted` programs and without parts shorter
+    than PART. Parts of columns are so short that a program keeps them in registers.
     """
-    few, shortest, part, programs = FEW, SHORTEST, PART, others
     if columns:
-        few, shortest, part = FEW_COLUMNS, min(shortest, SHORTEST_COLUMN), min(part, PART_COLUMN)
-        programs = -(-others // LANES)
-    if extent < shortest or not 0 < programs <= few:
+        few = 0 < others <= FEW_COLUMNS * LANES and extent >= min(SHORTEST, SHORTEST_COLUMN)
+        return min(-(-extent // min(PART, PART_COLUMN)), MOST_PARTS) if few else 1
+    if extent < SHORTEST or not 0 < others <= FEW:
         return 1
-    return 1 << (max(1, min(wanted // programs, extent // part)).bit_length() - 1)
+    return 1 << (max(1, min(wanted // others, extent // PART)).bit_length() - 1)

@@ -11,9 +11,11 @@ axes, which the schedule rules choose.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from minitri.base.dims import Dim, Remainder, Symbol
+from minitri.base.dims import Dim, Pair, Quotient, Remainder, Symbol
 from minitri.hardware.chips import SECTOR
+from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Axis, Kernel, Load, Store
 from minitri.tiles.schedule import ceil_pow2, size
 
@@ -98,6 +100,22 @@ def touched(kernel: Kernel, op: Load | Store) -> int:
     """
     indexed = math.prod(size(a, 4096) for a in kernel.axes if a.name in op.indexed_by)
     return min(indexed, math.prod(e.constant or 4096 for e in op.buffer.shape))
+
+
+def vector(op: Load | Store, along: Symbol) -> int:
+    """Returns how many elements one instruction can load or store: neighbours along the axis `along`, from an address
+    that is a multiple of their size.
+    """
+    width = ALIGNMENT // op.dtype.bytes
+    for monomial, c in op.offset.terms:
+        nested: list[Any] = [*monomial[:1]]
+        while nested and isinstance(nested[-1], Pair):
+            nested.append(nested[-1].a.atom)
+        quotients = [p for p in nested if isinstance(p, Quotient)]  # each is equal for so many neighbours
+        moves = along in Dim({monomial: 1}).symbols() and not quotients
+        rows = [p.b.constant or 1 for p in quotients or nested if isinstance(p, Pair)]
+        width = math.gcd(width, int(c != 1) if moves else c, *rows)
+    return width
 
 
 def widest_bytes(kernel: Kernel) -> int:

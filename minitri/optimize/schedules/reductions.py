@@ -243,7 +243,7 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
 
     If the contiguous axis and the reduced axis are both short, a program covers several indices of the other parallel
     axes. In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one
-    element. The programs of slow elements are narrower if there are few programs. A program with a scan has one warp,
+    element. The programs of slow elements are narrower if there are few programs. A program with a long scan has one warp,
     whose threads add up the elements of a column without exchanging partial results. `few` is the number of programs up
     to which most of the chip is idle.
     """
@@ -287,7 +287,7 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
 
 
 def _whole_columns(kernel: Kernel, lane: Axis, many: bool) -> Schedule | None:
-    """Returns the schedule of a program that holds columns in registers. Returns None for long columns, for scans, for
+    """Returns the schedule of a program that holds columns in registers. Returns None for long columns, for
     short columns of narrow elements whose rows are not aligned to 16 bytes, and for a few columns that are only reduced.
 
     If a kernel also writes columns, it need not read them again. A program has 256 bytes of each row, fewer of long
@@ -303,7 +303,7 @@ def _whole_columns(kernel: Kernel, lane: Axis, many: bool) -> Schedule | None:
     else:
         width = max(32, max(min(256, 8192 // column), 2048 // column) // bytes)
         warps = ceil_pow2(column * width * _read(kernel)) // 4096 * (4 if _is_dear(kernel) else 1)
-        fits = column <= HELD_COLUMN and _reads_again(kernel)
+        fits = column <= HELD_COLUMN
     narrow = column <= SHORT_COLUMN and bytes < 4 and not _is_aligned(kernel, lane)
     if not fits or narrow or size(lane, ENOUGH) < width:
         return None
