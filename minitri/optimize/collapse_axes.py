@@ -25,7 +25,7 @@ import math
 from dataclasses import replace
 from itertools import combinations
 
-from minitri.base.dims import ZERO, Dim, Pair, Remainder, Symbol, product
+from minitri.base.dims import ZERO, Dim, Pair, Remainder, Symbol
 from minitri.base.intervals import Ranges, joined
 from minitri.base.operators import POSITIONS
 from minitri.base.pass_logs import fired
@@ -35,7 +35,7 @@ from minitri.optimize.schedules.block_sizes import ENOUGH, contiguity, innermost
 from minitri.optimize.schedules.long_bodies import instructions
 from minitri.tiles.schedule import ceil_pow2
 
-ACCESS, DIVISION = 4, 2  # instructions of a load or store, and of a division by a constant
+ACCESS, DIVISION = 6, 4  # instructions of a load or store, and of a division by a constant
 
 
 def flatten(plan: Plan) -> Plan:
@@ -62,63 +62,77 @@ def _with_one_less(kernel: Kernel) -> Kernel | None:
 
 
 def _with_divided_index(kernel: Kernel) -> Kernel | None:
-    """Returns the kernel with one index for all of its axes, which loads divide by the lengths of rows.
+    """Returns the kernel with one index for all of its reduced axes, or for all axes of a kernel without reductions.
+    Loads divide this index by the lengths of rows.
 
-    Returns None if a store is not contiguous along all axes, if loads are contiguous along another axis than stores, or
-    if the model below expects no fewer instructions. An array that is loaded twice is better loaded row by row.
+    Returns None if a store needs a division, if some ops have only a few of the axes, if loads are contiguous along
+    another axis than stores, or if the model below expects no fewer instructions.
     """
-    axes, extents = kernel.axes, [a.extent.constant or 0 for a in kernel.axes]
-    order = innermost(axes, contiguity(kernel))
-    if any(isinstance(op, (Reduce, Scan, Dot)) for op in kernel.body) or len(axes) < 2 or 0 in extents:
+    axes, order = kernel.reduced or kernel.axes, innermost(kernel.axes, contiguity(kernel))
+    extents, names = [a.extent.constant or 0 for a in axes], [a.name for a in axes]
+    if len(axes) < 2 or 0 in extents or order[0] is not axes[-1] or rival(order, kernel):
         return None
-    if order[0] is not axes[-1] or rival(order, kernel):
+    if any(isinstance(op, (Scan, Dot)) or isinstance(op, Reduce) and len(op.over) < len(axes) for op in kernel.body):
         return None
     one, rest = replace(axes[0], extent=Dim.of(math.prod(extents))), axes[0].index
     places: dict[Symbol, Dim] = {}
     for a in axes[:0:-1]:
         places[a.symbol], rest = rest % a.extent, rest // a.extent
     places[one.symbol] = rest
-    whole = sum((a.index * math.prod(extents[k + 1 :]) for k, a in enumerate(axes)), ZERO)
 
-    def moved(d: Dim) -> Dim:
-        return d.substitute(places)
+    def moved(dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        return tuple(d.substitute(places) for d in dims)
 
     def change(op: Op) -> Op:
-        op = replace(op, axes=(one.name,) if op.axes else ())
-        if isinstance(op, (Load, Store)):
-            step = next((s for s in reversed(op.buffer.strides) if op.offset == whole * s), None)
-            if step is not None and product(list(op.buffer.shape)) == one.extent:
-                return replace(op, index=(one.index,), buffer=replace(op.buffer, shape=(one.extent,), strides=(step,)))
-            op = replace(op, index=tuple(map(moved, op.index)))
-        if isinstance(op, Load):
-            return replace(op, guards=tuple(map(moved, op.guards)))
-        if isinstance(op, Inside):
-            return replace(op, conditions=tuple(map(moved, op.conditions)))
-        return replace(op, expr=moved(op.expr)) if isinstance(op, Position) else op
+        kept = tuple(n for n in op.axes if n not in names)
+        op = replace(
+            op, axes=op.axes if kept == op.axes else tuple(a.name for a in kernel.axes if a.name in (*kept, one.name))
+        )
+        match op:
+            case Load() | Store():
+                op = _without_ones(op)
+                op = replace(op, index=moved(op.index))
+                return replace(op, guards=moved(op.guards)) if isinstance(op, Load) else op
+            case Inside():
+                return replace(op, conditions=moved(op.conditions))
+            case Position():
+                return replace(op, expr=moved((op.expr,))[0])
+            case Reduce():
+                return replace(op, over=(one.name,))
+        return op
 
     new = tuple(ir.rewritten(kernel.body, change).values())
-    changed = _rejoined(replace(kernel, axes=(one,), buffers=ir.buffers_of(new), body=new))
-    loads = [op.buffer.name for op in new if isinstance(op, Load) and not op.guards]
-    stores = all(op.index == (one.index,) for op in new if isinstance(op, Store))
-    if not stores or len({*loads}) < len(loads) or _ambiguous(changed) or _cost(changed) >= _cost(kernel):
+    kept = tuple(one if a is axes[0] else a for a in kernel.axes if a is axes[0] or a not in axes)
+    changed = _rejoined(replace(kernel, axes=kept, buffers=ir.buffers_of(new), body=new))
+    plain = not any(_pairs(d) for op in changed.body if isinstance(op, Store) for d in op.index)
+    if not plain or _ambiguous(changed) or _cost(changed) > _cost(kernel):
         return None
     fired(flatten, axes, one, tuple(s for op in kernel.body for s in op.spans))
     return changed
+
+
+def _without_ones(op: Load | Store) -> Load | Store:
+    """Returns a load or store whose index has no axes of size 1."""
+    kept = [k for k, (d, e) in enumerate(zip(op.index, op.buffer.shape)) if d != 0 or e != 1]
+    index, shape, strides = (tuple(of[k] for k in kept) for of in (op.index, op.buffer.shape, op.buffer.strides))
+    return replace(op, index=index, buffer=replace(op.buffer, shape=shape, strides=strides))
 
 
 def _cost(kernel: Kernel) -> float:
     """Estimates the instructions that a thread needs for one element of the result.
 
     A load or store of several elements at once counts as one access. Elements of a block past the end of a row count
-    too, because a thread computes them in vain.
+    half: they are computed in vain, but not loaded.
     """
     row, along = int(kernel.axes[-1].extent), kernel.axes[-1].symbol
     block = min(ceil_pow2(row), 2 * ENOUGH if widest_bytes(kernel) <= 2 else ENOUGH)
+    dims = [d for op in kernel.body for d in ir.index_expressions(op) if along in d.symbols()]
+    guards = {d for op in kernel.body if not isinstance(op, Store) for d in getattr(op, "guards", ()) if d in dims}
     accesses = [op for op in kernel.body if isinstance(op, (Load, Store)) and along in op.offset.symbols()]
-    pairs = [a for op in kernel.body for d in ir.index_expressions(op) for a in d.atoms() if isinstance(a, Pair)]
+    divisions = {(a.a, a.b) for d in dims for a in d.atoms() if isinstance(a, Pair)}
     computed = sum(instructions(op.op) for op in kernel.body if isinstance(op, Compute))
-    needed = computed + sum(ACCESS / vector(op, along) for op in accesses)
-    return needed * (-(-row // block) * block / row) + DIVISION * len({(a.a, a.b) for a in pairs})
+    needed = computed + len(guards) + sum(ACCESS / vector(op, along) for op in accesses)
+    return needed * (1 + -(-row // block) * block / row) / 2 + DIVISION * len(divisions)
 
 
 def _rejoined(kernel: Kernel) -> Kernel:
