@@ -45,6 +45,8 @@ CASES = {
     "an offset": (IJ, COPY.replace("x[i, j]", "x[i, j + 1]"), {"x": "f32[4, 7]"}, IJ),
     "an offset in unaligned rows": ("i: 4, j: 7", COPY.replace("x[i, j]", "x[i, j + 1]"), {"x": "f32[4, 8]", "out": "f32[4, 7]"}, "i: 28"),
     "an aligned load of unaligned rows": ("i: 4, j: 7", COPY, {"x": "f32[4, 8]", "out": "f32[4, 7]"}, "i: 4, j: 7"),
+    "unaligned rows with a guard": ("i: 4, j: 7", COPY.replace("x[i, j]", "x[i, j + 1] {where = [i < 3]}"), {"x": "f32[4, 8]", "out": "f32[4, 7]"}, "i: 4, j: 7"),
+    "one unaligned row": ("i: 4, j: 7", "%0: f32[j] = load x[1, j]\nstore out[i, j] %0", {"x": "f32[4, 7]", "out": "f32[4, 7]"}, "i: 4, j: 7"),
     "unaligned rows of unknown length": ("i: M, j: N", COPY.replace("x[i, j]", "x[i, j + 1]"), {"x": "f32[M, N + 1]", "out": "f32[M, N]"}, "i: M, j: N"),
     "unaligned rows that are loaded twice": ("i: 4, j: 7", "%0: f32[i, j] = load x[i, j + 1]\n%1: f32[i, j] = load x[i, j]\n%2: f32[i, j] = add %0, %1\n"
                                              "store out[i, j] %2", {"x": "f32[4, 9]", "out": "f32[4, 7]"}, "i: 28"),
@@ -73,6 +75,8 @@ CASES = {
         "reduce r: 4, reduce s: 6",
         "%0: f32[r, s] = load x[r, s]\n%1: f32[r] = reduce.max %0 {over = [s]}\n%2: f32[] = reduce.sum %1 {over = [r]}\nstore out[] %2",
         {"out": "f32[]"}, "reduce r: 4, reduce s: 6"),
+    "a sum of equal values over one of two": ("reduce r: 4, reduce s: 6", "%0: f32[] = load x[0, 0]\n%1: f32[] = reduce.sum %0 {over = [r]}\nstore out[] %1",
+                                              {"out": "f32[]"}, "reduce r: 4, reduce s: 6"),
     "neither reduced": ("i: 4, j: 6, reduce r: 2", "%0: f32[i, j, r] = load x[i, j, r]\n%1: f32[i, j] = reduce.sum %0 {over = [r]}\nstore out[i, j] %1",
                         {"x": R}, "i: 24, reduce r: 2"),
     "an argmax over another axis": ("i: 4, j: 6, reduce r: 2", "%0: f32[i, j, r] = load x[i, j, r]\n%1: i64[i, j] = reduce.argmax %0 {over = [r]}\nstore out[i, j] %1",
