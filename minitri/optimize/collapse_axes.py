@@ -21,11 +21,10 @@ instructions for each element. `_cost` counts these instructions:
 Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has rows of 8 elements and no gaps in memory.
 """
 
-import math
 from dataclasses import replace
 from itertools import combinations
 
-from minitri.base.dims import ZERO, Dim, Pair, Remainder, Symbol
+from minitri.base.dims import ZERO, Dim, Pair, Remainder
 from minitri.base.intervals import Ranges, joined
 from minitri.base.operators import POSITIONS
 from minitri.base.pass_logs import fired
@@ -45,70 +44,37 @@ def flatten(plan: Plan) -> Plan:
 
 def _flatten(kernel: Kernel) -> Kernel:
     kernel = _rejoined(kernel)
-    while (fewer := _with_one_less(kernel)) is not None:
-        kernel = fewer
-    return _with_divided_index(kernel) or kernel
+    for divided in (False, True):
+        while (fewer := _with_one_less(kernel, divided)) is not None:
+            kernel = fewer
+    return kernel
 
 
-def _with_one_less(kernel: Kernel) -> Kernel | None:
-    """Returns the kernel with two of its axes merged, or None if no two axes can be merged."""
-    for a, b in combinations(kernel.axes, 2):
-        merged = _merge(kernel, a, b) if a.role == b.role else None
-        if merged is not None and not _ambiguous(merged):
+def _with_one_less(kernel: Kernel, divided: bool) -> Kernel | None:
+    """Returns the kernel with two of its axes merged, or None if no two axes can be merged.
+
+    With `divided`, loads may divide the merged index by the length of a row.
+    """
+    for a, b in _last_two(kernel) if divided else combinations(kernel.axes, 2):
+        merged = _merge(kernel, a, b, divided) if a.role == b.role else None
+        if merged is not None and not _ambiguous(merged) and (not divided or _is_cheaper(merged, kernel)):
             one = next(x for x in merged.axes if x.name == a.name)
             fired(flatten, (a, b), one, tuple(s for op in kernel.body for s in op.spans))
             return merged
     return None
 
 
-def _with_divided_index(kernel: Kernel) -> Kernel | None:
-    """Returns the kernel with one index for all of its reduced axes, or for all axes of a kernel without reductions.
-    Loads divide this index by the lengths of rows.
+def _last_two(kernel: Kernel) -> list[tuple[Axis, Axis]]:
+    """Returns the last two axes of known sizes, if memory is contiguous along the last one only."""
+    axes, order = [*(kernel.reduced or kernel.axes)], innermost(kernel.axes, contiguity(kernel))
+    known = len(axes) > 1 and all(a.extent.constant for a in axes[-2:])
+    return [(axes[-2], axes[-1])] if known and order[0] is axes[-1] and not rival(order, kernel) else []
 
-    Returns None if a store needs a division, if some ops have only a few of the axes, if loads are contiguous along
-    another axis than stores, or if the model below expects no fewer instructions.
-    """
-    axes, order = kernel.reduced or kernel.axes, innermost(kernel.axes, contiguity(kernel))
-    extents, names = [a.extent.constant or 0 for a in axes], [a.name for a in axes]
-    if len(axes) < 2 or 0 in extents or order[0] is not axes[-1] or rival(order, kernel):
-        return None
-    if any(isinstance(op, (Scan, Dot)) or isinstance(op, Reduce) and len(op.over) < len(axes) for op in kernel.body):
-        return None
-    one, rest = replace(axes[0], extent=Dim.of(math.prod(extents))), axes[0].index
-    places: dict[Symbol, Dim] = {}
-    for a in axes[:0:-1]:
-        places[a.symbol], rest = rest % a.extent, rest // a.extent
-    places[one.symbol] = rest
 
-    def moved(dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
-        return tuple(d.substitute(places) for d in dims)
-
-    def change(op: Op) -> Op:
-        kept = tuple(n for n in op.axes if n not in names)
-        op = replace(
-            op, axes=op.axes if kept == op.axes else tuple(a.name for a in kernel.axes if a.name in (*kept, one.name))
-        )
-        match op:
-            case Load() | Store():
-                op = _without_ones(op)
-                op = replace(op, index=moved(op.index))
-                return replace(op, guards=moved(op.guards)) if isinstance(op, Load) else op
-            case Inside():
-                return replace(op, conditions=moved(op.conditions))
-            case Position():
-                return replace(op, expr=moved((op.expr,))[0])
-            case Reduce():
-                return replace(op, over=(one.name,))
-        return op
-
-    new = tuple(ir.rewritten(kernel.body, change).values())
-    kept = tuple(one if a is axes[0] else a for a in kernel.axes if a is axes[0] or a not in axes)
-    changed = _rejoined(replace(kernel, axes=kept, buffers=ir.buffers_of(new), body=new))
-    plain = not any(_pairs(d) for op in changed.body if isinstance(op, Store) for d in op.index)
-    if not plain or _ambiguous(changed) or _cost(changed) > _cost(kernel):
-        return None
-    fired(flatten, axes, one, tuple(s for op in kernel.body for s in op.spans))
-    return changed
+def _is_cheaper(merged: Kernel, kernel: Kernel) -> bool:
+    """Checks whether no store needs a division, and whether threads need no more instructions than before."""
+    stored = [d for op in merged.body if isinstance(op, Store) for d in op.index]
+    return not any(map(_pairs, stored)) and _cost(merged) <= _cost(kernel)
 
 
 def _without_ones(op: Load | Store) -> Load | Store:
@@ -180,32 +146,40 @@ def _ambiguous(kernel: Kernel) -> bool:
     return len({(b.name, len(b.shape)) for b in kernel.buffers}) < len(kernel.buffers)
 
 
-def _merge(kernel: Kernel, a: Axis, b: Axis) -> Kernel | None:
+def _merge(kernel: Kernel, a: Axis, b: Axis, divided: bool) -> Kernel | None:
     """Returns the kernel with one axis of `a.extent * b.extent` indices in place of the axes a and b. Returns None if
     an op prevents the merge.
     """
     new: dict[Op, Op] = {}
     for op in kernel.body:
-        merged = _merged(op, a, b) if (a.name in op.axes) == (b.name in op.axes) else None
+        same = divided or (a.name in op.axes) == (b.name in op.axes)
+        merged = _merged(op, a, b, divided) if same else None
         if merged is None:
             return None
         merged = ir.with_children(merged, new.__getitem__)
-        new[op] = replace(merged, axes=tuple(n for n in merged.axes if n != b.name))
+        new[op] = replace(merged, axes=tuple(dict.fromkeys(a.name if n == b.name else n for n in merged.axes)))
     axes = tuple(replace(x, extent=a.extent * b.extent) if x is a else x for x in kernel.axes if x is not b)
-    return replace(kernel, axes=axes, buffers=ir.buffers_of(new.values()), body=tuple(new.values()))
+    made = replace(kernel, axes=axes, buffers=ir.buffers_of(new.values()), body=tuple(new.values()))
+    return _rejoined(made) if divided else made
 
 
-def _merged(op: Op, a: Axis, b: Axis) -> Op | None:
+def _merged(op: Op, a: Axis, b: Axis, divided: bool) -> Op | None:
     """Returns the op with the axis `a` in place of the axes `a` and `b`. Returns None if the meaning of the op would
     change.
     """
+
+    def moved(exprs: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        return tuple(d.substitute({a.symbol: a.index // b.extent, b.symbol: a.index % b.extent}) for d in exprs)
+
     match op:
         case Load() | Store():
-            return None if _uses(op.guards, a, b) else _indexed_as_one(op, a, b)
+            op = _without_ones(op) if divided else op
+            one = None if _uses(op.guards, a, b) else _indexed_as_one(op, a, b)
+            return replace(op, index=moved(op.index), guards=moved(op.guards)) if one is None and divided else one
         case Position():
-            return None if _uses((op.expr,), a, b) else op
+            return None if not divided and _uses((op.expr,), a, b) else replace(op, expr=moved((op.expr,))[0])
         case Inside():
-            return None if _uses(op.conditions, a, b) else op
+            return None if not divided and _uses(op.conditions, a, b) else replace(op, conditions=moved(op.conditions))
         case Reduce():
             one_of_two = (a.name in op.over) != (b.name in op.over)
             if one_of_two or op.op in POSITIONS and a.name in op.over:
@@ -217,7 +191,7 @@ def _merged(op: Op, a: Axis, b: Axis) -> Op | None:
             # The axis a is a batch axis. If b is one too, or if all matrices of the batch share a factor, the product is
             # the same. A factor with a and without b has been refused before, as an operand.
             row, column = (a.name if n == b.name else n for n in op.tile)
-            return replace(op, tile=(row, column)) if a.name not in (op.over, *op.tile) else None
+            return replace(op, tile=(row, column)) if not divided and a.name not in (op.over, *op.tile) else None
     return op
 
 
