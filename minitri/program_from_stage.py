@@ -157,8 +157,9 @@ class Loaded(Program):
             message = f"a program that begins at `{self.stage}` takes no {what}"
             measured = "measure once, with `mt.tune(…)`, and give it the options"
             raise CompileError("MT0404", message, help="its schedules are in the text" if fixed else measured)
-        start = Start(self.stage, self.value)
-        return Loaded(start, self.module.source, options=options, against=self.against, **settings)
+        return Loaded(
+            Start(self.stage, self.value), self.module.source, options=options, against=self.against, **settings
+        )
 
     def _check_signature(self) -> None:
         """Does nothing, because the function `load` has already verified the text."""
@@ -232,7 +233,7 @@ class Loaded(Program):
         for b in self._plan.inputs:
             if b.name in arrays:
                 arrays[b.name] = laid(arrays[b.name], _strides(b, arrays[b.name], sizes), b.name)
-        return replace(call, sizes=sizes, arrays=arrays)
+        return call._replace(sizes=sizes, arrays=arrays)
 
 
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:

@@ -20,16 +20,16 @@ measured if all cases are measured, or if `--host` is given. Memory is measured 
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from minitri.base.diagnostics import CompileError, listed, suggest
+import torch
+
+from minitri.base.diagnostics import listed, misspelt
 from minitri.bench import ablation, call_costs
 from minitri.bench.alternating_timer import Run, alternating_times
-from minitri.bench.case import Case, torch
-from minitri.bench.cases import ablated, cases
+from minitri.bench.cases import Case, ablated, cases
 from minitri.bench.measure_case import COPY_BYTES, MOVING, compare, copy_rate, forget, gpu_facts, small_table
 from minitri.bench.result_tables import Row, as_dict, report, write_json
 from minitri.bench.roofline_plot import HELP, plot
@@ -77,8 +77,8 @@ def select(names: Sequence[str]) -> list[Case]:
     found = {name: [c for c in known if name == c.kind or name in c.name] for name in names}
     for name in (name for name, own in found.items() if not own):
         groups = list(dict.fromkeys(word for c in known for word in (c.name.partition(" ")[0], c.kind)))
-        help = suggest(name, groups) or f"cases begin with, or are of a kind of, {listed(groups)}"
-        raise CompileError("MT0402", f"no case is called `{name[:40]}`", help=help)
+        help = f"cases begin with, or are of a kind of, {listed(groups)}"
+        raise misspelt("MT0402", "no case is called", name, groups, help)
     return [c for c in known if not names or any(c in own for own in found.values())]
 
 
@@ -103,7 +103,7 @@ def _on_gpu(chosen: Sequence[Case], json_path: str | None, tune: bool, calls: bo
         with progress("host time and first results"):
             tables = [call_costs.call_times(), call_costs.first_results()]
         print("", *tables, sep="\n")
-        facts["host"] = [asdict(t) for t in tables]
+        facts["host"] = [t._asdict() for t in tables]
     facts["seconds"] = time.perf_counter() - start
     return rows, facts
 

@@ -88,7 +88,7 @@ def _cost(kernel: Kernel) -> float:
     """Estimates the instructions that a thread needs for one element of the result.
 
     A load or store of several elements at once counts as one access. Elements of a block past the end of a row count
-    half: they are computed in vain, but not loaded.
+    a quarter: they are computed in vain, but not loaded.
     """
     row, along = int(kernel.axes[-1].extent), kernel.axes[-1].symbol
     block = min(ceil_pow2(row), 2 * ENOUGH if widest_bytes(kernel) <= 2 else ENOUGH)
@@ -98,7 +98,7 @@ def _cost(kernel: Kernel) -> float:
     divisions = {(a.a, a.b) for d in dims for a in d.atoms() if isinstance(a, Pair)}
     computed = sum(instructions(op.op) for op in kernel.body if isinstance(op, Compute))
     needed = computed + len(guards) + sum(ACCESS / vector(op, along) for op in accesses)
-    return needed * (1 + -(-row // block) * block / row) / 2 + DIVISION * len(divisions)
+    return needed * (3 + -(-row // block) * block / row) / 4 + DIVISION * len(divisions)
 
 
 def _rejoined(kernel: Kernel) -> Kernel:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence, Set
 from minitri.base import dims
 from minitri.base.dims import Dim, Symbol
 from minitri.base.intervals import simplify
-from minitri.base.minmax_canonical_form import Allows
+from minitri.base.symbolic_minmax import Allows
 from minitri.graph.ir import Apply, Contract, Gather, Node, Reduce, Scan, axis, axis_symbol, ranges
 from minitri.graph.scalar_form import element
 from minitri.kernels.demand import Demand, Indexing, NotOneKernel, plain_axis, with_axes
