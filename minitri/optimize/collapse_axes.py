@@ -175,7 +175,10 @@ def _merged(op: Op, a: Axis, b: Axis, divided: bool) -> Op | None:
         case Load() | Store():
             op = _without_ones(op) if divided else op
             one = None if _uses(op.guards, a, b) else _indexed_as_one(op, a, b)
-            return replace(op, index=moved(op.index), guards=moved(op.guards)) if one is None and divided else one
+            if one is not None or not divided:
+                return one
+            op = replace(op, index=moved(op.index))
+            return replace(op, guards=moved(op.guards)) if isinstance(op, Load) else op
         case Position():
             return None if not divided and _uses((op.expr,), a, b) else replace(op, expr=moved((op.expr,))[0])
         case Inside():
