@@ -102,6 +102,14 @@ def test_a_factor_of_a_product_is_row_major() -> None:
     assert "load out1" in f.lower(M=5, N=7, target="cuda:90")["kernels"] and y.flags.c_contiguous
 
 
+def test_a_temporary_has_the_layout_of_its_operands() -> None:
+    """Programs store neighbouring sums, and the second kernel loads neighbouring sums."""
+    text = "def f(x: f32[64, M, 64]):\n    y = sum(permute_dims(x, (2, 1, 0)), axis=1)\n    return y / sum(y, axis=0)"
+    f = mt.compile(text)
+    kernels = f.lower(M=128, target="cuda:90")["kernels"]
+    assert "store t0[j, i]" in kernels and "load t0[i, j]" not in kernels, kernels
+
+
 def test_rows_store_transposed_results_as_rows() -> None:
     """Without the pass, each program stores one element to each row of the result."""
     f = mt.compile("softmax(x).T * 2", x="f32[4096, 2048]")

@@ -325,6 +325,7 @@ def test_strided_inputs_keep_their_layout() -> None:
 # ---- rules of simplify -----------------------------------------------------------------------
 
 M, N, K = size("M"), size("N"), size("K")
+SIX = Dim.of(6)
 SIZES = {"M": 3, "N": 4, "K": 5}
 d0, d1, d2 = axis(0), axis(1), axis(2)
 
@@ -442,6 +443,10 @@ FIRES: dict[str, tuple[Callable[[Make], Pair], ...]] = {
         ),
         lambda m: (m.i.concat((M, ZERO), (m.x(shape=(M, 0)), m.x("y", shape=(M, 0))), 1), m.x(shape=(M, 0))),
     ),
+    "rotated_halves": (
+        lambda m: (rotated(m, 2, lambda x: x), m.view(m.x(shape=(M, SIX)), (M, SIX), d0, (d1 + 2) % 6)),
+        lambda m: (rotated(m, 2, lambda x: m.op("negative", x)), chosen(m, 4, m.view(m.x(shape=(M, SIX)), (M, SIX), d0, (d1 + 2) % 6))),
+    ),
     "affine_gather": (
         lambda m: (gathered(m, m.index(d0)), m.view(m.x(), (M, N), d0, d1)),
         lambda m: (gathered(m, m.index(M - 1 - d0)), m.view(m.x(), (M, N), M - 1 - d0, d1)),
@@ -498,6 +503,24 @@ def from_the_end(m: Make, expr: Dim, shape: tuple[Any, ...] = (M, N), size: Dim 
 
 def halves(m: Make) -> Node:
     return m.i.concat((M, 2 * N), (m.x(), m.x("y")), 1)
+
+
+def rotated(m: Make, first: int, change: Callable[[Node], Node], ends: int | None = None) -> Node:
+    """The elements of rows of 6 from `first` on, changed, and after them the first `ends` elements."""
+    x, ends = m.x(shape=(M, SIX)), ends or first
+    parts = change(m.view(x, (M, SIX - first), d0, d1 + first)), m.view(x, (M, Dim.of(ends)), d0, d1)
+    return m.i.concat((M, SIX - first + ends), parts, 1)
+
+
+def unknown_halves(m: Make, x: Node) -> Node:
+    return m.i.concat((M, N + K), (m.view(x, (M, N), d0, d1 + K), m.view(x, (M, K), d0, d1)), 1)
+
+
+def chosen(m: Make, last: int, x: Node) -> Node:
+    """The first `last` elements of each row with the other sign, and the other elements of x."""
+    place = m.index(d1, x.shape)
+    test = m.i.apply("less", bool_, x.shape, (place, m.const(last, i64, x.shape)))
+    return m.op("where", test, m.op("negative", x), x)
 
 
 def ends(m: Make) -> Node:
@@ -564,6 +587,12 @@ KEEPS: dict[str, tuple[Callable[[Make], Node], ...]] = {
         lambda m: m.rows(m.x()),
     ),
     "single_concat": (lambda m: m.i.concat((M, N * 2), (m.x(), m.x("y")), 1), lambda m: m.i.concat((M, N * 2), (m.x(), m.x()), 1)),
+    "rotated_halves": (
+        lambda m: halves(m),  # of two arrays
+        lambda m: rotated(m, 3, lambda x: x, 2),  # one element is missing
+        lambda m: rotated(m, 2, lambda x: m.op("exp", x)),  # is computed of few elements only
+        lambda m: unknown_halves(m, m.x(shape=(M, N + K))),
+    ),
     "affine_gather": (
         lambda m: m.rows(m.x()),
         lambda m: gathered(m, m.index(d0 + 1)),

@@ -71,6 +71,16 @@ def test_few_columns_are_split(rows: int, columns: int, kernels: int) -> None:
     assert len(f.lower(M=rows, N=columns, target="cuda:90").kernels) == kernels
 
 
+@pytest.mark.parametrize(("axis", "kernels"), [(0, 1), (1, 3)])
+def test_memory_decides_what_a_column_is(axis: int, kernels: int) -> None:
+    """A scan along the last axis of a transposed array is a scan of columns."""
+    f = mt.compile(f"cumulative_sum(x.T, axis={axis})", x="f32[M, N]")
+    low = f.lower(M=4096, N=4096, target="cuda:90")
+    assert len(low.kernels) == kernels
+    if kernels > 1:
+        assert "store t0[j, r, i]" in low["kernels"] or "store t1[j, r, i]" in low["kernels"]
+
+
 def test_scans_of_symbolic_sizes_are_not_split() -> None:
     assert len(mt.compile("cumulative_sum(x)", x="f32[N]").lower(target="cuda:90").kernels) == 1
 

@@ -12,8 +12,11 @@ the same matrix, the batch becomes one matrix with all of their rows. Axes i and
 would need a quotient or a remainder of the merged index. For example, the load of a bias `b[j]` would need the
 remainder of the merged index and the extent of j.
 
-But rows of a result that are not aligned, such as those of `x[:, 1:] * 2`, are merged even if a load needs the quotient and
-the remainder. Stores across the ends of rows are then aligned, and a division costs less than narrow stores.
+But all axes of an elementwise kernel are merged, even if loads need the quotient and the remainder, if this takes fewer
+instructions for each element. `_cost` counts these instructions:
+
+    x[:, 1:] * 2, rows of 4095 elements      stores across the ends of rows are aligned, and so are wide
+    concat((x, y), axis=1), rows of 400      no block of 512 elements has 112 elements past the end of a row
 
 Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has rows of 8 elements and no gaps in memory.
 """
@@ -21,13 +24,17 @@ Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has rows of 8 element
 from dataclasses import replace
 from itertools import combinations
 
-from minitri.base.dims import ZERO, Dim, Remainder, Symbol
+from minitri.base.dims import ZERO, Dim, Pair, Remainder
 from minitri.base.intervals import Ranges, joined
 from minitri.base.operators import POSITIONS
 from minitri.base.pass_logs import fired
-from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels import ir
-from minitri.kernels.ir import Axis, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scan, Store
+from minitri.kernels.ir import Axis, Compute, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scan, Store
+from minitri.optimize.schedules.block_sizes import ENOUGH, contiguity, innermost, rival, vector, widest_bytes
+from minitri.optimize.schedules.long_bodies import instructions
+from minitri.tiles.schedule import ceil_pow2
+
+ACCESS, DIVISION = 6, 4  # instructions of a load or store, and of a division by a constant
 
 
 def flatten(plan: Plan) -> Plan:
@@ -37,56 +44,61 @@ def flatten(plan: Plan) -> Plan:
 
 def _flatten(kernel: Kernel) -> Kernel:
     kernel = _rejoined(kernel)
-    while (fewer := _with_one_less(kernel)) is not None:
-        kernel = fewer
-    return _with_divided_index(kernel) or kernel
+    for divided in (False, True):
+        while (fewer := _with_one_less(kernel, divided)) is not None:
+            kernel = fewer
+    return kernel
 
 
-def _with_one_less(kernel: Kernel) -> Kernel | None:
-    """Returns the kernel with two of its axes merged, or None if no two axes can be merged."""
-    for a, b in combinations(kernel.axes, 2):
-        merged = _merge(kernel, a, b) if a.role == b.role else None
-        if merged is not None and not _ambiguous(merged):
+def _with_one_less(kernel: Kernel, divided: bool) -> Kernel | None:
+    """Returns the kernel with two of its axes merged, or None if no two axes can be merged.
+
+    With `divided`, loads may divide the merged index by the length of a row.
+    """
+    for a, b in _last_two(kernel) if divided else combinations(kernel.axes, 2):
+        merged = _merge(kernel, a, b, divided) if a.role == b.role else None
+        if merged is not None and not _ambiguous(merged) and (not divided or _is_cheaper(merged, kernel)):
             one = next(x for x in merged.axes if x.name == a.name)
             fired(flatten, (a, b), one, tuple(s for op in kernel.body for s in op.spans))
             return merged
     return None
 
 
-def _with_divided_index(kernel: Kernel) -> Kernel | None:
-    """Returns the kernel with the merged index of its two axes, which loads divide by the length of a row.
+def _last_two(kernel: Kernel) -> list[tuple[Axis, Axis]]:
+    """Returns the last two axes of known sizes, if memory is contiguous along the last one only."""
+    axes, order = [*(kernel.reduced or kernel.axes)], innermost(kernel.axes, contiguity(kernel))
+    known = len(axes) > 1 and all(a.extent.constant for a in axes[-2:])
+    return [(axes[-2], axes[-1])] if known and order[0] is axes[-1] and not rival(order, kernel) else []
 
-    Returns None if some access has aligned rows. Also returns None for a load with only one of the axes, which would need
-    a remainder for each element. An array that is loaded twice is better loaded row by row.
+
+def _is_cheaper(merged: Kernel, kernel: Kernel) -> bool:
+    """Checks whether no store needs a division, and whether threads need no more instructions than before."""
+    stored = [d for op in merged.body if isinstance(op, Store) for d in op.index]
+    return not any(map(_pairs, stored)) and _cost(merged) <= _cost(kernel)
+
+
+def _without_ones(op: Load | Store) -> Load | Store:
+    """Returns a load or store whose index has no axes of size 1."""
+    kept = [k for k, (d, e) in enumerate(zip(op.index, op.buffer.shape)) if d != 0 or e != 1]
+    index, shape, strides = (tuple(of[k] for k in kept) for of in (op.index, op.buffer.shape, op.buffer.strides))
+    return replace(op, index=index, buffer=replace(op.buffer, shape=shape, strides=strides))
+
+
+def _cost(kernel: Kernel) -> float:
+    """Estimates the instructions that a thread needs for one element of the result.
+
+    A load or store of several elements at once counts as one access. Elements of a block past the end of a row count
+    a quarter: they are computed in vain, but not loaded.
     """
-    if kernel.reduced or len(kernel.axes) != 2 or any(isinstance(op, (Position, Inside)) for op in kernel.body):
-        return None
-    a, b = kernel.axes
-    loads = [op for op in kernel.body if isinstance(op, Load)]
-    stores = {op: _indexed_as_one(op, a, b) for op in kernel.body if isinstance(op, Store)}
-    once = len({op.buffer.name for op in loads}) == len(loads)
-    plain = all(len(op.axes) == 2 and not op.guards and not op.picks for op in loads)
-    if not (once and plain and None not in stores.values() and all(_is_narrow(op, b) for op in (*loads, *stores))):
-        return None
-    row = {a.symbol: a.index // b.extent, b.symbol: a.index % b.extent}
-
-    def change(op: Op) -> Op:
-        if isinstance(op, Load):
-            op = replace(op, index=tuple(d.substitute(row) for d in op.index))
-        op = (isinstance(op, Store) and _indexed_as_one(op, a, b)) or op
-        return replace(op, axes=tuple(n for n in op.axes if n != b.name))
-
-    new = ir.rewritten(kernel.body, change)
-    one = replace(a, extent=a.extent * b.extent)
-    fired(flatten, (a, b), one, tuple(s for op in kernel.body for s in op.spans))
-    return replace(kernel, axes=(one,), buffers=ir.buffers_of(new.values()), body=tuple(new.values()))
-
-
-def _is_narrow(op: Load | Store, along: Axis) -> bool:
-    """Checks whether the rows of a load or store, which run along an axis, begin at addresses that are not aligned."""
-    rows = [(monomial, c) for monomial, c in op.offset.terms if (monomial, c) != ((along.symbol,), 1)]
-    known = all(isinstance(atom, Symbol) and atom.kind == "axis" for monomial, _ in rows for atom in monomial)
-    return known and len(rows) < len(op.offset.terms) and any(c * op.dtype.bytes % (ALIGNMENT // 2) for _, c in rows)
+    row, along = int(kernel.axes[-1].extent), kernel.axes[-1].symbol
+    block = min(ceil_pow2(row), 2 * ENOUGH if widest_bytes(kernel) <= 2 else ENOUGH)
+    dims = [d for op in kernel.body for d in ir.index_expressions(op) if along in d.symbols()]
+    guards = {d for op in kernel.body if not isinstance(op, Store) for d in getattr(op, "guards", ()) if d in dims}
+    accesses = [op for op in kernel.body if isinstance(op, (Load, Store)) and along in op.offset.symbols()]
+    divisions = {(a.a, a.b) for d in dims for a in d.atoms() if isinstance(a, Pair)}
+    computed = sum(instructions(op.op) for op in kernel.body if isinstance(op, Compute))
+    needed = computed + len(guards) + sum(ACCESS / vector(op, along) for op in accesses)
+    return needed * (3 + -(-row // block) * block / row) / 4 + DIVISION * len(divisions)
 
 
 def _rejoined(kernel: Kernel) -> Kernel:
@@ -115,9 +127,14 @@ def _rejoin(op: Op, ranges: Ranges) -> Op:
         if isinstance(after.atom, Remainder) and op.buffer.strides[k] == op.buffer.strides[k + 1] * extent:
             apart = before * extent + after
             whole = joined(apart, ranges)
-            if whole != apart:
+            if _pairs(whole) < _pairs(apart):
                 return _rejoin(_with_one_index(op, k, whole), ranges)
     return op
+
+
+def _pairs(d: Dim) -> int:
+    """Returns the number of quotients and remainders in an index."""
+    return sum(isinstance(atom, Pair) for atom in d.atoms())
 
 
 def _ambiguous(kernel: Kernel) -> bool:
@@ -129,32 +146,43 @@ def _ambiguous(kernel: Kernel) -> bool:
     return len({(b.name, len(b.shape)) for b in kernel.buffers}) < len(kernel.buffers)
 
 
-def _merge(kernel: Kernel, a: Axis, b: Axis) -> Kernel | None:
+def _merge(kernel: Kernel, a: Axis, b: Axis, divided: bool) -> Kernel | None:
     """Returns the kernel with one axis of `a.extent * b.extent` indices in place of the axes a and b. Returns None if
     an op prevents the merge.
     """
     new: dict[Op, Op] = {}
     for op in kernel.body:
-        merged = _merged(op, a, b) if (a.name in op.axes) == (b.name in op.axes) else None
+        same = divided or (a.name in op.axes) == (b.name in op.axes)
+        merged = _merged(op, a, b, divided) if same else None
         if merged is None:
             return None
         merged = ir.with_children(merged, new.__getitem__)
-        new[op] = replace(merged, axes=tuple(n for n in merged.axes if n != b.name))
+        new[op] = replace(merged, axes=tuple(dict.fromkeys(a.name if n == b.name else n for n in merged.axes)))
     axes = tuple(replace(x, extent=a.extent * b.extent) if x is a else x for x in kernel.axes if x is not b)
-    return replace(kernel, axes=axes, buffers=ir.buffers_of(new.values()), body=tuple(new.values()))
+    made = replace(kernel, axes=axes, buffers=ir.buffers_of(new.values()), body=tuple(new.values()))
+    return _rejoined(made) if divided else made
 
 
-def _merged(op: Op, a: Axis, b: Axis) -> Op | None:
+def _merged(op: Op, a: Axis, b: Axis, divided: bool) -> Op | None:
     """Returns the op with the axis `a` in place of the axes `a` and `b`. Returns None if the meaning of the op would
     change.
     """
+
+    def moved(exprs: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        return tuple(d.substitute({a.symbol: a.index // b.extent, b.symbol: a.index % b.extent}) for d in exprs)
+
     match op:
         case Load() | Store():
-            return None if _uses(op.guards, a, b) else _indexed_as_one(op, a, b)
+            op = _without_ones(op) if divided else op
+            one = None if _uses(op.guards, a, b) else _indexed_as_one(op, a, b)
+            if one is not None or not divided:
+                return one
+            op = replace(op, index=moved(op.index))
+            return replace(op, guards=moved(op.guards)) if isinstance(op, Load) else op
         case Position():
-            return None if _uses((op.expr,), a, b) else op
+            return None if not divided and _uses((op.expr,), a, b) else replace(op, expr=moved((op.expr,))[0])
         case Inside():
-            return None if _uses(op.conditions, a, b) else op
+            return None if not divided and _uses(op.conditions, a, b) else replace(op, conditions=moved(op.conditions))
         case Reduce():
             one_of_two = (a.name in op.over) != (b.name in op.over)
             if one_of_two or op.op in POSITIONS and a.name in op.over:
@@ -166,7 +194,7 @@ def _merged(op: Op, a: Axis, b: Axis) -> Op | None:
             # The axis a is a batch axis. If b is one too, or if all matrices of the batch share a factor, the product is
             # the same. A factor with a and without b has been refused before, as an operand.
             row, column = (a.name if n == b.name else n for n in op.tile)
-            return replace(op, tile=(row, column)) if a.name not in (op.over, *op.tile) else None
+            return replace(op, tile=(row, column)) if not divided and a.name not in (op.over, *op.tile) else None
     return op
 
 

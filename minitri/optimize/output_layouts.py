@@ -1,4 +1,4 @@
-"""kernels → kernels: stores each result in the order in which its operands lie in memory ("layout assignment").
+"""kernels → kernels: stores results and temporaries in the memory order of their operands ("layout assignment").
 
     softmax(x).mT * 2, x: f32[4096, 2048]
       -> out: f32[2048, 4096]                  -> out: f32[2048, 4096] {strides = [1, 2048]}
@@ -8,14 +8,14 @@ In memory, the result of a transposed operand then has the layout of the operand
 that are far apart. numpy and torch do the same: the result of `2 * x.T` has the strides of `x.T`. The shape and the
 elements of the result stay the same; only its strides change. If operands have different layouts, the layout of the
 operands with the most bytes per element is chosen. If no layout has more bytes than the row-major layout, the result is
-row-major.
+row-major. A temporary is treated as a result of the kernel that stores it.
 
 A temporary that a product loads gets rows that begin at multiples of 16 bytes, with gaps between them if necessary.
 Tensor descriptors can load such rows (tensor_descriptors.py), and so can wide asynchronous copies:
 
     temporary t0: bf16[8192, 4100]           -> temporary t0: bf16[8192, 4100] {strides = [4104, 1]}
 
-Left out: other temporaries, and results that a product loads, because pack_operands.py expects row-major factors. Kernels that
+Left out: another order for values that a product loads, because pack_operands.py expects row-major factors. Kernels that
 only copy, such as the program `x.T`, stay as they are: the new order of the elements is all that such a kernel is for.
 Results of kernels with matrix products stay row-major too, because tiles of tensor cores can be stored in either order.
 """
@@ -36,11 +36,15 @@ Order = tuple[int, ...]  # the axes of an array, the axis with the largest strid
 
 
 def lay_out(plan: Plan) -> Plan:
-    """Returns the plan with a layout for each result that no product loads."""
+    """Returns the plan with a layout for each result and temporary that no product loads."""
     fixed = {op.buffer for k in plan.kernels if k.dots for op in k.body if isinstance(op, Load)}
-    free = {b for b in plan.outputs if b not in fixed and 0 not in b.shape}
+    free = {b for b in (*plan.outputs, *plan.temporaries) if b not in fixed and 0 not in b.shape}
     orders: dict[Buffer, Order] = {}
     kernels: list[Kernel] = []
+
+    def laid(b: Buffer) -> Buffer:
+        return _with_strides(b, orders[b]) if b in orders else b
+
     for kernel in plan.kernels:
         kernel = _permuted(kernel, orders)  # its loads
         stores = [op for op in kernel.body if isinstance(op, Store)]
@@ -50,8 +54,8 @@ def lay_out(plan: Plan) -> Plan:
             kernel = _in_order(_permuted(kernel, own)) if own else kernel
             orders |= own
         kernels.append(kernel)
-    outputs = tuple(_with_strides(b, orders[b]) if b in orders else b for b in plan.outputs)
-    return _with_aligned_rows(replace(plan, outputs=outputs, kernels=tuple(kernels)))
+    outputs, temporaries = (tuple(map(laid, buffers)) for buffers in (plan.outputs, plan.temporaries))
+    return _with_aligned_rows(replace(plan, outputs=outputs, temporaries=temporaries, kernels=tuple(kernels)))
 
 
 def _with_aligned_rows(plan: Plan) -> Plan:
@@ -137,9 +141,10 @@ def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
     ones = tuple(k for k, d in enumerate(index) if d == 0)
     votes = Counter({own: 0})
     for bytes, where in accesses:
-        names = [axis_names([d]) for d in where]
-        found = tuple(place[a] for several in names for a in several if a in place)
-        if sorted(found) == list(own) and all(len(several) < 2 for several in names):
+        steps = (sorted(d.terms, key=lambda term: -term[1]) for d in where)  # 8*i + r: i has the larger stride
+        names = [a for terms in steps for monomial, _ in terms for a in axis_names([Dim({monomial: 1})])]
+        found = tuple(dict.fromkeys(place[a] for a in names if a in place))
+        if sorted(found) == list(own):
             votes[found] += bytes
     best = max(votes, key=votes.__getitem__)
     return (*ones, *best) if best != own and len(ones) + len(own) == len(index) else tuple(range(len(index)))

@@ -176,7 +176,7 @@ PASSES: tuple[Pass, ...] = (
     room(graph_pass, "split-reduction", "graph.reductions", "split_reduction:split_reductions", chip, lambda c: c.layouts, gpu=True),
     room(graph_pass, "split-kv", "graph.loops", "split_kv:split_loops", chip, gpu=True),
     room(graph_pass, "split-k", "graph.products", "split_k:split_products", chip, gpu=True),
-    room(graph_pass, "split-scan", "graph.simplified", "split_scan:split_scans", chip, gpu=True),
+    room(graph_pass, "split-scan", "graph.simplified", "split_scan:split_scans", chip, lambda c: c.layouts, gpu=True),
     room(plan_pass, "fusion", "kernels.fused", "fusion.fuse:fuse", lambda c: c.layouts, without=lambda g, c: one_kernel_each(g, c.layouts)),
     room(plan_pass, "output-layouts", "kernels.laid", "output_layouts:lay_out"),
     room(plan_pass, "collapse-axes", "kernels.flat", "collapse_axes:flatten"),

@@ -12,16 +12,17 @@ Rules that change the bits of a result are left out on purpose. For example, `x 
 `x * 0` is not 0 if x is nan.
 """
 
-from functools import partial, update_wrapper
+from functools import partial, reduce, update_wrapper
 
 from minitri.base import dims, intervals
 from minitri.base.dims import Dim
 from minitri.base.numpy_array_operations import elementwise
+from minitri.base.operators import OPERATORS
 from minitri.base.symbolic_minmax import never_negative, where_present
-from minitri.base.types import DType, i64
+from minitri.base.types import DType, bool_, i64
 from minitri.graph import ir, rewrite
 from minitri.graph.ir import Apply, Concat, Const, Gather, Graph, Index, Interner, Node, View, axis, axis_symbol, ranges
-from minitri.graph.rewrite import Rule, apply_rules, copy, rebuild, spread
+from minitri.graph.rewrite import Rule, apply_rules, compute, copy, number, rebuild, spread
 from minitri.optimize.affine_gathers import affine_gather
 
 
@@ -192,6 +193,42 @@ def single_concat(i: Interner, node: Node) -> Node | None:
     return None
 
 
+def rotated_halves(i: Interner, node: Node) -> Node | None:
+    """Replaces a concat of the second and the first part of an array by a view of the rotated array, so that no element
+    is computed twice.
+
+    For example, `concat((-x[4:], x[:4]))` becomes `where(k < n - 4, -y, y)`, and y[k] is x[(k + 4) % n].
+    """
+    if not (isinstance(node, Concat) and len(node.parts) == 2 and node.shape[node.axis].constant):
+        return None
+    (first, ops), (second, others) = map(_cheap_steps, node.parts)
+    if not (isinstance(first, View) and isinstance(second, View) and first.x is second.x):
+        return None
+    k, (left, right) = axis(node.axis), (p.shape[node.axis] for p in node.parts)
+    ahead = (k + right) % node.shape[node.axis]
+    if tuple(d.substitute({axis_symbol(node.axis): k + right}) for d in second.index) != first.index:
+        return None
+    x = _normal_view(i, first.x, node.shape, tuple(d.substitute({axis_symbol(node.axis): ahead}) for d in second.index))
+    a, b = (
+        reduce(lambda y, op: i.apply(op.op, op.dtype, y.shape, (y,)), reversed(steps), x) for steps in (ops, others)
+    )
+    place = i.index(i64, node.shape, k)
+    return (
+        a
+        if a is b
+        else compute(i, "where", i.apply("less", bool_, node.shape, (place, number(i, place, int(left)))), a, b)
+    )
+
+
+def _cheap_steps(x: Node) -> tuple[Node, list[Apply]]:
+    """Returns the array from which cheap operators with one operand compute `x`, and these operators, the last first."""
+    steps: list[Apply] = []
+    while isinstance(x, Apply) and len(x.args) == 1 and (x.op == "cast" or OPERATORS[x.op].cost == "cheap"):
+        steps.append(x)
+        x = x.args[0]
+    return x, steps
+
+
 def view_of_concat(i: Interner, node: Node) -> Node | None:
     """Replaces a view that reads only one operand of a concat by a view of that operand. For example,
     `concat((a, b))[:1]` reads only a.
@@ -236,5 +273,5 @@ def gather_of_cast(i: Interner, node: Node) -> Node | None:
 RULES: tuple[Rule, ...] = (
     cast_of_same, cast_of_widening, cast_of_view, fold_constants, identity_operand,
     known_where, known_index, affine_gather, compose_views, view_of_concat, decided_view, identity_view, gather_of_view,
-    gather_of_cast, single_concat, *(update_wrapper(partial(rule, view=_normal_view), rule) for rule in rewrite.RULES),
+    gather_of_cast, single_concat, rotated_halves, *(update_wrapper(partial(rule, view=_normal_view), rule) for rule in rewrite.RULES),
 )  # fmt: skip

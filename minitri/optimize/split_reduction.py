@@ -220,14 +220,14 @@ def _fills(length: int) -> bool:
     return length >= 8 * BLOCK or length * 4 >= 3 << (length - 1).bit_length()
 
 
-def contiguous_axes(node: Reduce, layouts: Layouts = {}) -> tuple[int, set[int]]:
+def contiguous_axes(node: Reduce | ir.Scan, layouts: Layouts = {}) -> tuple[int, set[int]]:
     """Returns the size of an element, in bytes, and the axes of the operand along which memory is contiguous.
 
     If the operand is computed from several arrays and products, the layout of the largest array or product decides. The
     returned set of axes can be empty.
     """
     largest, width, found = -1, node.x.dtype.bytes, {node.x.rank - 1}
-    for x, index in _computed(node):
+    for x, index in _computed(node, ir.Scan):
         size = dims.product(list(x.shape)).constant or 0
         if isinstance(x, (Input, Contract, Concat)) and x.rank and size > largest:
             symbols = index[_fastest(x, layouts)].symbols()
@@ -236,17 +236,17 @@ def contiguous_axes(node: Reduce, layouts: Layouts = {}) -> tuple[int, set[int]]
     return width, found
 
 
-def _computed(node: Reduce | ir.Scan) -> Iterator[Element]:
+def _computed(node: Reduce | ir.Scan, *through: type[Node]) -> Iterator[Element]:
     """Yields each array that the operand of a reduction is computed from, with the index at which the array is read.
-    At most `MOST_LOOKED_AT` nodes are visited.
+    At most `MOST_LOOKED_AT` nodes are visited. For nodes of the types `through`, the arrays of their operands count.
     """
     stack = [element(node.x, tuple(map(axis, range(node.x.rank))))]
     for _ in range(MOST_LOOKED_AT):
         if not stack:
             break
         x, index = stack.pop()
-        if isinstance(x, Apply):
-            stack += [element(a, index) for a in x.args]
+        if isinstance(x, (Apply, *through)):
+            stack += [element(a, index) for a in ir.children(x)]
         elif isinstance(x, Concat) and x.axis != x.rank - 1:
             stack += [element(p, index) for p in x.parts]
         else:

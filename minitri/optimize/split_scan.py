@@ -10,7 +10,8 @@
     %5: f32[1024, 4096] = add %3, %4
 
 If a scan is computed in parts, every element is read and written twice instead of once. So a scan is split into parts
-only if most of the GPU would be idle without the split. The method is from Merrill and Garland, "Single-pass Parallel
+only if most of the GPU would be idle without the split. That depends on the layout of the operand in memory: programs that
+scan columns share the memory sectors of neighbouring columns, so there are fewer such programs. The method is from Merrill and Garland, "Single-pass Parallel
 Prefix Scan with Decoupled Look-back" (NVIDIA 2016), section 2. The single-pass method of Merrill and Garland is not
 used, because it needs programs that wait for each other. Triton does not guarantee that all programs of a grid run at
 the same time, so programs that wait for each other could wait forever.
@@ -22,35 +23,37 @@ import math
 
 from minitri.base import operators
 from minitri.base.dims import Dim
-from minitri.graph.ir import Graph, Interner, Node, Scan, axis
+from minitri.graph.ir import Graph, Interner, Layouts, Node, Scan, axis
 from minitri.graph.rewrite import compute
 from minitri.hardware.chips import Chip
 from minitri.optimize.partial_reductions import LANES, WAVES, Halves, in_parts, parts_of, split
+from minitri.optimize.split_reduction import MOST_PARTS, contiguous_axes
 
 FEW, FEW_COLUMNS = 64, 256  # with more programs than this, rows or columns are not split
 SHORTEST, PART = 16384, 1024  # the fewest elements of a scan that is split, and of a part
-SHORTEST_COLUMN, PART_COLUMN = 512, 128  # the same for columns, of which a program loads few elements at a time
+SHORTEST_COLUMN, PART_COLUMN = 512, 128  # the same for columns; all parts have this length, up to MOST_PARTS parts
 
 
-def split_scans(graph: Graph, chip: Chip) -> Graph:
+def split_scans(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
     """Returns the graph in which long scans are computed in parts. The field `splits` of the graph lists the split
     scans.
     """
-    return split(graph, split_scans, lambda i, _, node: _halves(i, node, chip), Scan)
+    return split(graph, split_scans, lambda i, _, node: _halves(i, node, chip, layouts), Scan)
 
 
-def _halves(i: Interner, node: Scan, chip: Chip) -> Halves | None:
+def _halves(i: Interner, node: Scan, chip: Chip, layouts: Layouts) -> Halves | None:
     """Returns a scan computed in parts: the total of all earlier parts is added to the scan of each part."""
     k = node.axis
     if any(e.constant is None for e in node.shape):
         return None
     extent = int(node.shape[k])
     others = math.prod(int(e) for j, e in enumerate(node.shape) if j != k)
-    most = _parts(extent, others, WAVES * chip.multiprocessors, k < node.rank - 1)
-    parts = next((n for n in range(most, most // 2, -1) if extent % n == 0), most)  # equal parts need no padding
-    if parts < 2:
+    columns = k not in contiguous_axes(node, layouts)[1]
+    most = _parts(extent, others, WAVES * chip.multiprocessors, columns)
+    even = (n for n in range(most, most // 2, -1) if extent % n == 0)  # equal parts need no padding
+    if most < 2:
         return None
-    parts, length = parts_of(node.shape[k], parts)
+    parts, length = parts_of(node.shape[k], most if columns else next(even, most))
     neutral = operators.neutral(node.op, node.dtype)
     x = in_parts(i, node.x, k, parts, length, neutral)
     totals = i.reduce(node.op, x.dtype, (*x.shape[: k + 1], *x.shape[k + 2 :]), x, (k + 1,))
@@ -71,15 +74,14 @@ def _shifted_by_one(i: Interner, totals: Node, k: int, neutral: int | float | bo
 
 
 def _parts(extent: int, others: int, wanted: int, columns: bool) -> int:
-    """Returns the number of parts, a power of two. The number of parts is as large as possible without more than
-    `wanted` programs, and without parts shorter than PART or PART_COLUMN.
+    """Returns the number of parts of each of `others` scans.
 
-    `others` is the number of scans.
+    Parts of rows are as many as possible, a power of two, without more than `wanted` programs and without parts shorter
+    than PART. Parts of columns are so short that a program keeps them in registers.
     """
-    few, shortest, part, programs = FEW, SHORTEST, PART, others
     if columns:
-        few, shortest, part = FEW_COLUMNS, min(shortest, SHORTEST_COLUMN), min(part, PART_COLUMN)
-        programs = -(-others // LANES)
-    if extent < shortest or not 0 < programs <= few:
+        few = 0 < others <= FEW_COLUMNS * LANES and extent >= min(SHORTEST, SHORTEST_COLUMN)
+        return min(-(-extent // min(PART, PART_COLUMN)), MOST_PARTS) if few else 1
+    if extent < SHORTEST or not 0 < others <= FEW:
         return 1
-    return 1 << (max(1, min(wanted // programs, extent // part)).bit_length() - 1)
+    return 1 << (max(1, min(wanted // others, extent // PART)).bit_length() - 1)

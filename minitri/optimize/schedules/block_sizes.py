@@ -11,9 +11,11 @@ axes, which the schedule rules choose.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from minitri.base.dims import Dim, Remainder, Symbol
+from minitri.base.dims import Dim, Pair, Quotient, Remainder, Symbol
 from minitri.hardware.chips import SECTOR
+from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Axis, Kernel, Load, Store
 from minitri.tiles.schedule import ceil_pow2, size
 
@@ -55,11 +57,12 @@ def innermost(axes: Sequence[Axis], weight: Mapping[str, int]) -> list[Axis]:
     return sorted(reversed(axes), key=lambda a: -weight[a.name])
 
 
-def contiguity(kernel: Kernel, fastest: bool = False) -> dict[str, int]:
+def contiguity(kernel: Kernel, fastest: bool = False, sectors: bool = False) -> dict[str, int]:
     """Returns for each axis the bytes that the kernel loads and stores with stride 1 along this axis.
 
     A load or store with a small stride counts partly: only the bytes of each memory sector that the kernel uses are
-    counted. With `fastest`, each load or store counts only for the axis along which its stride is smallest.
+    counted. With `fastest`, each load or store counts only for the axis along which its stride is smallest. With
+    `sectors`, each element counts as a whole sector.
     """
     weight = {a.name: 0 for a in kernel.axes}
     for op in kernel.body:
@@ -68,7 +71,7 @@ def contiguity(kernel: Kernel, fastest: bool = False) -> dict[str, int]:
             small = {name: stride for name, stride in strides.items() if stride == 1 or 0 < stride * bytes < SECTOR}
             for name, stride in small.items():
                 if not fastest or stride == min(small.values()):
-                    weight[name] += bytes * touched(kernel, op) // stride
+                    weight[name] += (SECTOR if sectors else bytes) * touched(kernel, op) // stride
     return weight
 
 
@@ -105,10 +108,27 @@ def rival(order: Sequence[Axis], kernel: Kernel) -> Axis | None:
 
 
 def touched(kernel: Kernel, op: Load | Store) -> int:
-    """Returns the number of different elements that a load or store accesses. For example, the load of a bias with a
-    single axis accesses few different elements, even if a large tile uses them.
+    """Returns the number of different elements that a load or store accesses, which is at most the size of the array.
+    For example, the load of a bias with a single axis accesses few different elements, even if a large tile uses them.
     """
-    return math.prod(size(a, 4096) for a in kernel.axes if a.name in op.indexed_by)
+    indexed = math.prod(size(a, 4096) for a in kernel.axes if a.name in op.indexed_by)
+    return min(indexed, math.prod(e.constant or 4096 for e in op.buffer.shape))
+
+
+def vector(op: Load | Store, along: Symbol) -> int:
+    """Returns how many elements one instruction can load or store: neighbours along the axis `along`, from an address
+    that is a multiple of their size.
+    """
+    width = ALIGNMENT // op.dtype.bytes
+    for monomial, c in op.offset.terms:
+        nested: list[Any] = [*monomial[:1]]
+        while nested and isinstance(nested[-1], Pair):
+            nested.append(nested[-1].a.atom)
+        quotients = [p for p in nested if isinstance(p, Quotient)]  # each is equal for so many neighbours
+        moves = along in Dim({monomial: 1}).symbols() and not quotients
+        rows = [p.b.constant or 1 for p in quotients or nested if isinstance(p, Pair)]
+        width = math.gcd(width, int(c != 1) if moves else c, *rows)
+    return width
 
 
 def widest_bytes(kernel: Kernel) -> int:

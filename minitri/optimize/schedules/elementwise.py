@@ -10,22 +10,30 @@ is short, so that loads and stores both access whole cache lines. If the contigu
 next axis too.
 
 A program has about 1024 elements (2048 if they have 16 bits or fewer) and at most 4 warps. A transpose has 8 warps, or 16
-if it computes much for each element. If rows are not aligned to 8 bytes, as in `x[:, 1:] - x[:, :-1]`, a program has a
-whole row of up to 8192 elements. In Triton's interpreter a program costs about a millisecond and an element costs almost
+if it computes much for each element. A transpose whose accesses move a single element of 16 bits has smaller tiles and 4
+warps, and so does a transpose of few elements. In Triton's interpreter a program costs about a millisecond and an element costs almost
 nothing, so tiles are very large.
 """
 
 import math
 
-from minitri.hardware.targets import ALIGNMENT
-from minitri.kernels.ir import Axis, Kernel
-from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, rival, widest_bytes
+from minitri.hardware.chips import SECTOR
+from minitri.kernels.ir import Axis, Kernel, Load, Store
+from minitri.optimize.schedules.block_sizes import (
+    ENOUGH,
+    at_most,
+    contiguity,
+    filled,
+    innermost,
+    rival,
+    vector,
+    widest_bytes,
+)
 from minitri.optimize.schedules.long_bodies import more_warps
 from minitri.optimize.schedules.rule_arguments import Request
 from minitri.tiles.schedule import INTERPRETER, Schedule, ceil_pow2, size
 
 SQUARE = 64 * 64  # elements of a tile that is contiguous along two axes
-LONGEST_ROW, MOST_OPS = 8192, 16  # of a program with a whole row that is not aligned
 
 
 def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
@@ -37,28 +45,21 @@ def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
     order, bytes = innermost(kernel.axes, contiguity(kernel)), widest_bytes(kernel)
     first, second = order[0], rival(order, kernel)
     if second is not None and not request.interpreter:
-        side = 128 if bytes <= 2 else 64
-        blocks = filled(order, SQUARE, filled([first], side) | filled([second], side))
+        share = math.prod(size(a, SQUARE) for a in kernel.axes) // request.chip.multiprocessors  # of each, if all work
+        side = min(128 if bytes <= 2 else 64, max(SECTOR, ceil_pow2(math.isqrt(share))))
+        accesses = [op for op in kernel.body if isinstance(op, (Load, Store)) and _is_unit(op, first)]
+        narrow = bytes <= 2 and all(vector(op, first.symbol) == 1 for op in accesses)
+        other = min(side, 32) if narrow else side
+        blocks = filled(order, min(SQUARE, share), filled([first], side) | filled([second], other))
         shape = "a square" if blocks[first.name] == blocks[second.name] else "a rectangle"
-        warps, rule = more_warps(kernel, blocks, 8, most=512), f"{shape}: two axes are contiguous"
+        warps = 4 if narrow else more_warps(kernel, blocks, 8, most=512)
+        rule = f"{shape}: two axes are contiguous"
     else:
         blocks = filled(order, INTERPRETER.elements if request.interpreter else 2048 if bytes <= 2 else ENOUGH)
         warps, rule = 4, f"elements, contiguous along {first.name}"
-        if not request.interpreter and blocks[first.name] < _row_of_a_program(kernel, first, request):
-            blocks = dict.fromkeys(blocks, 1) | {first.name: _row_of_a_program(kernel, first, request)}
-            warps, rule = max(4, blocks[first.name] // 1024), f"rows that are not aligned, along {first.name}"
     return Schedule({a.name: ("grid", blocks[a.name]) for a in kernel.axes}, rule, warps=at_most(warps, blocks))
 
 
-def _row_of_a_program(kernel: Kernel, axis: Axis, request: Request) -> int:
-    """Returns the block size of a program with a whole row, or 0 if programs should have other blocks.
-
-    A thread accesses four bytes of such a row at a time, so it needs many elements to keep the memory busy. In a
-    kernel with many operations, each element has too many instructions for that.
-    """
-    rows = math.prod(size(a, 4096) for a in kernel.axes if a is not axis)
-    few = len(kernel.body) > MOST_OPS or rows < 8 * request.chip.multiprocessors
-    length = axis.extent.constant or 0
-    aligned = length * widest_bytes(kernel) % (ALIGNMENT // 2) == 0
-    wasteful = ceil_pow2(length) * 3 > length * 4
-    return 0 if aligned or few or wasteful or length > LONGEST_ROW else ceil_pow2(length)
+def _is_unit(op: Load | Store, axis: Axis) -> bool:
+    """Checks whether neighbouring elements of an access along an axis are neighbours in memory."""
+    return ((axis.symbol,), 1) in op.offset.terms

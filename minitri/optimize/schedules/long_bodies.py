@@ -27,10 +27,10 @@ def more_warps(kernel: Kernel, blocks: Mapping[str, int], warps: int, most: int)
     """
     threads = 32 * warps
     computed = [op for op in kernel.body if isinstance(op, Compute)]
-    counts = (_instructions(op.op) * math.prod(blocks.get(a, 1) for a in op.axes) for op in computed)
+    counts = (instructions(op.op) * math.prod(blocks.get(a, 1) for a in op.axes) for op in computed)
     is_long = math.prod(blocks.values()) >= MANY * threads and sum(counts) > most * threads
     return 2 * warps if is_long else warps
 
 
-def _instructions(operator: str) -> int:
+def instructions(operator: str) -> int:
     return SPECIAL if operator != "cast" and OPERATORS[operator].cost == "special" else 1

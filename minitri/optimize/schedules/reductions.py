@@ -74,7 +74,8 @@ def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: 
     order, rows = innermost(kernel.parallel, weight), math.prod(size(a, 1 << 20) for a in kernel.parallel)
     together = SECTOR // min(SECTOR, widest_bytes(kernel))
     scans = any(isinstance(op, Scan) for op in kernel.body)  # a scan of several rows is slower than narrow stores
-    counts = bool(order) and weight[order[0].name] * 8 > inner and 2 * rows >= together * chip.multiprocessors
+    alone = contiguity(kernel, sectors=True)  # bytes that programs with a single row would move
+    counts = bool(order) and alone[order[0].name] > inner and 2 * rows >= together * chip.multiprocessors
     return filled(order[:1], together) if counts and not scans else {}
 
 
@@ -255,7 +256,7 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
 
     If the contiguous axis and the reduced axis are both short, a program covers several indices of the other parallel
     axes. In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one
-    element. The programs of slow elements are narrower if there are few programs. A program with a scan has one warp,
+    element. The programs of slow elements are narrower if there are few programs. A program with a long scan has one warp,
     whose threads add up the elements of a column without exchanging partial results. `few` is the number of programs up
     to which most of the chip is idle.
     """
@@ -300,7 +301,7 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
 
 
 def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, few: int) -> Schedule | None:
-    """Returns the schedule of a program that holds columns in registers. Returns None for long columns, for scans, for
+    """Returns the schedule of a program that holds columns in registers. Returns None for long columns, for
     short columns of narrow elements whose rows are not aligned to 16 bytes, and for a few columns that are only reduced.
 
     If a kernel also writes columns, or if one reduction depends on another, it need not read the columns again. A
@@ -320,8 +321,8 @@ def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, few: int
         narrowest = 32 if column <= HELD_COLUMN else SECTOR // bytes
         width = max(narrowest, max(min(256, 8192 // column), 2048 // column) // bytes)
         warps = ceil_pow2(column * width * _read(kernel)) // 4096 * (4 if _is_dear(kernel) else 1)
-        longest = HELD_COLUMN if _reads_again(kernel) or columns > 16 * few else ENOUGH
-        fits = column <= longest and not any(isinstance(op, Scan) for op in kernel.body)
+        scans = any(isinstance(op, Scan) for op in kernel.body)
+        fits = column <= (HELD_COLUMN if scans or _reads_again(kernel) or columns > 16 * few else ENOUGH)
     narrow = column <= SHORT_COLUMN and bytes < 4 and not _is_aligned(kernel, lanes[0])
     if not fits or narrow or math.prod(size(a, ENOUGH) for a in lanes) < width:
         return None
