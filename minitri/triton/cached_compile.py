@@ -176,8 +176,9 @@ def _triton() -> Mapping[str, Any]:
     import triton
 
     library = next(iter(sorted((Path(triton.__file__).parent / "_C").glob("libtriton*"))), Path(triton.__file__))
-    files = ("rt.py", "rt_intrinsics.py", "rt_fast_math.py", "workarounds/ptxas.py")
-    ours = b"".join((Path(__file__).parent / name).read_bytes() for name in files)
+    files = sorted(Path(__file__).parent.glob("rt*.py"))
+    files.append(Path(__file__).parent / "workarounds/ptxas.py")
+    ours = b"".join(file.read_bytes() for file in files)
     stamp = (library.stat().st_size, library.stat().st_mtime_ns)
     return {"version": triton.__version__, "library": stamp, "functions": hashlib.sha256(ours).hexdigest()}
 

@@ -12,8 +12,9 @@ not torch. Because triton is not always installed, minitri imports rt.py only wh
 kernel.
 
 Left out: functions that `tl` or `libdevice` already computes as numpy does. Approximations are in
-minitri/triton/rt_fast_math.py. Functions that only make kernels faster, or avoid an error of the compiler, are in
-minitri/triton/rt_intrinsics.py. rt.py exports the functions of all three modules.
+minitri/triton/rt_fast_math.py, and accurate functions with fewer instructions than those of `libdevice` are in
+minitri/triton/rt_special_functions.py. Functions that only make kernels faster, or avoid an error of the compiler, are
+in minitri/triton/rt_intrinsics.py. rt.py exports the functions of all four modules.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
@@ -26,8 +27,10 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from minitri.triton.rt_fast_math import exp2, relaxed_erf, relaxed_sigmoid, relaxed_tanh  # noqa: F401
+from minitri.triton.rt_fast_math import exp2, relaxed_erf, relaxed_log, relaxed_log1p  # noqa: F401
+from minitri.triton.rt_fast_math import relaxed_sigmoid, relaxed_tanh  # noqa: F401
 from minitri.triton.rt_intrinsics import byte_to_f16, settle, unknown, wait_for_previous  # noqa: F401
+from minitri.triton.rt_special_functions import cos, sigmoid, sin  # noqa: F401
 
 # ---- elementwise -------------------------------------------------------------------------
 
@@ -179,13 +182,6 @@ def round_to_tf32(x):
         bits = x.to(tl.int32, bitcast=True) + (1 << 12)
         rounded = ((bits >> 13) << 13).to(tl.float32, bitcast=True)
     return tl.where((tl.abs(x) < float("inf")) & (x != 0), rounded, x)
-
-
-@triton.jit
-def sigmoid(x):
-    """Returns 1 / (1 + exp(-x)), computed from exp(-|x|), because exp(-|x|) cannot overflow."""
-    z = libdevice.exp(-tl.abs(x))
-    return _divide(tl.where(x >= 0, 1.0, z), 1.0 + z)
 
 
 # ---- conversion --------------------------------------------------------------------------
