@@ -27,8 +27,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from minitri.triton.rt_fast_math import exp2, relaxed_erf, relaxed_log, relaxed_log1p  # noqa: F401
-from minitri.triton.rt_fast_math import relaxed_sigmoid, relaxed_tanh  # noqa: F401
+from minitri.triton.rt_fast_math import exp2, relaxed_erf, relaxed_log, relaxed_log1p, relaxed_sigmoid, relaxed_tanh  # noqa: F401  # noqa: F401
 from minitri.triton.rt_intrinsics import byte_to_f16, settle, unknown, wait_for_previous  # noqa: F401
 from minitri.triton.rt_special_functions import cos, sigmoid, sin  # noqa: F401
 
