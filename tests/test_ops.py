@@ -32,7 +32,7 @@ from triton.compiler import ASTSource
 from triton.language.extra import libdevice
 from triton.runtime.interpreter import InterpretedFunction
 
-from minitri.triton import rt, rt_fast_math, rt_interpreter
+from minitri.triton import rt, rt_fast_math, rt_interpreter, rt_special_functions
 
 TARGETS = {
     "cuda:80": GPUTarget("cuda", 80, 32),
@@ -318,6 +318,35 @@ def test_fast_math_erf_has_an_error_below_1e_7(evaluate: Callable[..., Any]) -> 
     assert error.max() < 2.5e-7
     assert error[np.abs(x) > 1.5].max() < 6e-8
     assert (np.abs(evaluate("erf", x[np.abs(x) > 4], 0.0)) == 1).all()
+
+
+class Tile(np.ndarray):
+    """An array of f32 with the method `to` of a tile, which only copies the bits here."""
+
+    def to(self, dtype: Any, bitcast: bool) -> np.ndarray:
+        return self.view(np.int32)
+
+
+def fused(x: Any, y: Any, z: Any) -> np.ndarray:
+    product = np.asarray(x, np.float64) * np.asarray(y, np.float32).astype(np.float64)
+    return (product + np.asarray(z, np.float32).astype(np.float64)).astype(np.float32).view(Tile)
+
+
+@pytest.mark.parametrize("name, quarters", [("sin", 0), ("cos", 1)])
+def test_sines_of_small_numbers_are_within_two_ulps(name: str, quarters: int) -> None:
+    """The device function itself, run by numpy in f32. Only tiles with a larger |x| call the math library."""
+    sizes = np.geomspace(1e-30, 65535, 400_001).astype(np.float32)
+    x = np.concatenate([[0.0], sizes, np.arange(0, 65535, 0.37)]).astype(np.float32)
+    x = np.concatenate([x, -x]).view(Tile)
+    library = SimpleNamespace(sin=lambda x: x * np.float32(np.nan), cos=lambda x: x * np.float32(np.nan))
+    tile = SimpleNamespace(
+        abs=np.abs, where=np.where, fma=fused, int32=None, ravel=np.ravel, max=lambda values, axis: values.max(axis)
+    )
+    device = FunctionType(rt_special_functions._sine.fn.__code__, {"tl": tile, "libdevice": library, "len": len})
+    got, want = np.asarray(device(x, quarters)), OPERATORS[name].numpy(x.astype(np.float64)).astype(np.float32)
+    assert_close(got, want, 2.5, name)
+    np.testing.assert_array_equal(np.signbit(got[x == 0]), np.signbit(want[x == 0]))
+    assert np.isnan(device(np.array([1, 70000], np.float32).view(Tile), quarters)).all()
 
 
 ROUND = """
