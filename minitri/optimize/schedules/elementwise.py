@@ -9,7 +9,7 @@ contiguous along one axis and stores along another axis. The tile of a transpose
 is short, so that loads and stores both access whole cache lines. If the contiguous axis is short, the tile covers the
 next axis too.
 
-A program has about 1024 elements (2048 if they have 16 bits or fewer) and at most 4 warps. A transpose has 8 warps, or 16
+A program has about 1024 elements (2048 if they have 16 bits or fewer, 512 in small kernels) and at most 4 warps. A transpose has 8 warps, or 16
 if it computes much for each element. If rows are not aligned to 8 bytes, as in `x[:, 1:] - x[:, :-1]`, a program has a
 whole row of up to 8192 elements. In Triton's interpreter a program costs about a millisecond and an element costs almost
 nothing, so tiles are very large.
@@ -42,12 +42,18 @@ def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
         shape = "a square" if blocks[first.name] == blocks[second.name] else "a rectangle"
         warps, rule = more_warps(kernel, blocks, 8, most=512), f"{shape}: two axes are contiguous"
     else:
-        blocks = filled(order, INTERPRETER.elements if request.interpreter else 2048 if bytes <= 2 else ENOUGH)
+        blocks = filled(order, INTERPRETER.elements if request.interpreter else _elements(kernel, bytes, request))
         warps, rule = 4, f"elements, contiguous along {first.name}"
         if not request.interpreter and blocks[first.name] < _row_of_a_program(kernel, first, request):
             blocks = dict.fromkeys(blocks, 1) | {first.name: _row_of_a_program(kernel, first, request)}
             warps, rule = max(4, blocks[first.name] // 1024), f"rows that are not aligned, along {first.name}"
     return Schedule({a.name: ("grid", blocks[a.name]) for a in kernel.axes}, rule, warps=at_most(warps, blocks))
+
+
+def _elements(kernel: Kernel, bytes: int, request: Request) -> int:
+    """Returns the number of elements of a program. Small kernels have more programs with fewer elements each."""
+    all, busy = math.prod(size(a, 1 << 30) for a in kernel.axes), 8 * request.chip.multiprocessors
+    return max(512, min(2048 if bytes <= 2 else ENOUGH, ceil_pow2(all // busy + 1) // 2))
 
 
 def _row_of_a_program(kernel: Kernel, axis: Axis, request: Request) -> int:
