@@ -45,6 +45,9 @@ CASES = {
     "an offset": ("i: 4, j: 8", COPY.replace("x[i, j]", "x[i, j + 1]"), {"x": "f32[4, 9]", "out": "f32[4, 8]"}, "i: 4, j: 8"),
     "an offset in unaligned rows": ("i: 4, j: 7", COPY.replace("x[i, j]", "x[i, j + 1]"), {"x": "f32[4, 8]", "out": "f32[4, 7]"}, "i: 28"),
     "an aligned load of unaligned rows": ("i: 4, j: 7", COPY, {"x": "f32[4, 8]", "out": "f32[4, 7]"}, "i: 4, j: 7"),
+    "unaligned rows with a guard": ("i: 4, j: 7", COPY.replace("x[i, j]", "x[i, j + 1] {where = [i < 3]}"), {"x": "f32[4, 8]", "out": "f32[4, 7]"}, "i: 4, j: 7"),
+    "one unaligned row": ("i: 4, j: 7", "%0: f32[j] = load x[1, j]\nstore out[i, j] %0", {"x": "f32[4, 7]", "out": "f32[4, 7]"}, "i: 4, j: 7"),
+    "unaligned rows of unknown length": ("i: M, j: N", COPY.replace("x[i, j]", "x[i, j + 1]"), {"x": "f32[M, N + 1]", "out": "f32[M, N]"}, "i: M, j: N"),
     "unaligned rows that are loaded twice": ("i: 4, j: 7", "%0: f32[i, j] = load x[i, j + 1]\n%1: f32[i, j] = load x[i, j]\n%2: f32[i, j] = add %0, %1\n"
                                              "store out[i, j] %2", {"x": "f32[4, 9]", "out": "f32[4, 7]"}, "i: 4, j: 7"),
     "unaligned rows and a column": ("i: 4, j: 7", "%0: f32[i] = load x[i, 1]\nstore out[i, j] %0", {"x": "f32[4, 7]", "out": "f32[4, 7]"}, "i: 28"),
@@ -69,6 +72,8 @@ CASES = {
         "reduce r: 4, reduce s: 6",
         "%0: f32[r, s] = load x[r, s]\n%1: f32[r] = reduce.max %0 {over = [s]}\n%2: f32[] = reduce.sum %1 {over = [r]}\nstore out[] %2",
         {"out": "f32[]"}, "reduce r: 4, reduce s: 6"),
+    "a sum of equal values over one of two": ("reduce r: 4, reduce s: 6", "%0: f32[] = load x[0, 0]\n%1: f32[] = reduce.sum %0 {over = [r]}\nstore out[] %1",
+                                              {"out": "f32[]"}, "reduce r: 4, reduce s: 6"),
     "neither reduced": ("i: 4, j: 6, reduce r: 2", "%0: f32[i, j, r] = load x[i, j, r]\n%1: f32[i, j] = reduce.sum %0 {over = [r]}\nstore out[i, j] %1",
                         {"x": R}, "i: 24, reduce r: 2"),
     "an argmax over another axis": ("i: 4, j: 6, reduce r: 2", "%0: f32[i, j, r] = load x[i, j, r]\n%1: i64[i, j] = reduce.argmax %0 {over = [r]}\nstore out[i, j] %1",
@@ -148,6 +153,13 @@ def test_a_remainder_of_a_smaller_index_is_the_index() -> None:
     ]
 
 
+def test_a_remainder_of_an_index_that_reaches_the_next_row_stays() -> None:
+    """Only the last of the 7 indices is in the next row."""
+    assert loads(flattened("i: 7", "%0: f32[i] = load x[2, i%6]\nstore out[i] %0", "f32[80, 6]", "f32[7]")) == [
+        "x[2, i%6]"
+    ]
+
+
 def test_three_parts_of_an_index() -> None:
     text = "%0: f32[i] = load x[i//20, (i//5)%4, i%5]\nstore out[i] %0"
     assert loads(flattened("i: 60", text, "f32[3, 4, 5]", "f32[60]")) == ["x[i]"]
@@ -166,6 +178,14 @@ def test_a_batch_of_matrices_times_one_matrix_is_one_product(own: str, expected:
     """The axes stay apart if each matrix of the batch has its own factor."""
     body = PRODUCT.format(b=own, c=own or "0, ")
     assert axes_of(flattened("i: 4, j: 6, reduce r: 2, k: 2", body, R, R)) == expected
+
+
+def test_rows_and_columns_of_a_product_stay_apart() -> None:
+    """No load refuses to merge the two axes, because all elements of the result are equal."""
+    body = """%0: f32[r] = load x[0, r]
+%1: f32[i, j] = dot %0, %0 {over = r, precision = ieee, tile = [i, j]}
+store out[i, j] %1"""
+    assert axes_of(flattened("i: 4, j: 6, reduce r: 6", body)) == "i: 4, j: 6, reduce r: 6"
 
 
 def test_two_batch_axes_become_one() -> None:

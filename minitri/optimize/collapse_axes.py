@@ -168,18 +168,11 @@ def _merged(op: Op, a: Axis, b: Axis) -> Op | None:
         case Scan():
             return None if op.along in (a.name, b.name) else op
         case Dot():
+            # The axis a is a batch axis. If b is one too, or if all matrices of the batch share a factor, the product is
+            # the same. A factor with a and without b has been refused before, as an operand.
             row, column = (a.name if n == b.name else n for n in op.tile)
-            apart = not {a.name, b.name} & {op.over, *op.tile}
-            return replace(op, tile=(row, column)) if apart or _rows_of_one(op, a, b) else None
+            return replace(op, tile=(row, column)) if a.name not in (op.over, *op.tile) else None
     return op
-
-
-def _rows_of_one(op: Dot, a: Axis, b: Axis) -> bool:
-    """Checks whether all products of a batch share one factor. If all products share one factor, the batch axis can be
-    merged with the row or column axis.
-    """
-    sides = zip(op.tile, (op.b, op.a))
-    return a.name not in (op.over, *op.tile) and any(b.name == n and a.name not in other.axes for n, other in sides)
 
 
 def _uses(exprs: tuple[Dim, ...], a: Axis, b: Axis) -> bool:
