@@ -84,8 +84,9 @@ def _with_divided_index(kernel: Kernel) -> Kernel | None:
 
 
 def _is_narrow(op: Load | Store, along: Axis) -> bool:
-    """Checks whether a load or store accesses few bytes of a row at once, because the rows, which run along an axis, begin
-    at addresses that are not aligned, or because it accesses every second element.
+    """Checks whether a load or store accesses few bytes of a row at once.
+
+    The reason is that the rows, which run along an axis, are not aligned, or that every second element is accessed.
     """
     steps = dict(op.offset.terms)
     step = steps.pop((along.symbol,), 0)
