@@ -232,7 +232,7 @@ class Loaded(Program):
         for b in self._plan.inputs:
             if b.name in arrays:
                 arrays[b.name] = laid(arrays[b.name], _strides(b, arrays[b.name], sizes), b.name)
-        return replace(call, sizes=sizes, arrays=arrays)
+        return call._replace(sizes=sizes, arrays=arrays)
 
 
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:

@@ -13,9 +13,11 @@ import sys
 from functools import partial
 from unittest import mock
 
+import torch
+
 import minitri as mt
 from minitri.bench.alternating_timer import Cuda, Pace, alternating_times
-from minitri.bench.case import Input, program, torch
+from minitri.bench.cases import Input, program
 from minitri.bench.measure_case import forget, rotated, tensor
 from minitri.bench.torch_twin import torch_twin
 from minitri.hardware.chips import H200

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 
 from minitri.bench import cases as table
-from minitri.bench.case import Case
+from minitri.bench.cases import Case
 from minitri.bench.result_tables import PEERS
 
 BELOW = 0.95

@@ -5,7 +5,7 @@ times.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pytest
 import room_pages
@@ -16,8 +16,7 @@ from minitri.base.diagnostics import CompileError
 from minitri.bench import ablation, measure_case, run
 from minitri.bench.ablation import Ablation, Cell, measure, versions_of
 from minitri.bench.alternating_timer import Calls, Pace
-from minitri.bench.case import Case, Input
-from minitri.bench.cases import INTERPRETED, TABLE, ablated, cases
+from minitri.bench.cases import INTERPRETED, TABLE, Case, Input, ablated, cases
 from minitri.bench.measure_case import error_of, tensor, within
 from minitri.hardware.targets import StageUnavailable
 from minitri.optimize.pass_table import OPTIONAL
@@ -102,7 +101,7 @@ def test_a_version_for_the_interpreter_has_times_of_the_host() -> None:
 def test_torch_computes_the_same_as_an_extra_case(case: Case) -> None:
     """The comparison is in f64, as in the ablation."""
     torch.manual_seed(0)
-    arrays = [tensor(replace(i, shape=tuple(min(n, 70) for n in i.shape)), "cpu") for i in case.inputs]
+    arrays = [tensor(i._replace(shape=tuple(min(n, 70) for n in i.shape)), "cpu") for i in case.inputs]
     reference = case.eager(*[a.double() if a.is_floating_point() else a for a in arrays])
     assert error_of(mt.compile(case.program)(*arrays), [reference]) <= within(case)
 

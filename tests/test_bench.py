@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import sys
@@ -13,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import bench_report
-import numpy as np
 import pytest
 import sweep_rows
 import torch
@@ -24,9 +22,19 @@ from minitri.bench import cases as table
 from minitri.bench import measure_case, run
 from minitri.bench.alternating_timer import Calls, Pace, Run
 from minitri.bench.call_costs import Table
-from minitri.bench.case import Case, Input
-from minitri.bench.cases import cases
-from minitri.bench.measure_case import COMPUTING, COPY_BYTES, MOVING, array, as_tuple, compare, relative, small, within
+from minitri.bench.cases import Case, Input, cases
+from minitri.bench.measure_case import (
+    COMPUTING,
+    COPY_BYTES,
+    MOVING,
+    as_tensors,
+    as_tuple,
+    compare,
+    error_of,
+    shrunk,
+    tensor,
+    within,
+)
 from minitri.bench.result_tables import Peer, Row, as_dict, report
 from minitri.cli import terminal
 from minitri.hardware.targets import StageUnavailable
@@ -35,29 +43,25 @@ FACTS = {"device": "x", "torch": "1", "triton": "2", "copy_bytes_per_second": 1e
 
 
 def wide(x: Any) -> Any:
-    """A small array of a case for torch, with floats as f64."""
-    x = np.asarray(x)
-    return torch.from_numpy(x.astype(x.dtype if x.dtype.kind in "iub" else np.float64))
+    """A small array of a case, with floats as f64."""
+    return x.double() if x.is_floating_point() else x
+
+
+def error(case: Case, way: Any) -> float:
+    """The error of the reference against a function of torch, for small arrays."""
+    arrays = [tensor(i, "cpu") for i in shrunk(case).inputs]
+    return error_of(tuple(as_tensors(mt.compile(case.program).numpy(*arrays))), as_tuple(way(*map(wide, arrays))))
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda c: c.name)
 def test_torch_computes_the_same(case: Case) -> None:
-    random = np.random.default_rng(0)
-    arrays = [array(i, random) for i in case.inputs]
-    ours = mt.compile(case.program).numpy(*arrays)
-    for ways in (case.eager, case.library):
-        if ways is None:
-            continue
-        theirs = ways(*map(wide, arrays))
-        pairs = zip(as_tuple(ours), as_tuple(theirs), strict=True)
-        assert max(relative(a, b) for a, b in pairs) <= within(case)
+    for way in filter(None, (case.eager, case.library)):
+        assert error(case, way) <= within(case)
 
 
 @pytest.mark.parametrize("case", list(sweep_rows.cases())[:26], ids=lambda c: c.name)
 def test_torch_computes_the_same_as_swept_cases(case: Case) -> None:
-    random = np.random.default_rng(0)
-    arrays = [array(i, random) for i in case.inputs]
-    assert relative(mt.compile(case.program).numpy(*arrays), case.eager(*map(wide, arrays))) <= within(case)
+    assert error(case, case.eager) <= within(case)
 
 
 def test_torch_has_the_attention_kernels_of_the_benchmark() -> None:
@@ -78,11 +82,8 @@ def test_operations_count_only_pairs_that_the_mask_keeps(mask: str) -> None:
 
 def test_weights_are_of_either_sign() -> None:
     given = next(i for case in cases() if case.name.startswith("dequantised") for i in case.inputs if i.dtype == "i8")
-    for made in (
-        measure_case.tensor(dataclasses.replace(given, shape=(64, 64)), "cpu").numpy(),
-        array(given, np.random.default_rng(0)),
-    ):
-        assert made.min() < -100 and made.max() > 100
+    made = tensor(given._replace(shape=(64, 64)), "cpu")
+    assert made.min() < -100 and made.max() > 100
 
 
 def test_names_are_different() -> None:
@@ -120,13 +121,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda f, **_: f)
     monkeypatch.setattr(measure_case, "SETS", 2)
     torch.manual_seed(0)  # for two elements that nearly cancel the relative error has no limit
-
-
-def shrunk(case: Case) -> Case:
-    inputs = [
-        dataclasses.replace(i, shape=tuple(map(small, i.shape)), below=i.below and small(i.below)) for i in case.inputs
-    ]
-    return dataclasses.replace(case, inputs=tuple(inputs))
 
 
 def case_called(name: str) -> Case:
@@ -191,9 +185,7 @@ def test_masked_attention_is_compared_with_full_attention(mask: str) -> None:
 
 
 def test_a_failing_program_for_comparison_is_a_line_of_the_report() -> None:
-    case = dataclasses.replace(
-        case_called("add f32 16384x4096"), beside={"other": "def f(x: f32[N]):\n    return x + z\n"}
-    )
+    case = case_called("add f32 16384x4096")._replace(beside={"other": "def f(x: f32[N]):\n    return x + z\n"})
     row = compare(case, "cpu", Clock(), copied)
     assert row.ok and f"{case.name}, other: " in report([row], FACTS)
 
@@ -221,9 +213,8 @@ def test_copies_of_inputs_are_equal_and_have_their_own_memory() -> None:
 
 
 def test_each_set_of_inputs_has_its_own_call() -> None:
-    case = dataclasses.replace(
-        case_called("matmul bf16 1024"), beside={"again": "def f(x: bf16[M, K], w: bf16[K, N]):\n    return x @ w\n"}
-    )
+    again = "def f(x: bf16[M, K], w: bf16[K, N]):\n    return x @ w\n"
+    case = case_called("matmul bf16 1024")._replace(beside={"again": again})
     sets = [[measure_case.tensor(i, "cpu") for i in case.inputs] for _ in range(3)]
     beside = {name: partial(measure_case._bound, text, sets) for name, text in case.beside.items()}
     ways = measure_case._implementations(case, sets, Row("", 0.0), False) | beside

@@ -1,11 +1,11 @@
 """`minitri bench`: compares programs with the libraries that a user would choose instead, on this machine's GPU.
 
-run.py                measures the cases and prints the tables
-alternating_timer.py              times the calls of several implementations, which alternate
-measure_case.py       measures one case: its implementations, errors and memory; prints the small table without a GPU
-call_costs.py      measures what a call costs besides its kernels
-result_tables.py      prints the tables of results
-roofline_plot.py      draws the results as a picture
-case.py  cases.py     the class of a case; all cases of the table, with the same computations in torch
-programs.mt           the programs in the language
+run.py                  measures the cases and prints the tables
+alternating_timer.py    times the calls of several implementations, which alternate
+measure_case.py         measures one case: its implementations, errors and memory; prints the small table without a GPU
+call_costs.py           measures what a call costs besides its kernels
+result_tables.py        prints the tables of results
+roofline_plot.py        draws the results as a picture
+cases.py                all cases of the table, with the same computations in torch
+programs.mt             the programs in the language
 """

@@ -20,14 +20,15 @@ from itertools import starmap
 from operator import attrgetter
 from typing import Any
 
+import torch
+
 import minitri as mt
 from minitri.base.text_tables import table
 from minitri.bench import call_costs
 from minitri.bench.alternating_timer import Calls, Clock, Pace, Times, alternating_times
-from minitri.bench.case import Case, torch
-from minitri.bench.cases import INTERPRETED
+from minitri.bench.cases import INTERPRETED, Case
 from minitri.bench.measure_case import as_tuple, forget, make_ready, rotated, tensor, time_together, within
-from minitri.bench.result_tables import Row, write_json
+from minitri.bench.result_tables import Row, number, write_json
 from minitri.bench.roofline_plot import heat_map
 from minitri.cli.terminal import track
 from minitri.optimize.pass_table import OPTIONAL
@@ -98,10 +99,8 @@ class Ablation:
 
     def _line(self, name: str) -> tuple[str, ...]:
         cells = self.of(name)
-        if not cells:
-            return (name, "0", "-", "-", "-", "-")
-        most = [f"{max(getattr(c, what) for c in cells):.2f}" for what in ("time", "memory", "first")]
-        return (name, str(len(cells)), *most, cells[0].case)
+        most = [max((getattr(c, what) for c in cells), default=None) for what in ("time", "memory", "first")]
+        return (name, str(len(cells)), *(number(ratio, ".2f") for ratio in most), cells[0].case if cells else "-")
 
     def matrix(self) -> str:
         """Returns a table of the time of a call without an optimisation, divided by the time with all optimisations.

@@ -26,11 +26,11 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import cycle, islice
-from typing import Any
+from typing import Any, NamedTuple
 
-from minitri.bench.case import torch
+import torch
+
 from minitri.runtime.gpu_launcher import finish_launchers
 
 Run = Callable[[], Any]
@@ -44,8 +44,7 @@ MOST_SPINS = 20  # a slower host is waiting for the GPU, and more spins would no
 LEAST = 5  # least number of calls in a measurement
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(NamedTuple):
     """How long the warm-up and the measurement of a call last, in seconds.
 
     The times of the warm-up and of the measurement include the time in which the GPU spins between the calls.
@@ -104,7 +103,7 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace, device: Cuda = Cud
     spins = max((peer.spins for peer in each.values()), default=1)
     before = None
     for name in (*each, *reversed(each)):
-        each[name].attempt(each[name].measure, replace(pace, warm_up=0.0) if name == before else pace, spins)
+        each[name].attempt(each[name].measure, pace._replace(warm_up=0.0) if name == before else pace, spins)
         before = name
     return {name: peer.result for name, peer in each.items()}
 

@@ -17,15 +17,15 @@ import timeit
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import get_context
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from unittest.mock import patch
+
+import torch
 
 import minitri as mt
 from minitri.base.text_tables import table
-from minitri.bench.case import torch
 from minitri.bench.torch_twin import torch_twin
 
 T = TypeVar("T")
@@ -35,8 +35,7 @@ FIRST = {"add": "x + x", "softmax": "softmax(x, axis=-1)"}
 IMPORTED = ("triton.language", "triton.compiler.code_generator", "networkx", "lark", "minitri.api", "minitri.triton.rt")
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """A table of numbers, by row and column. All numbers of the table have the unit `unit`."""
 
     title: str

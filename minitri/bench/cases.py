@@ -1,4 +1,4 @@
-"""The cases of the benchmark, made from the table cases.toml.
+"""The cases of the benchmark, made from the table cases.toml: a program, its arguments, and the same computation in torch.
 
 In: rows of the table cases.toml. Out: `Case`s. For example, the table has this row:
 
@@ -9,7 +9,12 @@ In: rows of the table cases.toml. Out: `Case`s. For example, the table has this 
 
 The name of a case consists of a row's name and one text of the row's list `cases`, as in "softmax f32 512x131072". The
 text "f32 512x131072" means that an array whose type in the program is `f32[M, N]` has f32 elements, 512 rows (M) and
-131072 columns (N). For eager torch, torch_twin.py translates the text of a case's program into a function of torch.
+131072 columns (N). The programs in the language are functions of the module programs.mt.
+
+For eager torch, torch_twin.py translates the text of a case's program into a function of torch. Eager torch runs one
+kernel for each operation of the function, and torch.compile compiles the function. Evaluated in f64, the torch function
+is the reference for the errors of all implementations. If a library has one function for the whole computation, this
+library function is timed too.
 
 In the benchmark's programs, attention is written as its mathematical definition. In torch, the mathematical definition
 of attention computes the scores of only some queries at a time, so that the longest case fits into memory. Attention is
@@ -21,14 +26,70 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
 
 from minitri.base.toml_tables import table_beside
-from minitri.bench.case import Case, Input, program, torch
 from minitri.bench.torch_twin import torch_twin
 
 TABLE: dict[str, Any] = table_beside(__file__, "cases.toml")
 INTERPRETED = "interpreted"  # the kind of a case that Triton's interpreter runs on the CPU
+
+
+class Input(NamedTuple):
+    """A random input array of a case.
+
+    below      0 for random floats; any other number for random integers from 0 to `below` - 1
+    signed     whether the random integers start from -below
+    positive   whether the floats are uniformly distributed from 0 to 1; otherwise they are normally distributed
+    layout     "transposed": the last two axes in memory are exchanged. "every other": the last axis has the stride 2.
+               "wide rows": the array is a part of an array with longer rows
+    scale      the standard deviation of the random floats
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    below: int = 0
+    positive: bool = False
+    signed: bool = False
+    layout: str = ""
+    scale: float = 1.0
+
+    @property
+    def least(self) -> int:
+        """The smallest number that a random integer of the input can be."""
+        return -self.below if self.signed else 0
+
+
+class Case(NamedTuple):
+    """One row of the benchmark.
+
+    eager     the computation in torch, as several operations; `library` is a single function of torch with the same
+              result
+    picks     whether the program reads only some elements of its first input, as many as the output has
+    flops     the number of floating-point operations of matrix products; 0 for programs that mostly move memory
+    kind      the group of cases that this case belongs to; tables show the mean of each group
+    tf32      whether torch may round f32 factors to TF32 too
+    peers     other implementations by name, which need a GPU
+    tuned     whether minitri and torch are also timed with measured block sizes
+    beside    other programs of the language, by name; these programs are timed on the same inputs, but compute
+              something else
+    """
+
+    name: str
+    program: str
+    inputs: tuple[Input, ...]
+    eager: Callable[..., Any]
+    library: Callable[..., Any] | None = None
+    picks: bool = False
+    flops: int = 0
+    kind: str = "memory"
+    tf32: bool = False
+    peers: Mapping[str, Callable[..., Any]] = {}
+    tuned: bool = False
+    beside: Mapping[str, str] = {}
 
 
 @cache
@@ -84,6 +145,24 @@ def _input(
     _, dtype, dims = param
     shape = [n for d in dims.split(", ") for n in (pack if d[0] == "*" else [known[d] if d in known else int(d)])]
     return Input(dtype, tuple(shape), known.get(below, below) or 2 * (dtype == "bool"), **settings)
+
+
+def program(name: str, dtype: str = "f32") -> str:
+    """Returns the text of a function of programs.mt, with the dtype f32 replaced by `dtype`.
+
+    Raises KeyError if programs.mt has no function of this name.
+    """
+    return f"\n{_functions()[name].replace('f32', dtype)}\n"
+
+
+@cache
+def _functions() -> dict[str, str]:
+    """Returns the text of each function of programs.mt, by name.
+
+    In programs.mt, a function ends at the first blank line after its `def`.
+    """
+    text = Path(__file__).with_name("programs.mt").read_text(encoding="utf-8").strip()
+    return {found[2]: found[1] for found in re.finditer(r"^(def (\w+).*?)(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)}
 
 
 # ---- attention ----------------------------------------------------------------------------------

@@ -20,16 +20,18 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
+import torch
 
 import minitri as mt
 from minitri.base.text_tables import table
 from minitri.base.types import DTYPES
 from minitri.bench import call_costs
 from minitri.bench.alternating_timer import Calls, Clock, Pace, Run
-from minitri.bench.case import Case, Input, torch
+from minitri.bench.cases import Case, Input
 from minitri.bench.result_tables import Peer, Row, number, time_of
 from minitri.cli.terminal import track
 from minitri.hardware.roofline import roofline
+from minitri.runtime.array_interop import as_tensor
 from minitri.runtime.schedule_search import first_line
 from minitri.runtime.timing import measure
 
@@ -261,8 +263,8 @@ def small_table(chosen: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
 
     For comparison, numpy evaluates the syntax tree of each case's program.
     """
-    random = np.random.default_rng(0)  # the same inputs in every run
-    rows = [_small(case, random) for case in track("bench", chosen, attrgetter("name"))]
+    torch.manual_seed(0)  # the same inputs in every run
+    rows = [_small(shrunk(case)) for case in track("bench", chosen, attrgetter("name"))]
     print("No GPU here: this is Triton's interpreter against numpy, on sizes that are small and ragged.")
     print("It shows that the kernels are right, not how fast they are.\n")
     lines = [("ms (median)", "interpreter", "numpy", "error", "")]
@@ -273,35 +275,30 @@ def small_table(chosen: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
     return rows, {"device": "interpreter", "minitri": mt.__version__}
 
 
-def _small(case: Case, random: np.random.Generator) -> Row:
-    program = mt.compile(case.program)
-    arrays = [array(i, random) for i in case.inputs]
-    shapes = " ".join("x".join(str(small(n)) for n in i.shape) for i in case.inputs)
-    row = Row(f"{case.name.rsplit(' ', 1)[0]} ({shapes})", within(case), case.kind)
-    largest = max(map(relative, as_tuple(program(*arrays)), as_tuple(program.numpy(*arrays))))
-    for name, run, error in (("numpy", program.numpy, 0.0), ("minitri", program, largest)):
-        row.peers[name] = Peer(measure(partial(run, *arrays), "cpu", repeats=5, warmup=1).median, error)
+def shrunk(case: Case) -> Case:
+    """Returns the case with small sizes, such as 129 in place of 16384. Equal large sizes become equal small sizes.
+
+    Indices shrink like the array that they index.
+    """
+
+    def small(n: int) -> int:
+        return n // 128 + 1
+
+    belows = [small(i.below) if i.below and not i.signed else i.below for i in case.inputs]
+    inputs = [i._replace(shape=tuple(map(small, i.shape)), below=n) for i, n in zip(case.inputs, belows)]
+    return case._replace(inputs=tuple(inputs))
+
+
+def _small(case: Case) -> Row:
+    shapes = " ".join("x".join(map(str, i.shape)) for i in case.inputs)
+    program, row = mt.compile(case.program), Row(f"{case.name.rsplit(' ', 1)[0]} ({shapes})", within(case), case.kind)
+    arrays = [tensor(i, "cpu") for i in case.inputs]
+    error = error_of(program(*arrays), as_tensors(program.numpy(*arrays)))
+    for name, run, off in (("numpy", program.numpy, 0.0), ("minitri", program, error)):
+        row.peers[name] = Peer(measure(partial(run, *arrays), "cpu", repeats=5, warmup=1).median, off)
     return row
 
 
-def relative(result: Any, reference: Any) -> float:
-    wanted = np.asarray(reference, np.float64)
-    difference = np.linalg.norm(np.asarray(result, np.float64) - wanted)
-    return float(difference / max(float(np.linalg.norm(wanted)), 1e-300))
-
-
-def small(n: int) -> int:
-    """Returns a small size in place of the large size `n`, such as 129 in place of 16384.
-
-    Equal large sizes become equal small sizes.
-    """
-    return n // 128 + 1
-
-
-def array(given: Input, random: np.random.Generator) -> Any:
-    shape, dtype = tuple(map(small, given.shape)), DTYPES[given.dtype].numpy
-    if given.below:
-        below = given.below if given.signed else small(given.below)  # indices shrink like the array they index
-        return random.integers(given.least, below, shape, dtype=dtype)
-    values = random.random(shape) if given.positive else random.standard_normal(shape)
-    return values.astype(dtype)
+def as_tensors(results: Any) -> list[Any]:
+    """Returns results of numpy as tensors of torch."""
+    return [as_tensor(np.asarray(r)) for r in as_tuple(results)]

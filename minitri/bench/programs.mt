@@ -1,4 +1,4 @@
-# The programs that are measured. Those of f32 alone are measured with other dtypes too: `program` in case.py.
+# The programs that are measured. Those of f32 alone are measured with other dtypes too: `program` in cases.py.
 
 
 # ---- memory ----

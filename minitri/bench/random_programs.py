@@ -21,14 +21,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count, permutations
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
 
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import DTYPES
-from minitri.bench.case import Case, Input, torch
+from minitri.bench.cases import Case, Input
 from minitri.bench.torch_twin import torch_twin
 from minitri.testing.statement_writer import DoesNotFit, Filled, Statement, StatementWriter, names_read
 
@@ -43,8 +44,7 @@ NORMAL = math.log(6)  # log of the largest of many normally distributed numbers
 FEW, MANY = 4 << 20, 32 << 20  # elements that divide the classes of sizes
 
 
-@dataclass(frozen=True, slots=True)
-class RandomProgram:
+class RandomProgram(NamedTuple):
     """A random program: its parameters, its statements, and the names of the results."""
 
     name: str
@@ -115,8 +115,7 @@ def _meta(given: Input) -> Any:
 # ---- writing -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A torch tensor without data, and the approximate logarithm of the largest element that the tensor would have."""
 
     meta: Any

@@ -21,17 +21,18 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from time import monotonic as now
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
 
 import minitri as mt
 from minitri.bench import call_costs
 from minitri.bench.alternating_timer import Calls, Clock, Pace, Times, alternating_times
-from minitri.bench.case import Input, torch
+from minitri.bench.cases import Input
 from minitri.bench.measure_case import compare, forget, gpu_facts, tensor
 from minitri.bench.random_programs import RandomProgram, draw
 from minitri.bench.result_tables import TORCH, Peer, Row, as_dict, distribution, ratio, write_json
@@ -45,8 +46,7 @@ WARM_UP = 50e-3  # seconds at most; a case of the benchmark computes for longer 
 Measure = Callable[[Sequence[RandomProgram]], Iterator[Row]]
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(NamedTuple):
     """The settings of a session, which measures random programs.
 
     shrink   a program is shrunk if its ratio of times (result_tables.py) is smaller than this; 0 shrinks no program

@@ -108,7 +108,7 @@ def report(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     for r in rows:
         each = [r.peers.get(n) for n in names]
         over = (number(r.ratio(*others), ".2f") for others in (PEERS, ("compile",)))
-        times.append((r.name, *map(time_of, each), *over, _share(r), _milliseconds(r.predicted)))
+        times.append((r.name, *map(time_of, each), *over, _share(r), number(r.predicted, ".3f", 1e3)))
         errors.append((r.name, *(number(p and p.error, ".1e") for p in each), "ok" if r.ok else "WRONG"))
     notes = [f"{r.name}, {n}: {p.note}" for r in rows for n, p in (*r.peers.items(), *r.beside.items()) if p.note]
     compared = [*_means(rows), *_beside(rows), *_tuning(rows), *predictions(rows)]
@@ -171,15 +171,11 @@ def predictions(rows: Sequence[Row]) -> list[str]:
 def time_of(peer: Peer | None) -> str:
     if peer is None:
         return "-"
-    return "failed" if peer.seconds is None else _milliseconds(peer.seconds)
+    return "failed" if peer.seconds is None else number(peer.seconds, ".3f", 1e3)
 
 
-def _milliseconds(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds * 1e3:.3f}"
-
-
-def number(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)
+def number(value: float | None, form: str, scale: float = 1.0) -> str:
+    return "-" if value is None else format(value * scale, form)
 
 
 def _share(row: Row) -> str:
@@ -246,7 +242,7 @@ def _text(row: Row) -> str:
     errors = ", ".join(f"{n} {number(p.error, '.1e')}" for n, p in row.peers.items())
     notes = "".join(f"\n    {n}: {p.note}" for n, p in row.peers.items() if p.note)
     first = f"{row.name}: {number(row.ratio(*TORCH), '.2f')} ({row.kind})"
-    return f"{first}\n    ms: {times}predicted {_milliseconds(row.predicted)}\n    errors: {errors}{notes}\n{row.program}".rstrip()
+    return f"{first}\n    ms: {times}predicted {number(row.predicted, '.3f', 1e3)}\n    errors: {errors}{notes}\n{row.program}".rstrip()
 
 
 # ---- JSON ----------------------------------------------------------------------------------

@@ -129,10 +129,9 @@ def _roofline(axes: Any, cases: Sequence[Case], copy: float) -> None:
 def _ratios(axes: Any, cases: Sequence[Case]) -> None:
     places = range(len(cases), 0, -1)
     axes.axvline(1.0, color="#444444", linewidth=0.8)
-    for key, colour, label in (
-        ("compile_over_minitri", COLOURS["compile"], "torch.compile"), ("best_over_minitri", COLOURS["minitri"], "the best peer"),
-    ):  # fmt: skip
-        axes.plot([c[key] or 0 for c in cases], places, "o", color=colour, markersize=4, label=label)
+    for other, colour, label in (("compile", "compile", "torch.compile"), ("best", "minitri", "the best peer")):
+        ratios = [c[f"{other}_over_minitri"] or 0 for c in cases]
+        axes.plot(ratios, places, "o", color=COLOURS[colour], markersize=4, label=label)
     axes.set(yticks=list(places), yticklabels=[c["name"] for c in cases], xscale="log", xlabel="its time over ours")
     axes.set_xticks([0.5, 0.8, 1, 1.25, 2, 4], ["0.5", "0.8", "1", "1.25", "2", "4"])
     axes.minorticks_off()

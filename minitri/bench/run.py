@@ -20,16 +20,16 @@ measured if all cases are measured, or if `--host` is given. Memory is measured 
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
+import torch
+
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.bench import ablation, call_costs
 from minitri.bench.alternating_timer import Run, alternating_times
-from minitri.bench.case import Case, torch
-from minitri.bench.cases import ablated, cases
+from minitri.bench.cases import Case, ablated, cases
 from minitri.bench.measure_case import COPY_BYTES, MOVING, compare, copy_rate, forget, gpu_facts, small_table
 from minitri.bench.result_tables import Row, as_dict, report, write_json
 from minitri.bench.roofline_plot import HELP, plot
@@ -103,7 +103,7 @@ def _on_gpu(chosen: Sequence[Case], json_path: str | None, tune: bool, calls: bo
         with progress("host time and first results"):
             tables = [call_costs.call_times(), call_costs.first_results()]
         print("", *tables, sep="\n")
-        facts["host"] = [asdict(t) for t in tables]
+        facts["host"] = [t._asdict() for t in tables]
     facts["seconds"] = time.perf_counter() - start
     return rows, facts
 

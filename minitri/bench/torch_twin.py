@@ -17,8 +17,9 @@ Left out: functions that no program of the benchmark needs, and calls of other f
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
+
 from minitri.base.types import DTYPES
-from minitri.bench.case import torch
 from minitri.language import ast
 from minitri.language.parser import parse_module
 

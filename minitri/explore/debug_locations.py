@@ -30,16 +30,15 @@ count as allocating tensor memory. Left out: which columns of tensor memory belo
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import count, groupby
+from itertools import count, groupby, pairwise
+from typing import NamedTuple
 
-from minitri.explore.instruction_registers import effects
+from minitri.explore.instruction_registers import MACHINES, effects
 
 OURS = "<minitri "
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """The facts about one line of a stage: whether it is an operation, its source lines, and the names that it defines
     and uses.
 
@@ -88,7 +87,7 @@ def mlir_rows(text: str) -> list[Row]:
         rows.append(_mlir_row(body, table))
         if body.startswith("}") and open_:
             begin = open_.pop()
-            rows[begin] = replace(rows[begin], lines=rows[begin].lines or _place(body, table))
+            rows[begin] = rows[begin]._replace(lines=rows[begin].lines or _place(body, table))
         if body.endswith("{") and not body.startswith("#"):
             open_.append(len(rows) - 1)
     return rows
@@ -124,28 +123,23 @@ def _resolved(place: str, table: dict[str, str], depth: int) -> Lines:
 
 # ---- LLVM IR ---------------------------------------------------------------------------------
 
-_METADATA = re.compile(r"^(!\d+) = (?:distinct )?!(DILocation|DI\w+)\((.*)\)$", re.MULTILINE)
+_METADATA = re.compile(r"^(!\d+) = (?:distinct )?!DI\w+\((.*)\)$", re.MULTILINE)
 _FIELD = re.compile(r'(\w+): ("[^"]*"|[^,]+)')
-_LLVM = re.compile(r"(?:(%[\w.\"-]+) = )?(?:tail |notail |musttail )?[a-z]\w*\b")
+_LLVM = re.compile(r"  +(?:(%[\w.\"-]+) = )?(?:tail |notail |musttail )?[a-z]\w*\b")
 _LLVM_NAME = re.compile(r"%[\w.-]+")
-Metadata = Mapping[str, tuple[str, Mapping[str, str]]]  # the kind and the fields of each name
+Metadata = Mapping[str, Mapping[str, str]]  # the fields of each name
 
 
 def llvm_rows(text: str) -> list[Row]:
-    table = {name: (kind, dict(_FIELD.findall(body))) for name, kind, body in _METADATA.findall(text)}
-    rows: list[Row] = []
-    inside = False
-    for line in text.split("\n"):
-        body = line.strip()
-        inside = inside and line != "}"
-        match = _LLVM.match(body) if inside and line.startswith("  ") and not body.startswith(";") else None
-        rows.append(_llvm_row(body, match, table) if match and "#dbg_" not in body else NOTHING)
-        inside = inside or line.startswith("define ")
-    return rows
+    table = {name: dict(_FIELD.findall(body)) for name, body in _METADATA.findall(text)}
+    return [_llvm_row(line, table) for line in text.split("\n")]
 
 
-def _llvm_row(body: str, match: re.Match[str], table: Metadata) -> Row:
-    head, _, tail = body.partition(", !dbg ")
+def _llvm_row(line: str, table: Metadata) -> Row:
+    match = _LLVM.match(line)  # only the lines of a function are indented
+    if match is None or "#dbg_" in line:
+        return NOTHING
+    head, _, tail = line.partition(", !dbg ")
     uses = tuple(_LLVM_NAME.findall(head[match.end(1) if match[1] else 0 :]))
     return Row(True, _llvm_place(tail.split(",")[0].strip(), table), (match[1],) if match[1] else (), uses)
 
@@ -155,18 +149,17 @@ def _llvm_place(name: str, table: Metadata) -> Lines:
 
     If the location is in an inlined function, the field `inlinedAt` leads to the caller of the function.
     """
-    kind, fields = table.get(name, ("", {}))
-    if kind != "DILocation":
-        return ()
-    if _file(fields.get("scope", ""), table).startswith(f'"{OURS}'):
-        return _known(int(fields.get("line", "0")))
-    return _llvm_place(fields.get("inlinedAt", ""), table)
+    fields = table.get(name, {})
+    while fields and not _file(fields, table).startswith(f'"{OURS}'):
+        fields = table.get(fields.get("inlinedAt", ""), {})
+    return _known(int(fields.get("line", "0")))
 
 
-def _file(scope: str, table: Metadata) -> str:
-    kind, fields = table.get(scope, ("", {}))
-    outer = fields.get("file") or fields.get("scope")
-    return fields.get("filename", "") if kind == "DIFile" else _file(outer, table) if outer else ""
+def _file(fields: Mapping[str, str], table: Metadata) -> str:
+    """Returns the quoted name of the file that contains a location, which only its scope knows."""
+    while outer := fields.get("file") or fields.get("scope"):
+        fields = table.get(outer, {})
+    return fields.get("filename", "")
 
 
 # ---- PTX and AMDGCN --------------------------------------------------------------------------
@@ -188,9 +181,8 @@ class _Locations:
 
     def line(self, directive: str) -> Lines:
         sites: list[Site] = _AT.findall(directive)
+        self.called.update(pairwise(sites))
         site = sites[0]
-        if len(sites) > 1:
-            self.called[site] = sites[1]
         for _ in range(100):
             if site[0] in self.ours:
                 return _known(int(site[1]))
@@ -207,9 +199,7 @@ def amdgcn_rows(text: str) -> list[Row]:
     return list(_closed(list(_assembly_rows(text, "amdgcn")), text.split("\n")))
 
 
-_SAVE = re.compile(r"s_\w+_saveexec_b64 (\S+),")
-_RESTORE = re.compile(r"s_or_b64 exec, exec, (\S+)")
-_FETCH = re.compile(r"(s|global|flat|buffer|ds)_(load|read)")
+_MASKS = MACHINES["amdgcn"]
 
 
 def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
@@ -224,13 +214,13 @@ def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
     fetched: tuple[str, ...] = ()
     for row, line in zip(rows, lines):
         code = line.strip()
-        if save := _SAVE.match(code):
+        if save := re.match(_MASKS["save_mask"], code):
             saved[save[1]] = row.lines
-        elif (restore := _RESTORE.match(code)) and not row.lines:
-            row = replace(row, lines=saved.get(restore[1], ()))
+        elif (restore := re.match(_MASKS["restore_mask"], code)) and not row.lines:
+            row = row._replace(lines=saved.get(restore[1], ()))
         elif code.startswith("s_waitcnt"):
-            row, fetched = replace(row, defines=fetched, uses=fetched), ()
-        elif _FETCH.match(code):
+            row, fetched = row._replace(defines=fetched, uses=fetched), ()
+        elif re.match(_MASKS["fetch"], code):
             fetched += row.defines
         yield row
 
@@ -340,10 +330,7 @@ READERS = {"ttir": mlir_rows, "ttgir": mlir_rows, "llir": llvm_rows, "ptx": ptx_
 
 
 TENSOR = "tensor memory"
-_ALLOCATOR = re.compile(r"tcgen05\.(alloc|dealloc|relinquish)|\bUTCATOMSWS|\bUVIRTCOUNT|\bBPT\.TRAP")
-_WRITER = re.compile(r"tcgen05\.(mma|st|cp)\b|\bUTC\w*MMA|\b(STTM|UTCCP)\b")
-_USER = re.compile(r"tcgen05\.(mma|ld|st|cp|shift)\b|\bUTC\w*MMA|\b(LDTM|STTM|UTCCP|UTCSHIFT)\b")
-_FRAME = re.compile(r"\b(EXIT|ret|LDC R1)\b")  # R1 is the stack
+_ROLES = {role: re.compile(pattern) for role, pattern in MACHINES[TENSOR].items()}
 
 
 def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
@@ -354,15 +341,13 @@ def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
     without a source line.
     """
     lines = text.split("\n")
+    users = [k for k, line in enumerate(lines) if rows[k].operation and _ROLES["user"].search(line)]
+    writers = {k for k in users if _ROLES["writer"].search(lines[k]) and set(rows[k].lines) <= {head}}
     made = list(rows)
-    if not any(map(_USER.search, lines)):
-        return made
-    for k in _of_the_allocator(rows, lines, head):
-        made[k] = replace(rows[k], defines=(*rows[k].defines, TENSOR))
-    for k, (row, line) in enumerate(zip(rows, lines)):
-        if row.operation and _USER.search(line):
-            written = (TENSOR,) if _WRITER.search(line) and set(row.lines) <= {head} else ()
-            made[k] = replace(row, defines=(*row.defines, *written), uses=(*row.uses, TENSOR))
+    for k in writers.union(_of_the_allocator(rows, lines, head) if users else ()):
+        made[k] = made[k]._replace(defines=(*made[k].defines, TENSOR))
+    for k in users:
+        made[k] = made[k]._replace(uses=(*made[k].uses, TENSOR))
     return made
 
 
@@ -372,9 +357,9 @@ def _of_the_allocator(rows: Sequence[Row], lines: Sequence[str], head: int) -> I
     """
 
     def without_line(k: int) -> bool:
-        return not rows[k].operation or (set(rows[k].lines) <= {head} and not _FRAME.search(lines[k]))
+        return not rows[k].operation or (set(rows[k].lines) <= {head} and not _ROLES["frame"].search(lines[k]))
 
     for unplaced, numbers in groupby(range(len(rows)), without_line):
         run = [k for k in numbers if rows[k].operation]
-        if unplaced and any(_ALLOCATOR.search(lines[k]) for k in run):
+        if unplaced and any(_ROLES["allocator"].search(lines[k]) for k in run):
             yield from run

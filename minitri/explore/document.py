@@ -134,10 +134,8 @@ def _stage(trace: Trace, name: str, quick: bool) -> dict[str, Any]:
         stage = trace[name]
     except StageUnavailable as error:
         return {"name": name, "missing": error.message}
-    return {
-        "name": name, "text": stage.text, "links": [sorted(nodes) for nodes in stage.lines],
-        "how": "".join(how[:1] or " " for how in stage.how),
-    }  # fmt: skip
+    links, letters = [sorted(nodes) for nodes in stage.lines], "".join(how[:1] or " " for how in stage.how)
+    return {"name": name, "text": stage.text, "links": links, "how": letters}
 
 
 class _Sources:
@@ -198,9 +196,9 @@ def command(compiled: Compilation, compare: Mapping[str, Any], panes: Sequence[s
     name, file = context.module.span.source.name, f"{context.entry}.html"
     if context.start is None and context.options == Options() and (name.endswith(".mt") or name == "<expression>"):
         return printable(shlex.join(["minitri", "explore", *_words(context, compare, panes), "-o", file]))
-    usual = {"target": DEFAULT_TARGET, "without": [], "options": Options(), "compare": {}, "panes": []}
-    asked = (str(context.target), sorted(context.without), context.options, dict(compare), list(panes))
-    unusual = {name: value for name, value in zip(usual, asked) if value != usual[name]}
+    asked = {"target": str(context.target), "without": sorted(context.without), "options": context.options}
+    asked |= {"compare": dict(compare), "panes": list(panes)}
+    unusual = {name: value for name, value in asked.items() if value not in (DEFAULT_TARGET, Options(), [], {})}
     given = ", ".join(f"{name}={value!r}" for name, value in {**_sizes(context), **unusual}.items())
     return f"{context.entry}.explore({given}).save('{file}')"
 

@@ -42,7 +42,7 @@ from minitri.explore.provenance import Trace
 from minitri.graph.ir import Contract, Graph
 from minitri.graph.parameter_binding import sizes_of
 from minitri.graph.text import format_number
-from minitri.kernels.evaluate import Memory, allocate
+from minitri.kernels.evaluate import Memory, allocate, result
 from minitri.kernels.ir import Buffer, Load, Mask, Op, Plan, Store, children
 from minitri.language import ast
 from minitri.pipeline import Compilation, Context
@@ -55,7 +55,6 @@ from minitri.tiles.text import program_lines
 from minitri.trust.sanitizer import AccessError, Watch
 
 MAX_CELLS = 400_000  # elements of all steps that are kept
-Sizes = Mapping[str, int]
 Runs = list[dict[str, Any] | None]  # the steps of each program of a grid
 
 
@@ -91,8 +90,7 @@ class _Player:
         return {"sizes": self.sizes, "arrays": arrays, "kernels": kernels}
 
     def _array(self, b: Buffer, memory: Memory) -> dict[str, Any]:
-        shape, strides = ([e.evaluate(self.sizes) for e in extents] for extents in (b.shape, b.strides))
-        values = _numbers(memory.view(shape, strides))
+        shape, values = b.layout(self.sizes)[0], _numbers(result(memory, b, self.sizes))
         declared = [e.evaluate(self.sizes) for e in self.declared.get(b.name, b.shape)]
         drawn = declared if math.prod(declared) == len(values) else shape
         return {"name": b.name, "role": b.role, "type": b.dtype.name, "shape": shape, "drawn": drawn, "values": values}
@@ -254,7 +252,7 @@ def _fits(compiled: Compilation) -> bool:
     sizes, plan = compiled.context.sizes, compiled.plan
     try:
         check_conditions(plan.conditions, sizes)
-        return all(math.prod(e.evaluate(sizes) for e in b.shape) <= MAX_ELEMENTS for b in buffers(plan))
+        return all(math.prod(b.layout(sizes)[0]) <= MAX_ELEMENTS for b in buffers(plan))
     except (CompileError, KeyError, ZeroDivisionError):
         return False
 
@@ -269,16 +267,17 @@ def inputs(compiled: Compilation) -> dict[str, Any]:
 
     Integer inputs count again from 0 before they reach the size of the smallest axis, so that they are valid indices.
     """
-    context, plan = compiled.context, compiled.plan
-    least = min((e.evaluate(context.sizes) for b in plan.inputs for e in b.shape), default=1)
-    return {b.name: _array(b, context.sizes, max(1, least), function_of(context)) for b in plan.inputs}
+    context, inputs = compiled.context, compiled.plan.inputs
+    least = min((n for b in inputs for n in b.layout(context.sizes)[0]), default=1)
+    return {b.name: _array(b, context, max(1, least)) for b in inputs}
 
 
-def _array(b: Buffer, sizes: Sizes, least: int, function: ast.Function) -> Any:
+def _array(b: Buffer, context: Context, least: int) -> Any:
     if b.role == "scalar":
+        function = function_of(context)
         param = next(p for p in function.params if p.name == b.name)
         return 1.0 if param.default is None else float_default(function, param)
-    shape = [e.evaluate(sizes) for e in b.shape]
+    shape, _ = b.layout(context.sizes)
     count = np.arange(math.prod(shape)).reshape(shape)
     period = {"f": 10, "b": 2}.get(b.dtype.kind, min(least, 8))
     return np.asarray(count % period).astype(b.dtype.numpy)

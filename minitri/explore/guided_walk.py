@@ -37,7 +37,7 @@ from minitri.triton.source import line_ops
 
 STEPS = table_beside(__file__, "guided_walk.toml")["steps"]
 TEMPLATES = Environment(undefined=StrictUndefined)  # of texts, which the page inserts as text
-TEMPLATES.filters["listed"] = listed
+TEMPLATES.filters |= {"listed": listed, "assignments": lambda sizes: [f"{n} = {size}" for n, size in sizes.items()]}
 FUNCTIONS = ("exp", "exp2", "log", "tanh", "sin", "cos", "sqrt", "rsqrt", "erf", "sigmoid")
 MOVES = ("view", "cast", "const", "index")  # nobody wants to follow these
 OTHER_PANES = {"source", "drawn", "player"}  # of the walk that are no stages
@@ -134,46 +134,30 @@ class _Walk:
             text = f"{ABOUT.get(step.get('about', panes[1]), '')} {_filled(step['text'], facts | {'named': named})}".strip()
             sketch = drawing and {"kind": kind, "caption": _filled(step["caption"], facts), **drawing}
             marks = sorted({self.node}.union(self.trace.of(access.spans) if access else ()))
-            yield {
-                "title": step.get("title", panes[1]), "panes": panes, "text": text, "marks": marks, "rows": rows,
-                "sketch": sketch,
-            }  # fmt: skip
+            shown = {"panes": panes, "text": text, "marks": marks, "rows": rows, "sketch": sketch}
+            yield {"title": step["title"], **shown}
 
     def _facts(self) -> dict[str, Any]:
         """Returns the values that the texts in guided_walk.toml use: the fields of `_Walk`, and values computed from
         the fields.
         """
-        node, axes, load = self.trace.nodes[self.node], self.program.axes, self.load
-        code = " ".join(node.spans[0].text.split())
         gone_through = {pane for step in STEPS for pane in step["panes"]}
         triton = self.texts["triton"].split("\n")
         views = VIEW.finditer(self.texts["graph.simplified"])
-        played: Data = self.player or {"sizes": {}, "kernels": []}
-        played_axes = [a for kernel in played["kernels"] for a in kernel["axes"]]
-        loaded_axes = [a for a in axes if load and a.name in load.indexed_by]
+        loaded_axes = [a for a in self.program.axes if self.load and a.name in self.load.indexed_by]
         return vars(self) | {
             "terms": WORDS["terms"],
             "stages": [f"`{s}`" for s in self.texts if s in gone_through],
             "skipped": [f"`{s}`" for s in self.texts if s not in gone_through],
-            "code": code if len(code) < 60 else node.op,
-            "op": node.op,
-            "type": node.text.partition(": ")[2].partition(" = ")[0],
-            "lines": [self.texts[stage].count("\n  %") for stage in ("graph", "graph.simplified")],
             "broadcast": next((view for view in views if view["shape"].count(",") > view["index"].count(",")), None),
-            "scalars": next(k.sizes for k in self.trace.compilation.value("triton") if k.name == self.program.name),
-            "sizes": _assignments(self.trace.compilation.context.sizes),
             "simplified": self._changes("graph.specialised", "graph.simplified"),
             "targeted": self._changes("tile.masked", "tile.target"),
             "operations": sum(len(operations(k)) for k in self.kernels),
-            "axes": ", ".join(f"{a.name}: {a.extent}" for a in axes),
             "grid": list(map(_part, self.program.grid)),
             "count": _count(self.program.grid),
             "part": list(map(_part, loaded_axes)) or ["one element"],
-            "loops": [a.name for a in loaded_axes if a.role == "loop"],
             "mask": comparison(_conditions(self.masked)[self.tested.name]) if self.tested else "",
             "neutral": self._neutral(),
-            "played": _assignments(played["sizes"]),
-            "wide": next((a for a in played_axes if a["role"] != "whole" and a["lanes"] > a["block"]), None),
             "spelled": next(filter(None, (LOADED.search(triton[k]) for k in self._rows("triton", self.load))), None),
         }
 
@@ -246,10 +230,6 @@ def _filled(template: str, facts: Data) -> str:
 def _part(a: TileAxis) -> str:
     """Returns how much of an axis one grid program works on as text, such as `64 of 512 along i`."""
     return f"{'all' if a.role == 'whole' else f'{a.block} of'} {a.extent} along {a.name}"
-
-
-def _assignments(sizes: Data) -> list[str]:
-    return [f"{name} = {size}" for name, size in sizes.items()]
 
 
 def _reason(p: Data) -> str:

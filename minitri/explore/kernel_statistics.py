@@ -21,14 +21,13 @@ Left out: measurements, and the drawing of the figures on the page (page/figures
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from minitri.base.diagnostics import CompileError, listed
 from minitri.explore.instruction_registers import MACHINES
 from minitri.explore.machine_code import KernelCode, MachineCode
 from minitri.explore.provenance import Trace
-from minitri.hardware.chips import SIMDS, Peak, blocks_at_once, multiprocessor
+from minitri.hardware.chips import SIMDS, Multiprocessor, Peak, blocks_at_once, multiprocessor
 from minitri.hardware.predicted_work import Work
 from minitri.hardware.roofline import Row, roofline
 from minitri.hardware.targets import Target
@@ -36,8 +35,7 @@ from minitri.pipeline import Compilation
 from minitri.triton.compiled_stages import inspected
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(NamedTuple):
     """The resources of a multiprocessor that a compiled kernel takes.
 
     registers   the number of registers of a thread
@@ -67,10 +65,10 @@ def resources(compiled: Compilation, machine: MachineCode | None = None) -> tupl
     The result is empty if the target is not a GPU. Raises StageUnavailable (MT0402) if the machine code of a kernel is
     not available.
     """
-    measure = {"cuda": _nvidia, "hip": _amd}.get(compiled.context.target.kind)
-    if measure is None:
+    target = compiled.context.target
+    if not target.stages:
         return ()
-    return tuple(measure(k, compiled.context.target) for k in (machine or MachineCode(compiled)).kernels)
+    return tuple(_resources(k, target) for k in (machine or MachineCode(compiled)).kernels)
 
 
 # ---- figures of a page ------------------------------------------------------------------
@@ -84,7 +82,7 @@ def figures(trace: Trace, measured: Mapping[str, float] | None = None, quick: bo
     """
     found = roofline(trace.compilation, measured)
     chip = found.chip if found else None
-    rows = [found.graph, *found.kernels] if found else []
+    kernels = [_row(r, chip) for r in (found.graph, *found.kernels)] if found else []
     taken: list[dict[str, Any]] = []
     missing: list[str] = []
     if not found:
@@ -93,21 +91,16 @@ def figures(trace: Trace, measured: Mapping[str, float] | None = None, quick: bo
         missing.append(f"Measured times are left out: {found.mismatch}.")
     if not quick:
         try:
-            taken = [asdict(r) for r in resources(trace.compilation, trace.machine)]
+            taken = [r._asdict() for r in resources(trace.compilation, trace.machine)]
         except CompileError as error:
             missing.append(str(error))
-    return {
-        "chip": chip and asdict(chip),
-        "kernels": [_row(r, chip) for r in rows], "resources": taken, "missing": missing,
-    }  # fmt: skip
+    return {"chip": chip and chip._asdict(), "kernels": kernels, "resources": taken, "missing": missing}
 
 
 def _row(row: Row, chip: Peak | None) -> dict[str, Any]:
     bound, floor = row.floor(chip) if chip else ("", 0.0)
-    return {
-        "name": row.name, "needed": _work(row.needed), "asked": _work(row.asked) if row.asked else None,
-        "bound": bound, "floor": floor, "measured": row.measured,
-    }  # fmt: skip
+    moved = {"needed": _work(row.needed), "asked": row.asked and _work(row.asked)}
+    return {"name": row.name, **moved, "bound": bound, "floor": floor, "measured": row.measured}
 
 
 def _work(work: Work) -> dict[str, Any]:
@@ -117,40 +110,38 @@ def _work(work: Work) -> dict[str, Any]:
 # ---- NVIDIA and AMD ------------------------------------------------------------------------
 
 
-def _nvidia(code: KernelCode, target: Target) -> Resources:
-    kernel, built, limits = code.kernel, code.built, multiprocessor(target)
-    usage = inspected(built.asm["cubin"], kernel.name, "cuobjdump", "-res-usage")
+# The registers of a thread, the bytes of shared memory of a block, the bytes of local memory of a thread, and for each
+# resource how many blocks of threads it allows a multiprocessor to run at once; empty if the limits are unknown.
+Usage = tuple[int, int, int, Mapping[str, int]]
+
+
+def _nvidia(code: KernelCode, limits: Multiprocessor | None) -> Usage:
+    usage = inspected(code.built.asm["cubin"], code.name, "cuobjdump", "-res-usage")
     registers, stack, static, local = (_number(rf"\b{n}:(\d+)", usage) for n in ("REG", "STACK", "SHARED", "LOCAL"))
-    shared = max(built.metadata.shared, static)
-    counts = blocks_at_once(limits, kernel.program.warps, registers, shared) if limits else {}
-    return _resources(code, "sass", registers, shared, max(stack, local), counts, limits.warps if limits else 0)
+    shared = max(code.built.metadata.shared, static)
+    counts = blocks_at_once(limits, code.kernel.program.warps, registers, shared) if limits else {}
+    return registers, shared, max(stack, local), counts
 
 
-def _amd(code: KernelCode, target: Target) -> Resources:
-    kernel, shared, text, limits = code.kernel, code.built.metadata.shared, code.text("amdgcn"), multiprocessor(target)
+def _amd(code: KernelCode, limits: Multiprocessor | None) -> Usage:
+    shared, text, warps = code.built.metadata.shared, code.text("amdgcn"), code.kernel.program.warps
     registers = _number(r"; TotalNumVgprs: (\d+)", text) or _number(r"; NumVgprs: (\d+)", text)
     waves = _number(r"; Occupancy: (\d+)", text)  # the warps that the registers allow on one SIMD
-    most = limits.warps if limits else 0
     counts: dict[str, int] = {}
     if limits and waves:
-        counts = {"warps": most // kernel.program.warps, "registers": waves * SIMDS // kernel.program.warps}
+        counts = {"warps": limits.warps // warps, "registers": waves * SIMDS // warps}
         counts |= {"shared memory": limits.shared // shared} if shared else {}
-    return _resources(code, "amdgcn", registers, shared, _number(r"; ScratchSize: (\d+)", text), counts, most)
+    return registers, shared, _number(r"; ScratchSize: (\d+)", text), counts
 
 
-def _resources(
-    code: KernelCode, stage: str, registers: int, shared: int, local: int, counts: Mapping[str, int], most: int
-) -> Resources:
-    """Returns the resources of one kernel.
-
-    `counts` says for each resource how many blocks of threads the resource allows a multiprocessor to run at once. If
-    the limits are unknown, `counts` is empty. `most` is the largest number of warps that a multiprocessor runs at once.
-    """
-    warps, mix = code.kernel.program.warps, _mix(code.text(stage), stage)
+def _resources(code: KernelCode, target: Target) -> Resources:
+    limits, warps = multiprocessor(target), code.kernel.program.warps
+    registers, shared, local, counts = (_nvidia if target.kind == "cuda" else _amd)(code, limits)
+    mix = _mix(code.text(target.stages[-1]), target.stages[-1])
     blocks = min(counts.values(), default=None)
     limiting = [name for name, count in counts.items() if count == blocks != counts["warps"]]
     bound = listed(limiting) if limiting else ""
-    occupancy = None if blocks is None else blocks * warps / most
+    occupancy = blocks * warps / limits.warps if limits and blocks is not None else None
     spills = mix.get("local memory", 0)
     return Resources(code.title, warps, registers, shared, local, spills, blocks, occupancy, bound, mix)
 

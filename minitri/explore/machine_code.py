@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 from minitri.base.diagnostics import listed
 from minitri.explore.debug_locations import straightened
@@ -29,7 +29,6 @@ from minitri.triton import compiled_stages
 from minitri.triton.compiled_stages import Kind
 from minitri.triton.emit import EmittedKernel
 
-T = TypeVar("T")
 Tell = Callable[[float, str], None]  # how much is done, from 0 to 1, and what
 
 
@@ -76,7 +75,7 @@ class KernelCode:
             if "sass" in self.target.stages:
                 self.disassembly  # noqa: B018
 
-    def _once(self, name: str, make: Callable[[], T]) -> T:
+    def _once(self, name: str, make: Callable[[], Any]) -> Any:
         if name not in self._made:
             self._made[name] = make()
         return self._made[name]

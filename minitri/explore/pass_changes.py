@@ -28,10 +28,9 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from minitri.base.dims import Dim
 from minitri.base.json_child_process import environment
@@ -50,8 +49,7 @@ from minitri.triton.emit import emit
 from minitri.triton.source import module_text
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A pass that ran, with the rules that it applied.
 
     group    "minitri", or for a pass of Triton "triton" and the name of the kernel that it worked on
@@ -235,8 +233,6 @@ MAX_COMPARED = 4000  # lines of a text that are compared one by one
 # The name of a value or of a layout, whose number moves with every line above it: %3, v3, %v1_21, #blocked6.
 VALUE = re.compile(r"(?<![\w.])(v|%(?:[A-Za-z]\w*?_)?|#[a-z]+)\d+\b")
 
-Patch = list[tuple[int, int, list[str], bool]]
-
 
 def our_passes(compiled: Compilation) -> list[dict[str, Any]]:
     """Returns every pass of minitri as data, in order."""
@@ -255,19 +251,17 @@ def triton_passes(machine: MachineCode) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = []
     for _, group in groupby(steps, key=lambda s: s.group):
         first, *rest = group
-        source = replace(first, name="(source)", about="what Triton reads", before="", after=first.before)
+        source = first._replace(name="(source)", about="what Triton reads", before="", after=first.before)
         records += [_record(source, True), *(_record(s, False) for s in (first, *rest))]
     return records
 
 
 def _record(s: Step, fresh: bool) -> dict[str, Any]:
-    return {
-        "name": s.name, "group": s.group, "stage": s.stage, "about": s.about, "where": s.where,
-        "patch": patch(s.before, s.after), "fresh": fresh, "rules": s.rules,
-    }  # fmt: skip
+    facts = {name: getattr(s, name) for name in ("name", "group", "stage", "about", "where", "rules")}
+    return facts | {"patch": patch(s.before, s.after), "fresh": fresh}
 
 
-def patch(before: str, after: str) -> Patch:
+def patch(before: str, after: str) -> list[tuple[int, int, list[str], bool]]:
     """Returns which lines of the text `before` must be replaced to get the text `after`."""
     old, new = lines(before), lines(after)
     if max(len(old), len(new)) > MAX_COMPARED:

@@ -11,8 +11,6 @@ unknown size counts as 1024. Left out: the time of a plan. The bytes of a plan a
 cannot avoid (kernels/memory_traffic.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -17,8 +17,7 @@ stage, the ops of this stage take the place of the nodes. Left out: which part o
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from minitri.base.spans import Span
 from minitri.explore.machine_code import MachineCode
@@ -34,8 +33,7 @@ from minitri.tiles.ir import Loop, Program, TileAxis
 from minitri.tiles.text import program_lines, programs_lines
 
 
-@dataclass(frozen=True, slots=True)
-class NodeInfo:
+class NodeInfo(NamedTuple):
     """A node of the graph, with its places in the source.
 
     op      the operation of the node, such as `reduce.max`
@@ -48,8 +46,7 @@ class NodeInfo:
     spans: tuple[Span, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StageTrace:
+class StageTrace(NamedTuple):
     """A stage as text, with the nodes that each line comes from.
 
     `lines[k]` has the numbers of the nodes of line k. `how[k]` says how line k depends on its nodes (`Origin`).

@@ -9,8 +9,9 @@ Left out: what a request means (compile_worker.py), and who is allowed to send r
 """
 
 import sys
-import threading
 from collections.abc import Mapping
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from threading import Lock
 from typing import Any
 
 from minitri.base.json_child_process import Child, environment
@@ -35,34 +36,28 @@ class Desk:
     def __init__(self, seconds: float, queue: int = 4, newest: bool = False) -> None:
         self.seconds, self.queue, self.newest = seconds, queue, newest
         self.replaced = 0  # processes that were ended
-        self._waiting: list[object] = []
-        self._at_work, self._change = False, threading.Condition()
+        self._one_by_one, self._lock = ThreadPoolExecutor(1), Lock()
+        self._asked: list[Future[dict[str, Any]]] = []  # the request at work, and those that wait
         self._child: Child | None = None
         self._closed = False
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        mine = object()
-        with self._change:
+        with self._lock:
+            self._asked = [a for a in self._asked if not a.done()]
             if self.newest:
-                self._waiting.clear()
-            elif len(self._waiting) >= self.queue:
+                self._asked = [a for a in self._asked if not a.cancel()]  # the request at work goes on
+            elif len(self._asked) > self.queue:
                 raise Busy
-            self._waiting.append(mine)
-            self._change.notify_all()
-            self._change.wait_for(lambda: mine not in self._waiting or not self._at_work)
-            if mine not in self._waiting:
-                return failed("a newer program has come in")
-            self._waiting.remove(mine)
-            self._at_work = True
+            mine = self._one_by_one.submit(self._ask, request)
+            self._asked.append(mine)
         try:
-            return self._ask(request)
-        finally:
-            with self._change:
-                self._at_work = False
-                self._change.notify_all()
+            return mine.result()
+        except CancelledError:
+            return failed("a newer program has come in")
 
     def close(self) -> None:
         self._closed = True
+        self._one_by_one.shutdown(wait=False, cancel_futures=True)
         self._end()
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:

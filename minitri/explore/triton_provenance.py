@@ -24,8 +24,8 @@ kernel.
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from minitri.explore.debug_locations import READERS, TENSOR, Row, sass_rows, with_tensor_memory
 from minitri.explore.machine_code import KernelCode, MachineCode
@@ -38,8 +38,7 @@ NONE: Nodes = frozenset()
 OWN, SERVES, WHOLE = "own", "serves", "whole"
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """The nodes that a line comes from, and how the line depends on these nodes.
 
     "own"      the line is an operation of its nodes
@@ -104,55 +103,46 @@ def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Calla
     found: dict[int, Origin] = {}
     for function in ast.parse(text).body:
         if isinstance(function, ast.FunctionDef):
-            rows, in_loop = zip(*_rows(function.body))
+            nodes = [node for statement in function.body for node in ast.walk(statement)]
+            rows, carried = _rows(nodes)
             lines = [row.lines[0] for row in rows]
             frame = NONE.union(*(own[line] for line in lines if isinstance(ops.get(line), Store)))
-            found |= zip(lines, _origins(rows, [own.get(n) for n in lines], _carried(rows, in_loop), frame))
-            found |= {n: Origin(frame, WHOLE) for n in (function.lineno, *_whole(function)) if n not in own}
+            found |= zip(lines, _origins(rows, [own.get(n) for n in lines], carried, frame))
+            found |= {n: Origin(frame, WHOLE) for n in (function.lineno, *_whole(nodes)) if n not in own}
             found |= {n: Origin(frame, "") for n in (function.lineno - 1, launches[function.name])}
     return [found.get(k + 1, NOWHERE) for k in range(text.count("\n"))]
 
 
-def _rows(body: Sequence[ast.stmt], loop: bool = False) -> Iterator[tuple[Row, bool]]:
-    """Yields a row for each statement, and whether the statement is in a loop.
+def _rows(nodes: Sequence[ast.AST]) -> tuple[list[Row], frozenset[str]]:
+    """Returns a row for each line with a statement, and the names that a loop carries.
 
-    A loop or a branch has a row for its head, and then the rows of the statements in its body.
+    A statement has one line. The head of a loop or of a branch has a line of its own. A loop carries the names that are
+    defined both outside of a loop and in a loop.
     """
-    for statement in body:
-        match statement:
-            case ast.For():
-                head, inner = [statement.target, statement.iter], statement.body
-            case ast.If():
-                head, inner = [statement.test], [*statement.body, *statement.orelse]
-            case _:
-                head, inner = [statement], []
-        inside = loop or isinstance(statement, ast.For)
-        yield Row(True, (statement.lineno,), _names(head, ast.Store), _names(head, ast.Load)), inside
-        yield from _rows(inner, inside)
+    defined, used = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)
+    for name in nodes:
+        if isinstance(name, ast.Name):
+            (defined if isinstance(name.ctx, ast.Store) else used)[name.lineno].add(name.id)
+    lines = sorted({node.lineno for node in nodes if isinstance(node, ast.stmt)})
+    loops = {
+        line for loop in nodes if isinstance(loop, ast.For) for line in range(loop.lineno, (loop.end_lineno or 0) + 1)
+    }
+    inside = {name for line in lines if line in loops for name in defined[line]}
+    outside = {name for line in lines if line not in loops for name in defined[line]}
+    return [Row(True, (n,), tuple(defined[n]), tuple(used[n])) for n in lines], frozenset(inside & outside)
 
 
-def _whole(function: ast.FunctionDef) -> Iterator[int]:
+def _whole(nodes: Sequence[ast.AST]) -> Iterator[int]:
     """Yields the lines of a function that belong to the whole kernel, such as `if` and `else`, whose branches contain
     the whole kernel.
 
     The lines of statements without a result, such as waiting for the previous kernel, also belong to the whole kernel.
     """
-    for node in ast.walk(function):
+    for node in nodes:
         if isinstance(node, ast.If):
             yield from (node.lineno, node.orelse[0].lineno - 1)
         elif isinstance(node, ast.Expr):
             yield node.lineno
-
-
-def _carried(rows: Sequence[Row], in_loop: Sequence[bool]) -> frozenset[str]:
-    """Returns the names that a loop carries: names that are defined both before a loop and in a loop."""
-    inside, before = ({n for r, k in zip(rows, in_loop) if k == loop for n in r.defines} for loop in (True, False))
-    return frozenset(inside & before)
-
-
-def _names(trees: Iterable[ast.AST], context: type[ast.expr_context]) -> tuple[str, ...]:
-    nodes = (node for tree in trees for node in ast.walk(tree))
-    return tuple({n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, context)})
 
 
 # ---- Triton's own stages ----------------------------------------------------------------

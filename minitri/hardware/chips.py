@@ -24,7 +24,7 @@ GPU specifications" in the ROCm documentation. Only AMD's limit on the waves (wa
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from minitri.hardware.targets import ARCHITECTURES, Target
 from minitri.hardware.targets import CHIPS as ROWS
@@ -37,8 +37,7 @@ SECTOR = 32  # bytes of memory that a GPU loads or stores at once
 KIB = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Multiprocessor:
+class Multiprocessor(NamedTuple):
     """Limits of one multiprocessor. AMD calls a multiprocessor a compute unit, and a warp a wave.
 
     warps, blocks   the most warps and the most blocks that one multiprocessor holds at once; `blocks` is 0 for AMD,
@@ -55,8 +54,6 @@ class Multiprocessor:
     registers: int = 64 * KIB
 
 
-# Local memory (LDS) that a workgroup may have on every architecture since GCN (AMD's ISA manuals, "Local Data Share").
-_LEAST_LDS = 64 * KIB
 SIMDS = 4  # the SIMD units of one compute unit of an AMD GPU
 
 
@@ -74,7 +71,8 @@ def shared_bytes(target: Target) -> int | None:
     """
     limits = multiprocessor(target)
     if limits is None:
-        return _LEAST_LDS if target.kind == "hip" else None
+        # The local memory (LDS) of a workgroup on every architecture since GCN (AMD's ISA manuals, "Local Data Share").
+        return 64 * KIB if target.kind == "hip" else None
     return limits.shared - limits.reserved
 
 
@@ -101,8 +99,7 @@ def _up(count: int, unit: int) -> int:
 UNITS = {"count": 1, "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 
-@dataclass(frozen=True, slots=True)
-class Peak:
+class Peak(NamedTuple):
     """Peak rates of a chip, per second.
 
     bandwidth   bytes that can be moved between the chip and its memory

@@ -25,8 +25,8 @@ loads and stores need different layouts (assignments of elements to threads).
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import reduce
+from typing import NamedTuple
 
 from minitri.base.dims import ZERO, Atom, Dim, Monomial, Quotient, Remainder, Symbol
 from minitri.base.intervals import is_natural
@@ -39,8 +39,7 @@ ALONE = "a program has one element of it"
 ANY = 1 << 30  # more than any tile: all neighbours, or a power of two that divides 0
 
 
-@dataclass(frozen=True, slots=True)
-class Width:
+class Width(NamedTuple):
     """The vector width of one load or store: how many bytes one instruction of a thread moves.
 
     bytes   bytes that one instruction moves; None if the access uses a tensor descriptor
@@ -53,8 +52,7 @@ class Width:
     given: tuple[Dim, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Info:
+class Info(NamedTuple):
     """The contiguity, divisibility and constancy of an expression along one axis (predicted_access_width.py defines these terms).
     Contiguity, divisibility and constancy are always powers of two.
     """

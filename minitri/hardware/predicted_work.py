@@ -22,7 +22,7 @@ import itertools
 import math
 from collections import ChainMap, Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from minitri.base.dims import Dim
 from minitri.base.operators import OPERATORS
@@ -37,8 +37,7 @@ Sizes = Mapping[str, int]
 SAMPLES = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """The bytes that are read, the bytes that are written, and the number of operations of each arithmetic unit.
 
     The units are "f16" and "tf32" (products of matrices), "f32", "f64" and "special". Special operations, such as exp,
@@ -47,7 +46,7 @@ class Work:
 
     read: int
     written: int
-    operations: Mapping[str, int] = field(default_factory=dict)
+    operations: Mapping[str, int] = {}
 
     @property
     def bytes(self) -> int:

@@ -24,6 +24,7 @@ import math
 from collections import UserDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from minitri.base.text_tables import byte_size, table
 from minitri.hardware.chips import Chip, Peak, chip_of, peak
@@ -65,8 +66,7 @@ class Measured(UserDict[str, float]):
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One row of the roofline table: a kernel, or the program as a whole.
 
     needed                the bytes and the operations that no implementation can avoid
@@ -90,8 +90,7 @@ class Row:
         return bound if times[bound] else "", times[bound]
 
 
-@dataclass(frozen=True, slots=True)
-class Roofline:
+class Roofline(NamedTuple):
     graph: Row
     kernels: tuple[Row, ...]
     chip: Peak | None
@@ -166,8 +165,7 @@ def waves(programs: int, chip: Chip) -> float:
 
 def _sum(times: Sequence[float | None]) -> float | None:
     """Returns the sum of some times, or None if one of the times is unknown."""
-    known = [t for t in times if t is not None]
-    return sum(known) if len(known) == len(times) else None
+    return None if None in times else sum(t for t in times if t is not None)
 
 
 def _graph(compiled: Compilation, rows: list[Row]) -> Row:

@@ -9,8 +9,7 @@ make.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.toml_tables import table_beside
@@ -30,8 +29,7 @@ class StageUnavailable(CompileError):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """A compilation target: `cuda:90` (compute capability 9.0), `hip:gfx942`, or the interpreter. If the user has named
     a GPU, the field `gpu` is the name of that GPU, and cost models use its figures (minitri/hardware/chips.toml).
     """

@@ -9,9 +9,8 @@ machine's, or if their strides are no multiple of the size of an element.
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +18,7 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.types import DType, from_numpy
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayView:
+class ArrayView(NamedTuple):
     """An array of any library: its dtype, shape, strides in elements, address and device.
 
     `owner` is the caller's object, or another object that keeps the memory alive. `library` names the module whose
@@ -179,12 +177,12 @@ def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:
     if array.kind == "torch" and min(strides) > 0:
         torch = sys.modules["torch"]
         made = torch.empty_strided(array.shape, strides, dtype=array.owner.dtype, device=array.owner.device)
-        return replace(_torch_view(made.copy_(array.owner), name), library=array.library)
+        return _torch_view(made.copy_(array.owner), name)._replace(library=array.library)
     if array.kind != "numpy" or any(s <= 0 for n, s in zip(array.shape, strides) if n > 1):
         raise _refused(name, f"has the strides {list(array.strides)}, and must have {list(strides)}", code="MT0304")
     made = strided(array.shape, strides, array.dtype.numpy)
     made[...] = array.owner
-    return replace(_numpy_view(made, name), library=array.library)
+    return _numpy_view(made, name)._replace(library=array.library)
 
 
 def strided(
@@ -222,10 +220,10 @@ def empty(like: ArrayView | None, dtype: DType, shape: Numbers, strides: Numbers
     """
     if like is None or like.kind == "numpy":
         made = permuted(lambda sorted: np.empty(sorted, dtype.numpy), shape, strides)
-        return replace(_numpy_view(made, "out"), library=like.library if like else "")
+        return _numpy_view(made, "out")._replace(library=like.library if like else "")
     torch = sys.modules["torch"]
     made = torch.empty_strided(shape, strides, dtype=getattr(torch, dtype.numpy.name), device=like.owner.device)
-    return replace(_torch_view(made, "out"), library=like.library)
+    return _torch_view(made, "out")._replace(library=like.library)
 
 
 def permuted(make: Callable[[list[int]], Any], shape: Numbers, strides: Numbers) -> Any:

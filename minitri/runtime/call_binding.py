@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import accumulate, count
 from operator import index, mul
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,8 +38,7 @@ from minitri.runtime.array_interop import ArrayView, view
 KINDS: dict[str, Any] = {"float": (float, int), "int": (int,), "bool": (bool,)}  # what a scalar parameter takes
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A checked call. `arrays` and `scalars` map the names of parameters to arguments; `sizes` maps the names of
     dimensions to sizes.
     """
@@ -84,7 +83,7 @@ class Call:
         own = {s.name for t in types.values() for e in t.shape for s in e.symbols()}
         known = {name: ArrayType(t.dtype, tuple(map(Dim.of, self.arrays[name].shape))) for name, t in types.items()}
         sizes = {name: n for name, n in self.sizes.items() if name not in own}
-        return replace(self, instance=replace(self.instance, types=known), sizes=sizes)
+        return self._replace(instance=replace(self.instance, types=known), sizes=sizes)
 
     @property
     def model(self) -> ArrayView | None:
@@ -320,15 +319,11 @@ def _check_size(
     wanted = extent.evaluate(sizes)
     if wanted == array.shape[axis] and all(sizes[n] >= 0 for n in names):
         return
-    for name in (n for n in names if solved.get(n) == param.name):  # no value of this dimension gives this size
-        raise _wrong_size(param, array, axis, f"which is {extent} for no `{name}`")
+    own = [n for n in names if solved.get(n) == param.name]  # no value of these dimensions gives this size
     origin = f" in `{where[str(extent)]}`" if where.get(str(extent)) else ""
-    raise _wrong_size(param, array, axis, f"but {extent} is {wanted}{origin}")
-
-
-def _wrong_size(param: ast.Param, array: ArrayView, axis: int, why: str) -> CompileError:
-    label, size = f"called with {array}", f"has size {array.shape[axis]} along axis {axis}"
-    return _wrong_argument("MT0304", param, f"{size}, {why}", label=label)
+    why = f"which is {extent} for no `{own[0]}`" if own else f"but {extent} is {wanted}{origin}"
+    size = f"has size {array.shape[axis]} along axis {axis}"
+    raise _wrong_argument("MT0304", param, f"{size}, {why}", label=f"called with {array}")
 
 
 def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) -> None:

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,8 +27,7 @@ from minitri.triton.source import functions
 from minitri.trust.sanitizer import AccessError
 
 
-@dataclass(frozen=True, slots=True)
-class InterpretedKernel:
+class InterpretedKernel(NamedTuple):
     """One emitted kernel, and its function in Triton's interpreter."""
 
     kernel: EmittedKernel
@@ -129,7 +127,6 @@ POISON = 0xA5
 LARGEST = 1 << 26  # bytes; a larger input is not copied
 
 
-@dataclass
 class Guarded:
     """Copies of a call's arrays between guard bands, to find wrong writes.
 
@@ -137,9 +134,10 @@ class Guarded:
     input. If no kernel writes an output element, this element consists of `poison` bytes in the result.
     """
 
-    poison: int = POISON
-    made: list[tuple[str, Any]] = field(default_factory=list)  # (description, the array with its bands as bytes)
-    inputs: list[tuple[str, Any, Any]] = field(default_factory=list)  # (name, the copy, the caller's array)
+    def __init__(self, poison: int = POISON) -> None:
+        self.poison = poison
+        self.made: list[tuple[str, Any]] = []  # (description, the array with its bands as bytes)
+        self.inputs: list[tuple[str, Any, Any]] = []  # (name, the copy, the caller's array)
 
     def empty(self, like: ArrayView | None, dtype: DType, shape: Numbers, strides: Numbers) -> ArrayView:
         """Returns memory filled with `poison` for an output or a temporary.
@@ -148,11 +146,11 @@ class Guarded:
         """
         inside = self._memory("an output", math.prod(shape), dtype.numpy)
         made = permuted(inside.reshape, shape, strides)
-        return replace(view(made, "out"), library=like.library if like else "")
+        return view(made, "out")._replace(library=like.library if like else "")
 
     def call(self, call: Call) -> Call:
         """Returns the call with guarded copies of its arrays. The copies have the strides of the original arrays."""
-        return replace(call, arrays={n: self._copied(n, a) for n, a in call.arrays.items()})
+        return call._replace(arrays={n: self._copied(n, a) for n, a in call.arrays.items()})
 
     def verify(self) -> None:
         """Raises AccessError if a kernel changed a guard band or an input."""

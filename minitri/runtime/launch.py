@@ -10,15 +10,12 @@ this memory. So that the process is not killed, minitri raises MT0401 for an arr
 machine's memory. Left out: a check of GPU memory, because torch raises an error that users of torch know how to catch.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,12 +32,10 @@ from minitri.triton import compiled_stages
 from minitri.triton.emit import EmittedKernel
 
 Allocate = Callable[[ArrayView | None, DType, Numbers, Numbers], ArrayView]  # like, dtype, shape, strides
-Memory = Mapping[str, ArrayView]
 Step = NativeKernel | InterpretedKernel  # one kernel, with the function that runs it
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(NamedTuple):
     """One kernel launch of a plan with its arguments. Nothing is launched if the number of programs is 0."""
 
     step: Step
@@ -66,8 +61,7 @@ class Launch:
         return (*pointers, *self.numbers, *self.floats, *described)
 
 
-@dataclass(frozen=True)
-class Executable:
+class Executable(NamedTuple):
     """A plan (the kernels of a program in launch order), with the functions that run these kernels."""
 
     plan: Plan
@@ -137,7 +131,7 @@ def _memory(plan: Plan, call: Call, allocate: Allocate) -> dict[str, ArrayView]:
     return dict(call.arrays) | {b.name: allocate(call.model, b.dtype, *layout) for b, layout in layouts.items()}
 
 
-def _launch(step: Step, call: Call, memory: Memory) -> Launch:
+def _launch(step: Step, call: Call, memory: Mapping[str, ArrayView]) -> Launch:
     kernel, sizes = step.kernel, call.numbers
     return Launch(
         step, kernel.tiles.evaluate(sizes), tuple(memory[b.name] for b in kernel.pointers),
@@ -234,7 +228,7 @@ def own_target(call: Call) -> Target | None:
 def on_cpu(call: Call) -> Call:
     """Returns the same call with every array on the CPU."""
     arrays = {n: a if a.device == "cpu" else view(a.numpy(), n) for n, a in call.arrays.items()}
-    return replace(call, sizes=dict(call.sizes), arrays=arrays)
+    return call._replace(sizes=dict(call.sizes), arrays=arrays)
 
 
 def beside(call: Call) -> Call:
@@ -260,7 +254,7 @@ def on_gpu(call: Call) -> Call:
     torch = require_gpu()
     with torch.cuda.device(None if call.device == "cpu" else call.device):
         arrays = {n: _copied(a, torch) if a.device == "cpu" else a for n, a in call.arrays.items()}
-    return replace(call, sizes=dict(call.sizes), arrays=arrays)
+    return call._replace(sizes=dict(call.sizes), arrays=arrays)
 
 
 def _copied(array: ArrayView, torch: Any) -> ArrayView:

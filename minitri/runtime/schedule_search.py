@@ -19,8 +19,8 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,12 +40,9 @@ REPEATS = {"quick": 10, "full": 50}
 HEAD = ("blocks", "warps", "stages", "group", "descriptors", "persistent", "registers", "time", "")
 
 Run = Callable[[], Any]
-Build = Callable[[Options], Run]  # compiles a candidate, and returns a function that launches it
-Progress = Callable[[int, int], None]  # called with the numbers of finished and of all candidates
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(NamedTuple):
     """One candidate (options for schedules) with its measured time. If `timing` is None, `note` says what is wrong with
     the candidate.
     """
@@ -55,8 +52,7 @@ class Trial:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Tuning:
+class Tuning(NamedTuple):
     trials: tuple[Trial, ...]
 
     @property
@@ -87,20 +83,21 @@ class Tuning:
         blocks = " ".join(f"{name}={block}" for name, block in o.blocks.items()) or "by rule"
         time = milliseconds(trial.timing.median) if trial.timing else "-"
         note = "fastest" if trial is self.best and trial.timing else trial.note
-        descriptors = "rule" if o.descriptors is None else "yes" if o.descriptors else "no"
-        counts = [str(n or "rule") for n in (o.warps, o.stages, o.group)]
-        return (blocks, *counts, descriptors, str(o.persistent or "rule"), str(o.registers or "rule"), time, note)
+        descriptors = {True: "yes", False: "no", None: "rule"}[o.descriptors]
+        chosen = (o.warps, o.stages, o.group, descriptors, o.persistent, o.registers)
+        return (blocks, *(str(choice or "rule") for choice in chosen), time, note)
 
 
 DIFFERENT = "a different answer"
 
 
 def trials(
-    build: Build, candidates: Sequence[Options], expected: Any, device: str, repeats: int = 20,
-    seconds: float = float("inf"), progress: Progress = lambda done, of: None, scale: Any = None,
+    build: Callable[[Options], Run], candidates: Sequence[Options], expected: Any, device: str, repeats: int = 20,
+    seconds: float = math.inf, progress: Callable[[int, int], None] = lambda done, of: None, scale: Any = None,
 ) -> Tuning:  # fmt: skip
     """Compiles and measures the candidates, and compares each result with `expected`.
 
+    build     a function that compiles a candidate, and returns a function that launches it
     seconds   the time limit for compilation; candidates that are not compiled in time are left out, except for the
               first candidate
     scale     how large the operands are, which decides the tolerance of `close`
@@ -272,12 +269,6 @@ def _rows(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
     return [Options(b, warps=w) for b in blocks for w in counts if b or w != warps]
 
 
-TILES = (  # (rows, columns, warps): at most 128 elements a thread, because more need long to compile
-    (128, 128, 8), (64, 64, 4), (128, 64, 8), (64, 128, 8), (32, 64, 4), (64, 32, 4), (64, 64, 8), (128, 128, 4),
-    (32, 128, 4), (128, 32, 4), (32, 32, 4), (256, 64, 8), (64, 256, 8),
-)  # fmt: skip
-
-
 def _elementwise(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
     chosen = schedule(kernel, Request(chip, interpreter))
     if not chosen.axes:
@@ -285,7 +276,9 @@ def _elementwise(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]
     tile = [a for a in innermost(kernel.axes, contiguity(kernel)) if chosen.axes[a.name][1] > 1]
     if len(tile) > 1 and not interpreter:
         one, other = (a for a in kernel.axes if a in tile[:2])
-        sides = [(filled([one], m) | filled([other], n), m * n, w) for m, n, w in TILES]
+        sides = [
+            (filled([one], m) | filled([other], n), m * n, w) for m, n, w in products.TABLE["elementwise"]["tiles"]
+        ]
         made = [Options(filled(tile, elements, blocks), warps=w) for blocks, elements, w in sides]
         distinct = [o for k, o in enumerate(made) if o not in made[:k]]
         return [o for o in distinct if not _is_choice(chosen, replace(o, stages=chosen.stages))]

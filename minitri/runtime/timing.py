@@ -14,8 +14,7 @@ tiny arrays: the GPU then has almost nothing to do.
 import statistics
 import timeit
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from minitri.base.text_tables import milliseconds
 from minitri.runtime.gpu_launcher import finish_launchers
@@ -23,8 +22,7 @@ from minitri.runtime.gpu_launcher import finish_launchers
 CACHE_BYTES = 256 << 20  # bytes: more than the L2 cache of any GPU
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(NamedTuple):
     """The seconds of each repetition, and the device that the call ran on: "cuda:0" or "cpu"."""
 
     seconds: tuple[float, ...]

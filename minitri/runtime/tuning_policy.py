@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from minitri.base import json_disk_cache, pass_logs
 from minitri.base.diagnostics import CompileError
@@ -27,13 +27,12 @@ from minitri.language.ast_dump import format_module
 from minitri.pipeline import Compilation, Context
 from minitri.runtime.array_interop import returned
 from minitri.runtime.call_binding import Call
-from minitri.runtime.launch import Bound, beside, target_of
+from minitri.runtime.launch import Bound, Executable, beside, target_of
 from minitri.runtime.schedule_search import QUICK_SECONDS, REPEATS, Tuning, propose, trials
 from minitri.tiles.schedule import Options
 from minitri.trust.first_order_error import magnitude
 from minitri.trust.run_stage import launchable
 
-Built = TypeVar("Built")
 VERSION = 3  # part of the cache key; a new number makes old choices invalid
 
 
@@ -91,7 +90,7 @@ def measured(
     return tuning
 
 
-def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[Options], Built]) -> Built:
+def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[Options], Executable]) -> Executable:
     """Returns `build(options)` with the fastest options for a call.
 
     The options come from the disk cache. If the cache does not have them, schedules are measured now, and the fastest

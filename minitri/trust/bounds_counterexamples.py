@@ -11,11 +11,10 @@ Left out: proofs (minitri/trust/memory_proofs.py). If the search finds no counte
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import islice, product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +29,7 @@ MAX_SIZES = 300  # how many combinations of sizes are tried
 MAX_LANES = 1 << 18  # how many elements are tried for one combination of sizes
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(NamedTuple):
     """A counterexample: sizes, the index along each axis, the loaded values, and what goes wrong for these numbers."""
 
     sizes: Mapping[str, int]
@@ -162,9 +160,9 @@ class _Points:
             lines = corners
         numbers = np.array(sorted({-1, 0, 1, *(e.evaluate(sizes) + k for e in op.buffer.shape for k in (-1, 0, 1))}))
         given = [(a.symbol, lane_symbol(a)) for a in self.axes] + [(s,) for s in self.values]
-        for k, (symbols, arrays) in enumerate(zip(given, [*lines, *[(numbers,)] * len(self.values)])):
-            shape = [-1 if m == k else 1 for m in range(len(given))]
-            self.env |= {s: array.reshape(shape) for s, array in zip(symbols, arrays)}
+        tried = [*lines, *[(numbers,)] * len(self.values)]
+        for symbols, arrays, place in zip(given, tried, np.ix_(*(range(len(line)) for line, *_ in tried))):
+            self.env |= {s: array[place] for s, array in zip(symbols, arrays)}
 
     def _line(self, a: TileAxis, sizes: Mapping[str, int], lanes: bool) -> tuple[Any, Any]:
         """Returns (indices, positions within a block) of the elements of all blocks of an axis.

@@ -25,7 +25,6 @@ with the program `f`.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -70,7 +69,7 @@ def check(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL, shr
     report = CheckReport(tuple(_Check(program, call).rows(variants)))
     if report.first is None or not shrinking:
         return report
-    return replace(report, smallest=_smallest(program, on_cpu(call), report.first))
+    return report._replace(smallest=_smallest(program, on_cpu(call), report.first))
 
 
 class _Check:
@@ -124,7 +123,7 @@ class _Check:
             with suppress(Exception):  # `row` runs the stage again, and reports the error
                 after = compiled.value(p.stage)
             if row is not None and _same(before, after):
-                row = replace(row, by=p.name, stage=p.stage, seconds=0.0)  # the pass changed nothing
+                row = row._replace(by=p.name, stage=p.stage, seconds=0.0)  # the pass changed nothing
             else:
                 row = self.row(p.name, p.stage, variant, lambda s=p.stage: self.results(compiled, s, variant))
             yield row

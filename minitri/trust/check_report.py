@@ -5,27 +5,20 @@ as a card.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from minitri.base.text_tables import table
 from minitri.notebook.card_html import card, counted
 
-PLACES = {  # the variants: what runs, and on which processor, as reports show it
-    "interpreter": "interpreter",
-    "cuda": "cuda:90 on CPU",
-    "cuda general": "any sizes on CPU",
-    "cuda wide": "64-bit offsets on CPU",
-    "gpu": "gpu",
-}
+# What runs for a variant, and on which processor, as reports show it; the other variants have their own names.
+PLACES = {"cuda": "cuda:90 on CPU", "cuda general": "any sizes on CPU", "cuda wide": "64-bit offsets on CPU"}
 TEXT = "text"  # `CheckRow.by` of a stage that was loaded from a text
 SHOWN = 24  # elements of an array that a report prints
 
 
-@dataclass(frozen=True, slots=True)
-class CheckRow:
+class CheckRow(NamedTuple):
     """The result of checking one stage. `by` is the name of the pass that made the stage.
 
     `max_error` and `bound` belong to the element of the result that has the largest error relative to its bound.
@@ -50,8 +43,7 @@ class CheckRow:
         return f"{culprit(self.by)} is {'right' if self.ok else 'wrong'} ({where})"
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """The smallest call found for which the wrong pass is still the first pass that fails.
 
     before, after   texts of the stage that the pass received and of the stage that it made
@@ -73,9 +65,9 @@ class Failure:
         A large array is given by its dtype and shape only.
         """
         arrays = {n: _as_json(v) for n, v in self.arguments.items()}
-        results = {"expected": list(map(_as_json, self.expected)), "got": self.got and list(map(_as_json, self.got))}
-        texts = {"program": self.program, "before": self.before, "after": self.after}
-        return {**asdict(self.row), "sizes": self.sizes, "arguments": arrays, **results, **texts}
+        expected, got = (results and list(map(_as_json, results)) for results in (self.expected, self.got))
+        facts = self._asdict() | {"arguments": arrays, "expected": expected, "got": got}
+        return facts.pop("row")._asdict() | facts
 
     def __str__(self) -> str:
         sizes = [f"sizes     {', '.join(f'{n} = {s}' for n, s in self.sizes.items())}"] * bool(self.sizes)
@@ -84,8 +76,7 @@ class Failure:
         return "\n".join([f"{self.row}: {self.row.note}", self.program, *sizes, *values])
 
 
-@dataclass(frozen=True, slots=True)
-class CheckReport:
+class CheckReport(NamedTuple):
     """The rows of a check, and the failure for the smallest arguments found.
 
     `smallest` is the failure for the smallest arguments, or None if every row is ok or if the search for smaller
@@ -109,8 +100,10 @@ class CheckReport:
         """Returns one line that says which stages ran, on which processor, and which stages did not run, with the
         reason.
         """
-        ran = [PLACES[r.variant] for r in self.ran if r.variant]
-        missing = [f"{PLACES[r.variant]} ({r.note.removeprefix('not run: ')})" for r in self.rows if not r.ran]
+        ran = [PLACES.get(r.variant, r.variant) for r in self.ran if r.variant]
+        missing = [
+            f"{PLACES.get(r.variant, r.variant)} ({r.note.removeprefix('not run: ')})" for r in self.rows if not r.ran
+        ]
         parts = {"ran": dict.fromkeys(ran), "not run": dict.fromkeys(missing)}
         return "; ".join(f"{what}: {', '.join(places)}" for what, places in parts.items() if places)
 
@@ -131,7 +124,7 @@ class CheckReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the report as values that JSON can hold."""
-        rows, smallest = [asdict(r) for r in self.rows], self.smallest and self.smallest.as_dict()
+        rows, smallest = [r._asdict() for r in self.rows], self.smallest and self.smallest.as_dict()
         return {"ok": self.ok, "guilty": self.guilty, "first_bad": self.first_bad, "rows": rows, "smallest": smallest}
 
     def __str__(self) -> str:
@@ -151,12 +144,12 @@ class CheckReport:
         steps: dict[tuple[str, str], list[CheckRow]] = {}
         for r in self.ran:
             steps.setdefault((r.by, r.stage), []).append(r)
-        head = ("pass", "stage", *(PLACES[v] for v in variants), "max error", "of bound", "note")
+        head = ("pass", "stage", *(PLACES.get(v, v) for v in variants), "max error", "of bound", "note")
         return [head, *(_line(rows, variants) for rows in steps.values())]
 
     def _not_run(self) -> list[str]:
         """Returns a line for each variant that did not run, with the name of the variant and the reason."""
-        return list(dict.fromkeys(f"{PLACES[r.variant]}: {r.note}" for r in self.rows if not r.ran))
+        return list(dict.fromkeys(f"{PLACES.get(r.variant, r.variant)}: {r.note}" for r in self.rows if not r.ran))
 
 
 def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:

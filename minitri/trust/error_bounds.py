@@ -25,7 +25,6 @@ Because correlations are left out, a bound is sometimes too large, but never too
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -53,8 +52,7 @@ RELAXED = 64.0  # error of an operator with fast math, in units of f32: 64 * 2**
 FACTOR_ERRORS = {"tf32": 2.0**-10, "tf32x3": FACTOR_ERROR}
 
 
-@dataclass(frozen=True, slots=True)
-class Enclosure:
+class Enclosure(NamedTuple):
     """The values that a correct result can have: each element differs from `value` by at most `radius`."""
 
     value: Any

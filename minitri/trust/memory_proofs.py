@@ -17,10 +17,9 @@ and ranges of values that are loaded from memory. An index that is loaded from m
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from minitri.base.dims import ONE, Dim, Symbol, value
 from minitri.base.inequalities import Fact, Proof
@@ -36,8 +35,7 @@ Goal = tuple[str, Dim, Sequence[Fact]]  # a claim in words, an expression that m
 BOUNDS, NEEDED, ONCE = "in bounds", "needed", "written once"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The verdict on one claim about an access.
 
     status  "proven", "needed" (an example or a reason shows it), "refuted", "idle" (a bounds check that is not needed)
@@ -96,10 +94,9 @@ class _Proving:
                 stores[op.buffer.name].append(op)
         return found + [self._written_once(group) for group in stores.values()]
 
-    def _verdict(
-        self, op: Access, claim: str, subject: str, status: str, why: str, *proofs: Proof, **more: Any
-    ) -> Verdict:
-        return Verdict(self.program.name, op, self.statements[op], claim, subject, status, why, proofs, **more)
+    def _verdict(self, op: Access, claim: str, subject: str, **more: Any) -> Callable[..., Verdict]:
+        """Returns a function that makes the verdict on a claim from its status, its reason, and the proofs if any."""
+        return partial(Verdict, self.program.name, op, self.statements[op], claim, subject, **more)
 
     def _facts(self, op: Access, tests: Sequence[Dim]) -> list[Fact]:
         return [*self.checked, *known(self.program, op, tests)]
@@ -108,12 +105,12 @@ class _Proving:
 
     def _in_bounds(self, op: Access) -> Verdict:
         if self.never:
-            return self._verdict(op, BOUNDS, op.buffer.name, "proven", f"it never runs: {self.never} is empty")
+            return self._verdict(op, BOUNDS, op.buffer.name)("proven", f"it never runs: {self.never} is empty")
         subject = f"{op.buffer.name}[{', '.join(map(str, self._named(op, op.index)))}]"
-        verdict = partial(self._verdict, op, BOUNDS, subject)
+        verdict = self._verdict(op, BOUNDS, subject)
         proofs, missing = self._bounds(op, _tests(op))
         if not missing:
-            return verdict("proven", self._shown(op, proofs), *proofs)
+            return verdict("proven", self._shown(op, proofs), tuple(proofs))
         if example := self._search(op, _tests(op)):
             return verdict("refuted", str(example), example=example)
         goals = ", ".join(comparison(g) for g in self._named(op, missing))
@@ -134,7 +131,7 @@ class _Proving:
         The method removes this bounds check from the mask, and searches for sizes and an index for which the access
         then goes wrong.
         """
-        verdict = partial(self._verdict, op, NEEDED, comparison(self._named(op, [test])[0]), test=test)
+        verdict = self._verdict(op, NEEDED, comparison(self._named(op, [test])[0]), test=test)
         rest = [c for c in _tests(op) if c != test]
         if self.never:
             return verdict("idle", f"it never runs: {self.never} is empty")
@@ -163,7 +160,7 @@ class _Proving:
         if example is None or not isinstance(op, Load):
             return example
         names = {s.name: self.names[v] for s, v in op.picks}
-        return replace(example, at={names.get(n, n): v for n, v in example.at.items()})
+        return example._replace(at={names.get(n, n): v for n, v in example.at.items()})
 
     def _meaning(self, op: Load, test: Dim) -> str | None:
         """Returns why a load needs the condition `test` of its mask, although the load would be in bounds without it;
@@ -182,12 +179,12 @@ class _Proving:
 
     def _written_once(self, stores: Sequence[Store]) -> Verdict:
         op = stores[0]
-        verdict = partial(self._verdict, op, ONCE, op.buffer.name)
+        verdict = self._verdict(op, ONCE, op.buffer.name)
         if self.never and any(e == 0 for e in op.buffer.shape):
             return verdict("proven", "it has no elements")
         proofs, missing, parts = self._once(op) if len(stores) == 1 else ([], ["one store, not several"], [])
         if not missing:
-            return verdict("proven", "; ".join(parts), *proofs)
+            return verdict("proven", "; ".join(parts), tuple(proofs))
         if example := not_written_once(self.program, stores, [_tests(s) for s in stores], self.conditions):
             return verdict("refuted", str(example), example=example)
         return verdict("not proven", f"no proof of {', '.join(missing)}")

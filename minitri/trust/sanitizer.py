@@ -18,13 +18,14 @@ are right (minitri/trust/check_passes.py).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from minitri.base import operators
 from minitri.base.diagnostics import Span, excerpt
-from minitri.base.dims import Dim, Symbol
+from minitri.base.dims import Symbol
 from minitri.kernels.evaluate import Memory
 from minitri.kernels.ir import Buffer, Dot, Load, Op, Plan, Reduce, Scan, Store, children
 from minitri.tiles.ir import Program
@@ -175,7 +176,7 @@ class Watch:
             if missing.any():
                 at = self._index(b, np.argmax(missing))
                 problem = f"{element(b, at)} is never written"
-                stores = [(p, op) for p in self.programs for op in p.ops() if isinstance(op, Store)]
+                stores = ((p, op) for p in self.programs for op in p.ops() if isinstance(op, Store))
                 own = [(p, op) for p, op in stores if op.buffer.name == b.name]
                 if not own:
                     raise AccessError("never written", f"{problem}: nothing stores it", buffer=b.name, index=at)
@@ -194,18 +195,13 @@ class Watch:
             known = self.known[buffer.name]
             if not np.array_equal(np.sort(self._places(buffer)), np.sort(self._places(known))):
                 raise self._error("layout", f"takes {buffer} for {known}", op, ())
-            self.shapes[buffer] = self._sizes(buffer.shape)
+            self.shapes[buffer] = buffer.layout(self.sizes)[0]
         return self.shapes[buffer]
-
-    def _sizes(self, dims: Sequence[Dim]) -> tuple[int, ...]:
-        return tuple(d.evaluate(self.sizes) for d in dims)
 
     def _places(self, buffer: Buffer) -> Any:
         """Returns the memory offset of each element, in row-major order."""
-        place: Any = np.zeros(1, np.int64)
-        for n, stride in zip(self._sizes(buffer.shape), self._sizes(buffer.strides)):
-            place = (place[:, None] + stride * np.arange(n)).reshape(-1)
-        return place
+        steps = [stride * np.arange(n) for n, stride in zip(*buffer.layout(self.sizes))]
+        return np.ravel(reduce(np.add.outer, steps, 0))
 
     def _twice(self, op: Store, offset: Any, again: Any) -> None:
         """Raises AccessError if a store writes an element a second time.
@@ -232,7 +228,7 @@ class Watch:
     def _index(self, buffer: Buffer, offset: Any) -> tuple[int, ...]:
         known = self.known[buffer.name]
         at = np.flatnonzero(self._places(known) == offset)[0]
-        return tuple(map(int, np.unravel_index(at, self._sizes(known.shape)))) if known.shape else ()
+        return tuple(map(int, np.unravel_index(at, known.layout(self.sizes)[0])))
 
     def _error(self, kind: str, problem: str, op: Op, index: tuple[int, ...]) -> AccessError:
         assert self.program is not None

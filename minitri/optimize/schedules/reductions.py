@@ -255,7 +255,7 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     aligned = _is_aligned(kernel, lanes[0])
     scans = any(isinstance(op, Scan) for op in kernel.body) and size(lanes[0], 64) >= 32 and (aligned or bytes < 4)
     columns, rows = math.prod(size(a, ENOUGH) for a in kernel.parallel), math.prod(size(a, 1) for a in kernel.reduced)
-    held = _whole_columns(kernel, lanes[0], columns, few) if second is None and not corrects else None
+    held = _whole_columns(kernel, lanes[0], columns > 512 * few) if second is None and not corrects else None
     if held is not None:
         return held
     narrow = 2 * SECTOR // min(SECTOR, bytes)  # elements along both axes of a transpose
@@ -288,26 +288,23 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     return Schedule(axes, f"columns, contiguous along {lanes[0].name}", warps=at_most(warps, blocks))
 
 
-def _whole_columns(kernel: Kernel, lane: Axis, columns: int, few: int) -> Schedule | None:
+def _whole_columns(kernel: Kernel, lane: Axis, many: bool) -> Schedule | None:
     """Returns the schedule of a program that holds columns in registers. Returns None for long columns, for scans, for
     short columns of narrow elements whose rows are not aligned to 16 bytes, and for a few columns that are only reduced.
 
     If a kernel also writes columns, it need not read them again. A program has 256 bytes of each row, fewer of long
     columns, and more of very short ones. A warp has at least two kilobytes of the columns. Short columns that are only
     reduced have one warp, because several warps would exchange their partial results through shared memory, for a few
-    elements each. If such columns have at most 16 elements, each warp has 512 bytes of a row, also for a few columns. A
-    few programs that write at least 1024 elements have four times as many warps.
+    elements each. If such columns have at most 16 elements, each warp has 512 bytes of a row, also for a few columns.
     """
     column, bytes = math.prod(ceil_pow2(size(a, 2 * HELD_COLUMN)) for a in kernel.reduced), widest_bytes(kernel)
-    many = columns > 512 * few
     if _only_reduces(kernel):
         alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1
         width = max(min(256 // bytes, 2048 // column), ENOUGH // (column if alone else 2 * column) if many else 1)
         fits, warps = column <= SHORT_COLUMN and (many or alone), width * bytes // 512 if alone else 1
     else:
         width = max(32, max(min(256, 8192 // column), 2048 // column) // bytes)
-        more = _is_dear(kernel) or columns <= 4 * few * width and column * width >= ENOUGH
-        warps = max(1, ceil_pow2(column * width * _read(kernel)) // 4096) * (4 if more else 1)
+        warps = ceil_pow2(column * width * _read(kernel)) // 4096 * (4 if _is_dear(kernel) else 1)
         fits = column <= HELD_COLUMN and _reads_again(kernel)
     narrow = column <= SHORT_COLUMN and bytes < 4 and not _is_aligned(kernel, lane)
     if not fits or narrow or size(lane, ENOUGH) < width:
