@@ -15,7 +15,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
-from minitri.base.diagnostics import CompileError, listed, printable, suggest
+from minitri.base.diagnostics import CompileError, listed, misspelt, printable
 from minitri.base.lru_cache import Recent
 from minitri.base.resource_limits import current
 from minitri.graph.index_width import LIMIT, needs_64_bits, numbers_fit
@@ -91,7 +91,7 @@ class BaseProgram:
 
     def conditions(self, instance: Instance) -> tuple[Condition, ...]:
         """Returns the conditions that the sizes of a call must meet."""
-        return self._conditions.made(instance.key, lambda: _conditions(self.graph(instance)))
+        return self._conditions.made(instance.key, lambda: (g := self.graph(instance)).conditions + numbers_fit(g))
 
     # ---- for one call ----------------------------------------------------------------
 
@@ -154,10 +154,6 @@ class BaseProgram:
         return any(a.last_offset >= LIMIT for a in arrays) or needs_64_bits(self.graph(instance), sizes)
 
 
-def _conditions(graph: Graph) -> tuple[Condition, ...]:
-    return graph.conditions + numbers_fit(graph)
-
-
 # ---- settings --------------------------------------------------------------------------
 
 
@@ -169,8 +165,8 @@ def _entry(module: ast.Module, entry: str | None) -> ast.Function:
         return module.functions[-1]
     names = [f.name for f in module.functions]
     if entry not in names:
-        help = suggest(str(entry), names) or f"it has {listed([f'`{n}`' for n in names[:8]])}"
-        raise CompileError("MT0101", f"the module has no function `{str(entry)[:40]}`", help=help)
+        known = f"it has {listed([f'`{n}`' for n in names[:8]])}"
+        raise misspelt("MT0101", "the module has no function", entry, names, known)
     return module.functions[names.index(entry)]
 
 

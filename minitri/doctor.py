@@ -31,8 +31,7 @@ import click
 from minitri.base.json_child_process import environment
 from minitri.base.json_disk_cache import configured_folder
 from minitri.base.toml_tables import table_beside
-from minitri.cli.error_reporting import show_json
-from minitri.cli.terminal import echo, progress
+from minitri.cli.terminal import echo, progress, show_json
 
 TIME_LIMIT = 120  # seconds, for each child process
 

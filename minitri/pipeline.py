@@ -24,7 +24,7 @@ from importlib import import_module
 from typing import Any
 
 from minitri.base import pass_logs
-from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.diagnostics import CompileError, misspelt
 from minitri.base.dims import Dim
 from minitri.base.resource_limits import Limits, check_time, current, exceeded, timed, using
 from minitri.graph import lower_ast, rewrite
@@ -255,8 +255,7 @@ class Compilation:
     def value(self, stage: str) -> Any:
         """Returns the IR of a stage such as "graph" or "tile".
 
-        Raises KeyError for a stage that no pass makes, and CompileError if a pass rejects the program. Raises
-        StageUnavailable (MT0402) for a stage that comes before the first stage of the program.
+        Raises CompileError if a pass rejects the program, and CompileError MT0402 for a stage that no pass makes.
         """
         before: Any = None
         with using(self.context.limits), timed():
@@ -266,14 +265,7 @@ class Compilation:
                 before = self.values[p.stage]
                 if p.stage == stage:
                     return before
-        self._require_later(stage)
-        raise KeyError(stage)
-
-    def _require_later(self, stage: str) -> None:
-        """Raises StageUnavailable (MT0402) for a stage that comes before the first stage of the program."""
-        if self.context.start is not None and stage in {p.stage for p in self.table}:
-            begin = self.context.start.stage
-            raise StageUnavailable("MT0402", f"this program begins at `{begin}`: it has no stage `{stage}`")
+        raise _unavailable(stage, self)
 
     @property
     def passes(self) -> tuple[PassRecord, ...]:
@@ -339,7 +331,6 @@ class Compilation:
         if stage in OUR_STAGES:
             return self.text(stage)
         if stage not in self.context.target.stages:
-            self._require_later(stage)
             raise _unavailable(stage, self)
         return compiled_stages.stage_text(self.compiled, [k.name for k in self.value("triton")], stage)
 
@@ -390,10 +381,11 @@ def _text_of_broken(p: Pass, value: Any) -> str:
 
 def _unavailable(stage: str, compiled: Compilation) -> CompileError:
     """Returns the error for the name of a stage that this compilation does not have."""
-    known = {*OUR_STAGES, *targets.CUDA_STAGES, *targets.HIP_STAGES}
+    start, known = compiled.context.start, {*OUR_STAGES, *targets.CUDA_STAGES, *targets.HIP_STAGES}
+    if start is not None and stage in {p.stage for p in compiled.table}:
+        return StageUnavailable("MT0402", f"this program begins at `{start.stage}`: it has no stage `{stage}`")
     if stage in known:
         other = "hip:gfx942" if stage == "amdgcn" else "cuda:90"
         message = f"the target {compiled.context.target} has no stage {stage}"
         return StageUnavailable("MT0402", message, help=f"take another target: `--target={other}`")
-    help = suggest(str(stage), known) or f"stages are {', '.join(compiled.stages)}"
-    return CompileError("MT0402", f"there is no stage `{str(stage)[:40]}`", help=help)
+    return misspelt("MT0402", "there is no stage", stage, known, f"stages are {', '.join(compiled.stages)}")

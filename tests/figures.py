@@ -46,7 +46,8 @@ class Options:
 def fuzzed(on: str, seed: int) -> Callable[[Options], Figures]:
     def run(options: Options) -> Figures:
         def tell(s: Summary) -> None:
-            print(f"\r{s.seconds:6.0f} s, {s.programs} programs, {len(s.found)} disagreements", end="", file=sys.stderr)
+            done = f"{s.seconds:6.0f} s, {s.counts['programs']} programs, {len(s.found)} disagreements"
+            print(f"\r{done}", end="", file=sys.stderr)
 
         summary = fuzz(Session(options.seconds, seed, options.jobs, on, ROOT / "build" / "fuzz"), tell)
         print(file=sys.stderr)

@@ -34,7 +34,7 @@ from minitri.base.types import bool_
 from minitri.hardware.targets import INTERPRETER
 from minitri.program import Program
 from minitri.runtime import launch
-from minitri.runtime.array_interop import ArrayView, Numbers, permuted, view
+from minitri.runtime.array_interop import ArrayView, Numbers, strided, view
 from minitri.runtime.call_binding import bind
 from minitri.tiles.schedule import Options
 from minitri.trust.check_passes import compilation
@@ -134,10 +134,10 @@ def poisoned(poison: int) -> Iterator[None]:
     made: list[tuple[Any, int]] = []
 
     def empty(like: ArrayView | None, dtype: Any, shape: Numbers, strides: Numbers) -> ArrayView:
-        count = int(np.prod(shape, dtype=np.int64))
+        count = 1 + sum((n - 1) * s for n, s in zip(shape, strides))
         if like is None or like.kind == "numpy":
             raw = np.full((count + 2 * GUARD) * dtype.bytes, poison, np.uint8)
-            inside = permuted(raw.view(dtype.numpy)[GUARD : GUARD + count].reshape, shape, strides)
+            inside = strided(shape, strides, dtype.numpy, lambda n, kind: raw.view(kind)[GUARD : GUARD + n])
         else:
             import torch
 

@@ -9,13 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 import minitri as mt
 from minitri import doctor, program
-from minitri.cli import error_reporting, inputs
+from minitri.cli import inputs, terminal
 from minitri.cli.main import RUNNABLE, STAGES, main
 from minitri.language import ast
 from minitri.language.program_forms import parse_program
@@ -411,7 +412,7 @@ def test_sizes(text: str, expected: tuple[str, object]) -> None:
 
 @pytest.mark.parametrize("text", ["", "M", "=3", "M=x", "M=1.5", "M=-1", "1M=2", "M=" + "9" * 40, "M=٣", "M=1,,2"])
 def test_bad_sizes(text: str) -> None:
-    with pytest.raises(inputs.InputError):
+    with pytest.raises(click.BadParameter):
         inputs.parse_size(text)
 
 
@@ -601,13 +602,13 @@ def test_a_closed_pipe_is_quiet() -> None:
 
 
 def test_interrupt_is_130() -> None:
-    with pytest.raises(SystemExit) as ended, error_reporting.reported():
+    with pytest.raises(SystemExit) as ended, terminal.reported():
         raise KeyboardInterrupt
     assert ended.value.code == 130
 
 
 def test_a_bug_shows_no_data_and_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended, error_reporting.reported():
+    with pytest.raises(SystemExit) as ended, terminal.reported():
         raise RuntimeError("a secret of the user")
     assert ended.value.code == 1
     written = capsys.readouterr().err
@@ -615,9 +616,9 @@ def test_a_bug_shows_no_data_and_no_traceback(capsys: pytest.CaptureFixture[str]
 
 
 def test_exit_codes_of_diagnostics() -> None:
-    assert error_reporting.exit_code(mt.CompileError("MT0203", "")) == 1
-    assert error_reporting.exit_code(mt.StageUnavailable("MT0402", "")) == 3
-    assert error_reporting.exit_code(mt.CompileError("MT0402", "")) == 2
+    assert terminal.exit_code(mt.CompileError("MT0203", "")) == 1
+    assert terminal.exit_code(mt.StageUnavailable("MT0402", "")) == 3
+    assert terminal.exit_code(mt.CompileError("MT0402", "")) == 2
 
 
 def test_real_exit_codes() -> None:

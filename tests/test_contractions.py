@@ -107,6 +107,14 @@ def test_one_product_of_two_matrices(name: str) -> None:
     assert [str(a.extent) for a in kernel.axes] == extents
 
 
+@pytest.mark.parametrize("axis, precision", [(1, "tf32x3"), (2, "ieee")])
+def test_a_softmax_before_a_product_over_another_axis(axis: int, precision: str) -> None:
+    """A softmax over the summed axis could share the loop of the product, so its batch of few rows stays."""
+    f = mt.compile(f"softmax(x, axis={axis}) @ w.T", x="f32[192, 3, 768]", w="f32[128, 768]")
+    plan = f.lower(target="cuda:90").compilation.plan
+    assert [d.precision for k in plan.kernels for d in k.dots] == [precision]
+
+
 @pytest.mark.parametrize("precision", ["ieee", "tf32", "tf32x3"])
 def test_precisions(precision: str) -> None:
     f = mt.compile(f'matmul(x, w, precision="{precision}")', x="f32[M, K]", w="f32[K, N]")
@@ -127,6 +135,7 @@ DEEP = {
     "few rows": ("relu(x @ w + 1)", "f16[16, 8192]", "f16[8192, 512]", 16),
     "a batch": ("x @ w", "f16[4, 64, 8192]", "f16[4, 8192, 512]", 16),
     "an odd depth": ("x @ w", "f16[16, 8194]", "f16[8194, 512]", 15),
+    "uneven parts": ("x @ w", "f16[1021, 23140]", "f16[23140, 1000]", 2),
     "scaled": ("(x * 2) @ w", "f16[16, 8192]", "f16[8192, 512]", 16),
     "many tiles": ("x @ w", "f16[4096, 8192]", "f16[8192, 512]", 1),
     "little depth": ("x @ w", "f16[16, 4096]", "f16[4096, 512]", 1),

@@ -69,6 +69,10 @@ LIMITS: dict[str, tuple[str, dict[str, str], int, int]] = {
         "(exp(a) * b) @ c @ c, a - b", dict.fromkeys("abc", "f32[N, N]"), 3, 2,
     ),
     "around two products": ("x * y + z + (x * y + z) @ w @ w", dict.fromkeys("xyzw", "f32[N, N]"), 3, 2),
+    "two results of a batch times one matrix": (
+        "relu(x @ w) * y, y - x @ w",
+        {"x": "bf16[300, 8, 64]", "w": "bf16[64, 512]", "y": "bf16[300, 8, 512]"}, 1, 0,
+    ),
     "reductions of two unrelated arrays": (
         "sum(x * z, axis=1), max(x, axis=1), min(x * z, axis=1), sum(a, axis=1), a * 2", MN | {"a": "f32[K, L]"}, 2, 0,
     ),

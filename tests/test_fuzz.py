@@ -17,12 +17,11 @@ import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.cli.main import main
 from minitri.fuzz import session
-from minitri.fuzz.failure_file import Case, read, written
 from minitri.fuzz.session import Session, fuzz
-from minitri.fuzz.trial import examined, trial
+from minitri.fuzz.trial import Case, examined, read, trial, written
 from minitri.graph.ir import Apply, Node
 from minitri.hardware.targets import StageUnavailable
-from minitri.testing import RandomProgram, choice_lists, random_program
+from minitri.testing import RandomProgram, random_program, small_random_programs
 from minitri.testing.equivalent_programs import RELATIONS, parsed, permuted, renamed, with_dead_code
 
 pytest.importorskip("triton")
@@ -141,14 +140,18 @@ def test_renaming_leaves_helpers_and_keywords_alone() -> None:
 
 @pytest.mark.parametrize("seed", range(0, 60, 7))
 def test_a_recorded_choice_sequence_gives_the_program_of_its_seed(seed: int) -> None:
-    example, numbers = choice_lists.recorded(seed)
-    assert repr(example) == repr(random_program(seed)) == repr(choice_lists.written(choice_lists.Tape(numbers)))
+    example, numbers = small_random_programs.recorded(seed)
+    assert (
+        repr(example)
+        == repr(random_program(seed))
+        == repr(small_random_programs.written(small_random_programs.Tape(numbers)))
+    )
 
 
 def test_programs_shrink_to_the_failing_part() -> None:
     seed = next(s for s in range(500) if "softmax" in random_program(s).text)
-    _, numbers = choice_lists.recorded(seed)
-    found = choice_lists.smaller(numbers, lambda example: "softmax" in example.text, tries=400)
+    _, numbers = small_random_programs.recorded(seed)
+    found = small_random_programs.smaller(numbers, lambda example: "softmax" in example.text, tries=400)
     assert "softmax" in found.text and len(found.text.splitlines()) <= 3, found.text
     parsed(found.text)
 
@@ -216,8 +219,8 @@ def test_a_program_that_kills_a_worker_is_a_finding(kind: str, monkeypatch: pyte
     monkeypatch.setattr(session, "COMMAND", (sys.executable, "-c", WORKERS[kind]))
     monkeypatch.setattr(session, "LIMIT", 0.5 if kind == "hang" else 60)
     summary = fuzz(Session(60, seed=5, jobs=2, directory=tmp_path, programs=3))
-    assert summary.programs == 3 and len(summary.found) == (0 if kind == "fine" else 3)
-    assert (summary.stages, summary.pairs) == ((6, 3) if kind == "fine" else (0, 0))
+    assert summary.counts["programs"] == 3 and len(summary.found) == (0 if kind == "fine" else 3)
+    assert (summary.counts["stages"], summary.counts["pairs"]) == ((6, 3) if kind == "fine" else (0, 0))
     for f in summary.found:
         assert f["kind"] == kind
         again = read(Path(f["file"]).read_text(encoding="utf-8"))
@@ -229,8 +232,8 @@ def test_a_program_that_kills_a_worker_is_a_finding(kind: str, monkeypatch: pyte
 def test_fuzzing_ends_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "COMMAND", (sys.executable, "-c", WORKERS["fine"]))
     told: list[int] = []
-    summary = fuzz(Session(0.5), lambda s: told.append(s.programs))
-    assert summary.programs == told[-1] > 0
+    summary = fuzz(Session(0.5), lambda s: told.append(s.counts["programs"]))
+    assert summary.counts["programs"] == told[-1] > 0
 
 
 def test_the_command(tmp_path: Path) -> None:

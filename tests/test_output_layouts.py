@@ -70,6 +70,25 @@ def test_stages_with_layouts_are_read_back(text: str, known: dict[str, int]) -> 
         assert np.array_equal(read, f(x)) and read.strides == f(x).strides
 
 
+@pytest.mark.parametrize(
+    "types",
+    [
+        {"x": "f32[5, 514]", "y": "f32[514, 4]"},
+        {"x": "bf16[2, 5, 523]", "y": "bf16[2, 523, 3]"},
+        {"x": "f16[3, 528]", "y": "f16[528, 4]"},
+    ],
+)
+def test_rows_of_a_temporary_that_a_product_loads_are_aligned(types: dict[str, str]) -> None:
+    f = mt.compile("softmax(x, axis=-2) @ y", **types)
+    given = [a.astype(getattr(mt, t.split("[")[0]).numpy) for a, t in zip(arrays(types), types.values())]
+    (t,) = f.lower(*given, target="cuda:90").compilation.plan.temporaries
+    assert all(int(s) * t.dtype.bytes % 16 == 0 for s in t.strides[:-1]) and t.strides[-1] == 1
+    assert int(t.strides[-2] - t.shape[-1]) < 16 // t.dtype.bytes
+    report = check(f, bind(f.function, given, {}), ("cuda",))
+    assert report.ok, report
+    assert np.shape(f(*given)) == np.shape(f.numpy(*given))
+
+
 def test_a_strided_operand_keeps_its_layout() -> None:
     (x,) = arrays({"x": X})
     assert (mt.compile("x * 2")(x.T)).strides == x.T.strides

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minitri.base.dims import Dim, Symbol, size, value
-from minitri.base.minmax_canonical_form import tidy, where_present
-from minitri.base.symbolic_minmax import largest, smallest
+from minitri.base.symbolic_minmax import largest, smallest, tidy, where_present
 
 N, M = size("N"), size("M")
 ANY = value("v")  # of any sign

@@ -16,6 +16,8 @@ ROUNDED = {
     "after a bias": "max(relu(x @ w + b), axis=0)",
     "a scan": "cumulative_sum(x @ w, axis=1)",
     "a softmax": "softmax(x @ w)",
+    "a stack": "stack((x @ w, 2 * (x @ w)), axis=0)",
+    "padded": "pad(relu(x @ w + b), ((0, 3), (1, 1)))",
     "a batch": "sum(reshape(x @ w, (1, M, N)), axis=2)",
 }
 KEPT = {

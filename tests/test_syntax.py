@@ -123,7 +123,7 @@ def test_other_nodes_golden() -> None:
 
 def format_expr(expr: ast.Expr) -> str:
     """A tree as the stage `ast` shows it."""
-    return "".join(f"{text}\n" for text, _ in ast_dump._table(ast_dump._tree(expr, 0)))
+    return "".join(f"{text}\n" for text, _ in ast_dump._table([*ast_dump._tree(expr, 0)]))
 
 
 def _realigned(golden: str) -> str:

@@ -23,7 +23,7 @@ from pygments.token import Comment, Error, Keyword, Name, Number, String, _Token
 
 import minitri as mt
 from minitri.base.spans import Source, Span
-from minitri.cli import error_reporting, lexers, terminal
+from minitri.cli import lexers, terminal
 from minitri.cli.main import main
 from minitri.hardware.targets import GPUS, StageUnavailable, Target
 from minitri.program import Lowered
@@ -232,7 +232,7 @@ def test_diagnostics_in_colour(
     monkeypatch.setattr(terminal, "width", lambda err=False: columns)
     with click.Context(main) as context:
         context.color = True
-        shown = {title: error_reporting.rendered(error) for title, error in DIAGNOSTICS.items()}
+        shown = {title: terminal.rendered(error) for title, error in DIAGNOSTICS.items()}
     for line in re.sub(r"\x1b\[[\d;]*m", "", "\n".join(shown.values())).splitlines():
         assert len(line) <= columns or not re.match(r" +\d+ \|", line)
     text = "\n".join(f"{title}\n\n{text}" for title, text in shown.items())

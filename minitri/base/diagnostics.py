@@ -287,6 +287,15 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {listed([f'`{n}`' for n in near], 'or')}?" if near else ""
 
 
+def misspelt(code: str, message: str, name: object, known: Iterable[str], otherwise: str) -> CompileError:
+    """Returns the error for a name that is not among the known names: "there is no dtype `f33`", "did you mean `f32`?".
+
+    `message` is the error message without the name. `otherwise` is the help if no known name is similar.
+    """
+    name = str(name)
+    return CompileError(code, f"{message} `{name[:40]}`", help=suggest(name, known) or otherwise)
+
+
 def listed(words: Sequence[str], joiner: str = "and") -> str:
     """Returns several names as an English list, such as `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {joiner} {words[-1]}"

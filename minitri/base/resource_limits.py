@@ -13,11 +13,12 @@ compiler, which cannot be interrupted, and on the run time of programs.
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
-from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.diagnostics import CompileError, misspelt
 from minitri.base.spans import Span
 
 # No option raises these limits: they are limits of numpy or Triton, or the compiler recurses that deep.
@@ -43,36 +44,17 @@ class Limits:
     seconds: float = 120  # processor time of the compiler's passes up to one stage
 
 
-class _Clock:
-    """A deadline in processor time of this thread.
-
-    Reading the processor time is slow on some systems. Processor time never passes faster than wall-clock time. So if n
-    seconds of processor time remain, the clock need not read the processor time for the next n seconds.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self.deadline = time.thread_time() + seconds
-        self.next_reading = time.perf_counter() + seconds
-
-    def has_run_out(self) -> bool:
-        if (now := time.perf_counter()) < self.next_reading:
-            return False
-        left = self.deadline - time.thread_time()
-        self.next_reading = now + left
-        return left <= 0
-
-
 _DEFAULT = Limits()
 _current: ContextVar[Limits] = ContextVar("limits", default=_DEFAULT)
-_clock: ContextVar[_Clock | None] = ContextVar("clock", default=None)
+# The times at which the limit `seconds` is reached: by the wall clock, and in processor time of this thread.
+_deadlines: ContextVar[tuple[float, float] | None] = ContextVar("deadlines", default=None)
 
 
 def current() -> Limits:
     return _current.get()
 
 
-@contextmanager
-def limits(**changed: float) -> Iterator[Limits]:
+def limits(**changed: float) -> AbstractContextManager[Limits]:
     """Sets some limits inside the `with` block. All limits that are not named stay the same.
 
     Raises CompileError MT0404 for the name of an unknown limit, or a value that is not a number above 0.
@@ -80,48 +62,45 @@ def limits(**changed: float) -> Iterator[Limits]:
     names = [f.name for f in fields(Limits)]
     for name, value in changed.items():
         if name not in names:
-            help = suggest(name, names) or f"limits are {', '.join(names)}"
-            raise CompileError("MT0404", f"there is no limit `{name[:40]}`", help=help)
+            raise misspelt("MT0404", "there is no limit", name, names, f"limits are {', '.join(names)}")
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
             raise CompileError("MT0404", f"the limit `{name}` must be a number above 0")
-    with using(replace(_current.get(), **changed)) as made:
-        yield made
+    return using(replace(_current.get(), **changed))
 
 
-@contextmanager
-def using(wanted: Limits) -> Iterator[Limits]:
+def using(wanted: Limits) -> AbstractContextManager[Limits]:
     """Replaces all limits by `wanted` inside the `with` block."""
-    token = _current.set(wanted)
-    try:
-        yield wanted
-    finally:
-        _current.reset(token)
+    return _assigned(_current, wanted)
+
+
+def timed() -> AbstractContextManager[object]:
+    """Applies the limit `seconds` to the code in the `with` block. Nested `with` blocks share the limit.
+
+    The limit is an amount of processor time of this thread. So a compilation does not fail only because other processes
+    keep the machine busy.
+    """
+    seconds = current().seconds
+    return _assigned(_deadlines, _deadlines.get() or (time.perf_counter() + seconds, time.thread_time() + seconds))
 
 
 @contextmanager
-def timed() -> Iterator[None]:
-    """Applies the limit `seconds` to the code in the `with` block. Nested `with` blocks share one clock.
-
-    The clock counts the processor time of this thread. So a compilation does not fail only because other processes keep
-    the machine busy.
-    """
-    if _clock.get() is not None:
-        yield
-        return
-    token = _clock.set(_Clock(current().seconds))
+def _assigned(variable: ContextVar[Any], value: Any) -> Iterator[Any]:
+    """Gives a context variable a value inside the `with` block."""
+    token = variable.set(value)
     try:
-        yield
+        yield value
     finally:
-        _clock.reset(token)
+        variable.reset(token)
 
 
 def check_time() -> None:
     """Raises CompileError MT0401 if the time limit is exceeded.
 
-    Every loop over a program's operations calls this function.
+    Every loop over a program's operations calls this function. Reading the processor time is slow on some systems.
+    Processor time never passes faster than wall-clock time, so it is read only after the limit by the wall clock.
     """
-    clock = _clock.get()
-    if clock is not None and clock.has_run_out():
+    ends = _deadlines.get()
+    if ends is not None and time.perf_counter() > ends[0] and time.thread_time() > ends[1]:
         raise exceeded("seconds", f"compiling takes more than {current().seconds:g} seconds")
 
 

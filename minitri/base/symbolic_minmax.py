@@ -6,14 +6,40 @@
 In: two symbolic integers (`Dim`s). Out: the maximum or the minimum of the two, as a `Dim`. If a proof shows which of
 the two `Dim`s is larger for all sizes, the result is one of these `Dim`s. If no proof shows which `Dim` is larger, the
 result is a new `Dim` with the single term `max(…)` or `min(…)`.
+
+The function `tidy` brings a size with maxima and minima into a canonical form. The canonical form of the size of a
+slice of a slice is a short expression:
+
+    max(N - 1, 0) + min(N, 1)                  is N: the lengths of x[1:] and x[:1], added
+    min(2*min(N, 1) + max(N - 2, 0), 1)        is min(N, 1)
+
+If two Dims contain one size only, and are equal for all values of this size, they get the same canonical form.
+
+The one idea: max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). Nested maxima and minima of one integer n are a
+piecewise linear function of n. The function ramp(n - k) changes its slope at n = k only. So any piecewise linear
+function of n is a linear function plus one ramp for each value of n at which the slope changes (a "bend"). The factor
+of each ramp is the change of the slope at the bend.
+
+Left out, and so not changed: nested maxima of different sizes, such as max(max(M, 1), N), and maxima within products,
+quotients and remainders.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import takewhile
+from math import gcd
 from typing import Any, ClassVar
 
 import numpy as np
 
-from minitri.base.dims import ONE, Dim, DimLike, Pair, paired, sign
+from minitri.base.dims import ONE, ZERO, Dim, DimLike, Pair, Symbol, paired, sign, size
+
+Bends = Mapping[tuple[Dim, int], int]  # from (n, k) to the factor of ramp(n - k)
+Allows = Callable[[Symbol, int], bool]  # whether a size can have a value
+MOST_SKIPPED = 8  # how many consecutive values are tested with `Allows`
 
 
 def largest(a: DimLike, b: DimLike) -> Dim:
@@ -37,25 +63,23 @@ class Extreme(Pair):
 
     __slots__ = ()
     word: ClassVar[str]
+    enough: ClassVar[Callable[[Iterable[bool]], bool]]  # whether one of the two being >= 0 is enough, or both must be
 
     def __str__(self) -> str:
         return f"{self.word}({self.a}, {self.b})"
 
+    def is_never_negative(self) -> bool:
+        return type(self).enough(sign(x) in (0, 1) for x in (self.a, self.b))
+
 
 class Largest(Extreme):
     __slots__ = ()
-    of, value, word = staticmethod(largest), _of_values(max, np.maximum), "max"
-
-    def is_never_negative(self) -> bool:
-        return sign(self.a) in (0, 1) or sign(self.b) in (0, 1)
+    of, value, word, enough = staticmethod(largest), _of_values(max, np.maximum), "max", any
 
 
 class Smallest(Extreme):
     __slots__ = ()
-    of, value, word = staticmethod(smallest), _of_values(min, np.minimum), "min"
-
-    def is_never_negative(self) -> bool:
-        return sign(self.a) in (0, 1) and sign(self.b) in (0, 1)
+    of, value, word, enough = staticmethod(smallest), _of_values(min, np.minimum), "min", all
 
 
 def _extreme(kind: type[Extreme], a: Dim, b: Dim) -> Dim:
@@ -93,3 +117,164 @@ def at_most_one(d: Dim) -> bool:
     An axis of the length min(…, 1) broadcasts like an axis of size 1.
     """
     return isinstance(d.atom, Smallest) and ONE in (d.atom.a, d.atom.b)
+
+
+# ---- the canonical form --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ramps:
+    """A piecewise linear function, stored as a linear part and bends. The function is `plain` plus the sum of factor *
+    ramp(n - k) over all bends, where ramp(x) is max(x, 0).
+
+    `bends` maps (n, k) to the factor of ramp(n - k), which is the change of the slope at n = k.
+    """
+
+    plain: Dim
+    bends: Bends = field(default_factory=dict)
+
+    def plus(self, other: Ramps, factor: int = 1) -> Ramps:
+        """Returns the sum self + factor * other."""
+        bends = Counter(self.bends)
+        bends.update({bend: factor * c for bend, c in other.bends.items()})
+        return Ramps(self.plain + other.plain * factor, {bend: c for bend, c in bends.items() if c})
+
+    def dim(self) -> Dim:
+        """Returns the function as a `Dim`.
+
+        A ramp with a factor above 0 is written with a maximum, and a ramp with a factor below 0 with a minimum.
+        """
+        total = self.plain
+        for (n, k), c in self.bends.items():
+            total = total + (largest(n - k, 0) if c > 0 else n - smallest(n, k)) * c
+        return total
+
+    def of_one_sum(self) -> tuple[Dim, Callable[[int], int], set[int]] | None:
+        """Returns (n, f, corners) if this piecewise linear function is f(n) for one sum of sizes n, and otherwise None.
+
+        The set `corners` contains all values of n at which max(f(n), 0) can change its slope: the bends of f, and the
+        integers next to the zeros of f.
+        """
+        n, slope = _base(self.plain)
+        over = {*(m for m, _ in self.bends), *((n,) if slope else ())}
+        if len(over) > 1:
+            return None
+        n = next(iter(over), n)
+        constant, bends = int(self.plain - n * slope), {k: c for (_, k), c in self.bends.items()}
+
+        def value(at: int) -> int:
+            return constant + slope * at + sum(c * max(at - k, 0) for k, c in bends.items())
+
+        corners = set(bends)
+        for k in (min(bends, default=0) - 1, *bends):  # f is linear before the first bend, and after each bend
+            if rise := value(k + 1) - value(k):
+                zero = k + -value(k) // rise
+                corners |= {zero, zero + 1}
+        return n, value, corners
+
+
+def tidy(d: Dim) -> Dim:
+    """Returns the canonical form of a size. A size that contains only one maximum or minimum stays unchanged."""
+    return _ramps(d).dim() if _is_nested(d) else d
+
+
+def where_present(d: Dim, extents: Iterable[Dim], allows: Allows) -> Dim:
+    """Returns `d`, simplified under the assumption that none of the extents is 0.
+
+    Example: if the extent max(N - 2, 0) is not 0, then N >= 3, so min(N, 1) is 1.
+    """
+    if not any(isinstance(p, Extreme) for p in d.pairs()):
+        return d
+    least = _least_sizes(extents, allows)
+    moved = tidy(d.substitute({s: size(s.name) + n for s, n in least.items()}))
+    return tidy(moved.substitute({s: size(s.name) - n for s, n in least.items()}))
+
+
+def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows) -> bool:
+    """Checks whether d >= 0 is proven under the assumption that none of the extents is 0."""
+    least = _least_sizes(extents, allows)
+    return sign(tidy(d.substitute({s: size(s.name) + n for s, n in least.items()}))) in (0, 1)
+
+
+def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
+    """Returns, for each size on which an extent depends, the smallest value that `allows` permits and for which no
+    extent is 0.
+    """
+    least: dict[Symbol, int] = {}
+    for symbol, n in filter(None, map(_least, extents)):
+        skipped = takewhile(lambda k, s=symbol: not allows(s, k), range(n, n + MOST_SKIPPED))
+        least[symbol] = max(least.get(symbol, 0), n + len(list(skipped)))
+    return least
+
+
+def _least(extent: Dim) -> tuple[Symbol, int] | None:
+    """Returns the size on which an extent depends, and the least value of that size for which the extent is not 0.
+
+    Returns None if the extent depends on several sizes, or is always 0.
+    """
+    found = _ramps(extent).of_one_sum()
+    if found is None or not isinstance(symbol := found[0].atom, Symbol) or symbol.kind != "size":
+        return None
+    _, value, corners = found
+    least = min((n for n in {0, *corners} if n >= 0 and value(n) >= 1), default=None)
+    return None if least is None else (symbol, least)
+
+
+def _is_nested(d: Dim) -> bool:
+    """Checks whether d has several maxima and minima, or a maximum or minimum inside another maximum or minimum."""
+    found = [a for a in d.atoms() if isinstance(a, Extreme)]
+    return len(found) > 1 or any(isinstance(b, Extreme) for a in found for x in (a.a, a.b) for b in x.atoms())
+
+
+def _ramps(d: Dim) -> Ramps:
+    """Returns `d` as a sum of ramps, where ramp(x) is max(x, 0)."""
+    found = Ramps(ZERO)
+    for monomial, c in d.terms:
+        alone = monomial[0] if len(monomial) == 1 else None
+        found = found.plus(_of_extreme(alone) if isinstance(alone, Extreme) else Ramps(Dim({monomial: 1})), c)
+    return found
+
+
+def _of_extreme(a: Extreme) -> Ramps:
+    """Returns a maximum or minimum as a sum of ramps.
+
+    max(x, y) is y + ramp(x - y), and min(x, y) is y - ramp(y - x).
+    """
+    factor = 1 if isinstance(a, Largest) else -1
+    ramp = _ramp(_ramps((a.a - a.b) * factor))
+    return Ramps(Dim({(a,): 1})) if ramp is None else _ramps(a.b).plus(ramp, factor)
+
+
+def _ramp(inner: Ramps) -> Ramps | None:
+    """Returns max(inner, 0) as a sum of ramps. Returns None if `inner` is not a function of one sum of sizes.
+
+    If the sum of sizes on which `inner` depends cannot be negative, only the changes of the slope at positive values of
+    this sum are needed.
+    """
+    found = inner.of_one_sum()
+    if found is None:
+        return None
+    n, f, corners = found
+
+    def value(at: int) -> int:
+        return max(0, f(at))
+
+    start = min(corners, default=0) - 2
+    if sign(n) == 1:
+        start, corners = 0, {k for k in corners if k > 0}
+    slope = value(start + 1) - value(start)
+    bends = {(n, k): value(k + 1) - 2 * value(k) + value(k - 1) for k in corners}
+    return Ramps(n * slope + value(start) - slope * start, bends).plus(Ramps(ZERO))
+
+
+def _base(d: Dim) -> tuple[Dim, int]:
+    """Returns (n, c) such that d = c * n + a constant.
+
+    Of the possible pairs (n, c), the function returns the pair with the largest |c| and a positive first coefficient of
+    n.
+    """
+    terms = [(m, c) for m, c in d.terms if m]
+    if not terms:
+        return ZERO, 0
+    common = gcd(*(c for _, c in terms)) * (1 if terms[0][1] > 0 else -1)
+    return Dim({m: c // common for m, c in terms}), common

@@ -28,7 +28,6 @@ from minitri.base.diagnostics import CompileError
 LINES = 8
 PACKAGE = str(Path(__file__).parent.parent)
 F = TypeVar("F", bound=Callable[..., Any])
-C = TypeVar("C", bound=type)
 
 
 def hides_frames(function: F) -> F:
@@ -47,7 +46,7 @@ def hides_frames(function: F) -> F:
     return entry  # type: ignore[return-value]
 
 
-def hides_frames_of_methods(kind: C) -> C:
+def hides_frames_of_methods(kind: F) -> F:
     """Decorates a public class: applies the decorator `hides_frames` to the public methods of the class.
 
     The decorator treats properties, `__init__` and `__getitem__` as public methods too.

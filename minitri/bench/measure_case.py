@@ -239,8 +239,8 @@ def _memory(case: Case, arrays: Arrays) -> tuple[int, int]:
     first = call_costs.peak(lambda: program(*arrays))
     run, call = program.prepare(*arrays)
     made = [*run.plan.temporaries, *run.plan.outputs]
-    sizes = [math.prod(e.evaluate(call.sizes) for e in b.shape) * b.dtype.bytes for b in made]
-    planned = call_costs.peak(lambda: [torch.empty(n, dtype=torch.int8, device="cuda") for n in sizes])
+    kinds = [(*b.layout(call.sizes), getattr(torch, b.dtype.numpy.name)) for b in made]
+    planned = call_costs.peak(lambda: [torch.empty_strided(*n, dtype=kind, device="cuda") for *n, kind in kinds])
     return max(first, call_costs.peak(lambda: program(*arrays))), planned
 
 

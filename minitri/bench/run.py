@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from minitri.base.diagnostics import CompileError, listed, suggest
+from minitri.base.diagnostics import listed, misspelt
 from minitri.bench import ablation, call_costs
 from minitri.bench.alternating_timer import Run, alternating_times
 from minitri.bench.cases import Case, ablated, cases
@@ -77,8 +77,8 @@ def select(names: Sequence[str]) -> list[Case]:
     found = {name: [c for c in known if name == c.kind or name in c.name] for name in names}
     for name in (name for name, own in found.items() if not own):
         groups = list(dict.fromkeys(word for c in known for word in (c.name.partition(" ")[0], c.kind)))
-        help = suggest(name, groups) or f"cases begin with, or are of a kind of, {listed(groups)}"
-        raise CompileError("MT0402", f"no case is called `{name[:40]}`", help=help)
+        help = f"cases begin with, or are of a kind of, {listed(groups)}"
+        raise misspelt("MT0402", "no case is called", name, groups, help)
     return [c for c in known if not names or any(c in own for own in found.values())]
 
 

@@ -17,7 +17,7 @@ from itertools import cycle
 import click
 
 from minitri.base.diagnostics import CompileError
-from minitri.cli import error_reporting, terminal
+from minitri.cli import terminal
 from minitri.cli.inputs import Size, make_inputs, missing_sizes, read_files
 from minitri.cli.request import Request
 from minitri.program import Program
@@ -40,7 +40,7 @@ def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, 
     """
     program = request.program(untyped=list(given))
     choices = _choices(program, given, request.sizes)
-    names = [error_reporting.sizes_text(sizes) or program.name for sizes in choices]
+    names = [terminal.sizes_text(sizes) or program.name for sizes in choices]
     outcomes: list[Outcome] = []
     for number, (name, sizes) in enumerate(zip(names, choices), 1):
         with terminal.progress(f"check {number} of {len(names)}: {name}"):
@@ -110,12 +110,12 @@ def _conclude(choices: Sequence[Mapping[str, Size]], outcomes: Sequence[Outcome]
     reports = [(sizes, found) for sizes, found in zip(choices, outcomes) if isinstance(found, CheckReport)]
     wrong = [(sizes, report) for sizes, report in reports if not report.ok]
     if isinstance(outcomes[-1], CompileError) and not reports:
-        error_reporting.fail(outcomes[-1], as_json)
+        terminal.fail(outcomes[-1], as_json)
     if as_json:
-        error_reporting.show_json({"ok": not wrong, "rounds": [{"sizes": s, **r.as_dict()} for s, r in reports]})
+        terminal.show_json({"ok": not wrong, "rounds": [{"sizes": s, **r.as_dict()} for s, r in reports]})
     elif wrong:
         sizes, report = wrong[0]
-        at = f" at {error_reporting.sizes_text(sizes)}" if sizes else ""
+        at = f" at {terminal.sizes_text(sizes)}" if sizes else ""
         terminal.echo(f"{click.style('failed', fg='red', bold=True)}: {report.first}{at}")
     else:
         count = f" at {len(reports)} choices of sizes" if len(reports) > 1 else ""

@@ -1,11 +1,11 @@
 """The functions that run the commands of `minitri`.
 
 In: the options of one command, and a `Request`, which names the program, the sizes and the target. Out: text or JSON,
-which error_reporting.py and terminal.py print. A command only calls methods of `Program`, so a Python script can do
+which terminal.py prints. A command only calls methods of `Program`, so a Python script can do
 everything that a command does.
 
 Left out: reading the command line (main.py), finding the program (request.py), making arrays (inputs.py), and exit
-codes (error_reporting.py).
+codes (terminal.py).
 """
 
 import os
@@ -20,7 +20,7 @@ import click
 import numpy as np
 
 from minitri.base.diagnostics import CompileError, printable, suggest
-from minitri.cli import error_reporting, terminal
+from minitri.cli import terminal
 from minitri.cli.check import error_text
 from minitri.cli.inputs import make_inputs
 from minitri.cli.request import Request
@@ -53,16 +53,16 @@ def compile(
     if as_json:
         out: dict[str, Any] = {"stages": texts, "target": low.target, "sizes": request.sizes}
         out |= {"passes": list(map(asdict, passes))} if passes else {}
-        error_reporting.show_json(out | ({"error": missing.as_dict()} if missing else {}))
+        terminal.show_json(out | ({"error": missing.as_dict()} if missing else {}))
     else:
         shown = [(f"after {p.name}", p.stage, p.after) for p in passes]
         shown += [(s, s, text) for s, text in texts.items() if directory is None]
         _show(shown, titles=len(shown) > 1 or bool(passes))
     if directory is not None:
-        error_reporting.write_files(directory, texts)
+        terminal.write_files(directory, texts)
     if missing is not None and not as_json:
-        error_reporting.note(error_reporting.rendered(missing))
-    return error_reporting.exit_code(missing) if missing else 0
+        terminal.note(terminal.rendered(missing))
+    return terminal.exit_code(missing) if missing else 0
 
 
 def _texts(low: Lowered, stages: Sequence[str]) -> tuple[dict[str, str], CompileError | None]:
@@ -101,7 +101,7 @@ def _show(parts: Sequence[tuple[str, str, str]], titles: bool) -> None:
     """
     lines: list[str] = []
     for title, stage, text in parts:
-        lines += [error_reporting.heading(title)] if titles else []
+        lines += [terminal.heading(title)] if titles else []
         lines.append(terminal.highlighted(stage, text.rstrip("\n")))
     if lines:
         terminal.page("\n".join(lines))
@@ -118,7 +118,7 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
     program = request.program(untyped=list(given))
     inputs = make_inputs(program.function, given, request.sizes, seed)
     if inputs.assumed:
-        error_reporting.note(f"sizes not given: {error_reporting.sizes_text(inputs.assumed)} (set them with -D)")
+        terminal.note(f"sizes not given: {terminal.sizes_text(inputs.assumed)} (set them with -D)")
     start = time.perf_counter()
     with terminal.progress("run"):
         result = program.run(stage, *inputs.arrays) if stage else program(*inputs.arrays)
@@ -126,7 +126,7 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
     outputs = [np.asarray(array) for array in (result if isinstance(result, tuple) else (result,))]
     if check and request.start not in (None, "graph") and request.against is None:
         what = f"a program that begins at `{request.start}`"
-        error_reporting.note(f"not checked: {what} has no reference (give it --against FILE)")
+        terminal.note(f"not checked: {what} has no reference (give it --against FILE)")
         check = False
     passes = ("interpreter", "gpu")  # what this machine runs; `minitri check` tries kernels for other targets
     with terminal.progress("check"):
@@ -135,22 +135,22 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
         made = [{"dtype": a.dtype.name, "shape": a.shape, "values": a.tolist()} for a in outputs]
         checked = None if report is None else report.as_dict()
         out = {"outputs": made, "stage": stage, "sizes": inputs.sizes, "seconds": seconds, "check": checked}
-        error_reporting.show_json(out)
+        terminal.show_json(out)
     else:
         _show_outputs(outputs)
         where = f" (stage {stage})" if stage else ""
-        error_reporting.note(f"time: {seconds * 1e3:.1f} ms, compilation included{where}")
+        terminal.note(f"time: {seconds * 1e3:.1f} ms, compilation included{where}")
         if report is not None and report.ok:
-            error_reporting.note(f"check: ok at {len({r.stage for r in report.ran})} stages, {error_text(report)}")
+            terminal.note(f"check: ok at {len({r.stage for r in report.ran})} stages, {error_text(report)}")
         elif report is not None:
-            error_reporting.note(f"{report}\ncheck: {report.first}")
+            terminal.note(f"{report}\ncheck: {report.first}")
     return int(report is not None and not report.ok)
 
 
 def _show_outputs(outputs: Sequence[np.ndarray[Any, Any]]) -> None:
     for number, array in enumerate(outputs):
         if len(outputs) > 1:
-            terminal.echo(error_reporting.heading(f"output {number}"))
+            terminal.echo(terminal.heading(f"output {number}"))
         wide = array.astype(np.float32) if array.dtype.kind not in "biuf" else array  # bf16 has no printer
         text = np.array2string(wide, precision=4, suppress_small=True, threshold=1000, max_line_width=terminal.width())
         click.echo(f"{array.dtype.name}{list(array.shape)}\n{text}")
@@ -194,12 +194,12 @@ def explore(
     if name == "-":
         click.echo(html, nl=False)
     else:
-        error_reporting.write_file(Path(name), html)
+        terminal.write_file(Path(name), html)
     missing = next((s["missing"] for s in shown["programs"][0]["stages"] if "missing" in s), None)
     if missing:
-        error_reporting.note(f"without the stages that are not available here: {missing}")
+        terminal.note(f"without the stages that are not available here: {missing}")
     if name != "-":
-        error_reporting.note(printable(f"wrote {name}: open it in a browser"))
+        terminal.note(printable(f"wrote {name}: open it in a browser"))
 
 
 def _measured(request: Request) -> tuple[Request, Profile]:
@@ -215,7 +215,7 @@ def _measured(request: Request) -> tuple[Request, Profile]:
     program = request.program()
     inputs = make_inputs(program.function, {}, request.sizes)
     if inputs.assumed:
-        raise click.UsageError(f"--measure takes all sizes: -D {error_reporting.sizes_text(inputs.assumed)}")
+        raise click.UsageError(f"--measure takes all sizes: -D {terminal.sizes_text(inputs.assumed)}")
     if wanted == INTERPRETER:
         return request, profile(program, *inputs.arrays)
     here = target_of("cuda")
@@ -234,8 +234,8 @@ def _serve(request: Request, port: int | None) -> None:
         raise click.UsageError(str(error)) from None
     click.echo(server.address)
     if port is None and server.server_port != PORT:
-        error_reporting.note(f"port {PORT} is taken: links of earlier runs do not lead here")
-    error_reporting.note("serving this address to this machine; Ctrl-C ends it")
+        terminal.note(f"port {PORT} is taken: links of earlier runs do not lead here")
+    terminal.note("serving this address to this machine; Ctrl-C ends it")
     with server, suppress(KeyboardInterrupt):
         server.serve_forever()
 
@@ -290,12 +290,13 @@ def fuzz(
     with terminal.progress("fuzz", budget if programs is None else programs) as tell:
 
         def said(s: Summary) -> None:
-            done = s.seconds if programs is None else s.programs
-            tell(done, f"{s.programs} programs, {s.stages} stages, {s.pairs} pairs, {len(s.found)} disagreements")
+            done = s.seconds if programs is None else s.counts["programs"]
+            counts = ", ".join(f"{s.counts[name]} {name}" for name in ("programs", "stages", "pairs"))
+            tell(done, f"{counts}, {len(s.found)} disagreements")
 
         summary = run_session(session, said)
     if as_json:
-        error_reporting.show_json(summary.as_dict())
+        terminal.show_json(summary.as_dict())
     else:
         click.echo(str(summary))
     return int(bool(summary.found))
@@ -306,17 +307,16 @@ def _replay(path: Path, on: str, as_json: bool) -> int:
 
     Returns the exit code, which is 1 if the check fails.
     """
-    from minitri.fuzz.failure_file import read
-    from minitri.fuzz.trial import VARIANTS, examined
+    from minitri.fuzz.trial import VARIANTS, examined, read
 
     case = read(path.read_text(encoding="utf-8"))
     with terminal.progress("fuzz"):
         found = examined(case, VARIANTS[on], shrinking=True, on=on).case
     if as_json:
-        error_reporting.show_json({"ok": found is None, "guilty": found and found.guilty, "relation": found and found.relation,
+        terminal.show_json({"ok": found is None, "guilty": found and found.guilty, "relation": found and found.relation,
                    "said": found and found.said, "sizes": case.program.sizes})  # fmt: skip
     else:
         click.echo(case.program.text.rstrip("\n"))
         verdict = f"failed: {found.said}" if found else "ok: every pass is right, and every related program agrees"
-        error_reporting.note(verdict)
+        terminal.note(verdict)
     return int(found is not None)

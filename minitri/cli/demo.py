@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import minitri as mt
-from minitri.cli.error_reporting import sizes_text
 from minitri.cli.inputs import Size, make_inputs
-from minitri.cli.terminal import STAGES, echo, highlighted, progress, track
+from minitri.cli.terminal import STAGES, echo, highlighted, progress, sizes_text, track
 from minitri.explore.guided_walk import followed
 from minitri.explore.provenance import Trace
 from minitri.hardware.targets import StageUnavailable

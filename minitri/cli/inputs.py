@@ -67,14 +67,15 @@ def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping
     files = read_files(function, given, known)
     assumed = missing_sizes(function, known, DEFAULT_SIZES, DEFAULT_AXES)
     known |= assumed
-    maker = _Maker(known, np.random.default_rng(seed), _reach(function, known))
+    rng, reach = np.random.default_rng(seed), _reach(function, known)
     arrays: list[Any] = []
     for param in function.params:
         if param.default is not None and param.name not in given:
             if any(p.name in given for p in function.params[len(arrays) :]):
                 raise InputError(f"give --input {param.name}=... as well: a later parameter has a value")
             break  # this parameter and all later parameters keep their defaults
-        arrays.append(files[param.name] if param.name in files else maker.value(param, given.get(param.name, "random")))
+        text = given.get(param.name, "random")
+        arrays.append(files[param.name] if param.name in files else _argument(param, text, known, rng, reach))
     return Inputs(tuple(arrays), known, assumed)
 
 
@@ -87,8 +88,7 @@ def read_files(function: ast.Function, given: Mapping[str, str], sizes: dict[str
     require_known("parameter", given, [p.name for p in function.params])
     files: dict[str, Array] = {}
     for param in function.params:
-        name, text = param.name, given.get(param.name, "")
-        type = param.annotation
+        name, text, type = param.name, given.get(param.name, ""), param.annotation
         if is_path(text):
             if isinstance(type, ast.ScalarType):
                 raise InputError(f"`{name}` is a number of type {type.kind}, not an array: write --input {name}=3")
@@ -121,9 +121,9 @@ def parse_size(text: str) -> tuple[str, Size]:
     """
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII):
-        raise InputError(f"`{text[:60]}` is not a size: write M=4096, or B=8,16 for the axes of *B")
+        raise click.BadParameter(f"`{text[:60]}` is not a size: write M=4096, or B=8,16 for the axes of *B")
     if not re.fullmatch(r"(\d{1,18}(\s*,\s*\d{1,18})*,?)?", value, re.ASCII):
-        raise InputError(f"the size of {name} is not a natural number: `{value[:60]}`")
+        raise click.BadParameter(f"the size of {name} is not a natural number: `{value[:60]}`")
     axes = tuple(int(n) for n in value.split(",") if n.strip())
     return name, axes[0] if len(axes) == 1 and "," not in value else axes
 
@@ -169,65 +169,59 @@ def read_array(path: str, dtype: DType | None = None) -> Array:
     return array
 
 
-@dataclass(frozen=True, slots=True)
-class _Maker:
-    """Makes arrays and numbers from the values of the option `--input`, after all sizes are known."""
+def _argument(param: ast.Param, text: str, sizes: Mapping[str, Size], rng: np.random.Generator, reach: int) -> Any:
+    """Returns the array or number that `text`, a value of the option `--input`, describes for a parameter."""
+    match param.annotation:
+        case ast.ArrayType() as type:
+            dtype, shape = DTYPES[type.dtype], _shape(type, sizes)
+        case ast.ScalarType(kind=kind):
+            dtype, shape = SCALARS[kind], ()
+        case _:
+            help = f"say it with -t {param.name}=f32[N] or give --input {param.name}=array.npy"
+            raise InputError(f"`{param.name}` has no type to make an array of: {help}")
+    option = f"--input {param.name}={text[:60]}"
+    try:
+        with np.errstate(all="ignore"):
+            array = np.asarray(_array(text, dtype, shape, rng, reach)).astype(dtype.numpy)
+    except (InputError, ValueError, OverflowError) as error:
+        near = suggest(text.partition(":")[0], [k for k in KINDS if k.isalpha()])
+        reason = error.message if isinstance(error, InputError) else near or f"a value is one of {', '.join(KINDS)}"
+        raise InputError(f"{option}: {reason}") from None
+    except MemoryError:
+        raise InputError(f"{option}: {list(shape)} does not fit in memory") from None
+    return array if isinstance(param.annotation, ast.ArrayType) else array.item()
 
-    sizes: dict[str, Size]
-    rng: np.random.Generator
-    reach: int
 
-    def value(self, param: ast.Param, text: str) -> Any:
-        match param.annotation:
-            case ast.ArrayType() as type:
-                return self.array(param.name, text, DTYPES[type.dtype], _shape(type, self.sizes))
-            case ast.ScalarType(kind=kind):
-                return self.array(param.name, text, SCALARS[kind], ()).item()
-            case _:
-                help = f"say it with -t {param.name}=f32[N] or give --input {param.name}=array.npy"
-                raise InputError(f"`{param.name}` has no type to make an array of: {help}")
+def _array(text: str, dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, reach: int) -> Any:
+    """Returns the array that `text`, a value of the option `--input`, describes.
 
-    def array(self, name: str, text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
-        try:
-            with np.errstate(all="ignore"):
-                return np.asarray(self._made(text, dtype, shape)).astype(dtype.numpy)
-        except (InputError, ValueError, OverflowError) as error:
-            near = suggest(text.partition(":")[0], [k for k in KINDS if k.isalpha()])
-            reason = error.message if isinstance(error, InputError) else near or f"a value is one of {', '.join(KINDS)}"
-            raise InputError(f"--input {name}={text[:60]}: {reason}") from None
-        except MemoryError:
-            raise InputError(f"--input {name}={text[:60]}: {list(shape)} does not fit in memory") from None
-
-    def _made(self, text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
-        """Returns the array that `text`, a value of the option `--input`, describes.
-
-        The array does not always have the dtype `dtype`, so the method `array` converts the array afterwards.
-        """
-        match text.split(":"):
-            case ["zeros" | "ones"]:
-                return np.full(shape, text == "ones")
-            case ["arange"]:
-                return np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)
-            case ["random" | "randn"] if dtype.is_float:
-                return self.rng.standard_normal(shape, np.float64 if dtype == f64 else np.float32)
-            case ["random"]:
-                low = -self.reach if dtype.kind == "i" else 0
-                return self.rng.integers(low, 2 if dtype.kind == "b" else self.reach, shape)
-            case ["randn"]:
-                raise InputError(f"randn makes floats and this is {dtype}; write randint:100")
-            case ["randint", *limits]:
-                low, high = (0, *map(int, limits))[-2:] if 1 <= len(limits) <= 2 else (0, 0)
-                if low >= high:
-                    raise InputError("write randint:100 for 0 ... 99, or randint:-5:5 for -5 ... 4")
-                return self.rng.integers(low, high, shape)
-            case _ if dtype.is_float:
-                return np.full(shape, float(text))
-            case _:
-                number = int({"true": "1", "false": "0"}.get(text.lower(), text))
-                low, high = dtype.limits
-                if not low <= number <= high:
-                    raise InputError(f"{dtype} holds {low} ... {high}")
-                return np.full(shape, number, dtype.numpy)
+    The array does not always have the dtype `dtype`, so the function `_argument` converts the array afterwards.
+    """
+    match text.split(":"):
+        case ["zeros" | "ones"]:
+            return np.full(shape, text == "ones")
+        case ["arange"]:
+            return np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)
+        case ["random" | "randn"] if dtype.is_float:
+            return rng.standard_normal(shape, np.float64 if dtype == f64 else np.float32)
+        case ["random"]:
+            low = -reach if dtype.kind == "i" else 0
+            return rng.integers(low, 2 if dtype.kind == "b" else reach, shape)
+        case ["randn"]:
+            raise InputError(f"randn makes floats and this is {dtype}; write randint:100")
+        case ["randint", *limits]:
+            low, high = (0, *map(int, limits))[-2:] if 1 <= len(limits) <= 2 else (0, 0)
+            if low >= high:
+                raise InputError("write randint:100 for 0 ... 99, or randint:-5:5 for -5 ... 4")
+            return rng.integers(low, high, shape)
+        case _ if dtype.is_float:
+            return np.full(shape, float(text))
+        case _:
+            number = int({"true": "1", "false": "0"}.get(text.lower(), text))
+            low, high = dtype.limits
+            if not low <= number <= high:
+                raise InputError(f"{dtype} holds {low} ... {high}")
+            return np.full(shape, number, dtype.numpy)
 
 
 def require_known(what: str, given: Iterable[str], names: list[str]) -> None:

@@ -25,7 +25,6 @@ from minitri.base.diagnostics import CODES, printable, suggest
 from minitri.base.resource_limits import limits
 from minitri.base.toml_tables import table_beside
 from minitri.cli import terminal
-from minitri.cli.error_reporting import reported
 
 NAMES = tuple(terminal.STAGES)
 STAGES = f"{', '.join(NAMES[:-1])} ({NAMES[-1]})"
@@ -46,12 +45,9 @@ def pair(value: str) -> tuple[str, str]:
 
 def size(value: str) -> Any:
     """Reads a size of the form `M=4096`. For the pack `*B`, the form `B=8,16` gives the sizes of two axes."""
-    from minitri.cli.inputs import InputError, parse_size
+    from minitri.cli.inputs import parse_size
 
-    try:
-        return parse_size(value)
-    except InputError as error:
-        raise click.BadParameter(error.message) from None
+    return parse_size(value)
 
 
 def duration(value: str) -> float:
@@ -209,7 +205,7 @@ def add_command(name: str, row: Mapping[str, Any]) -> None:
     """
 
     def run(**given: Any) -> None:
-        with reported(given.get("as_json", False)), allowed(given.pop("allowed", {})):
+        with terminal.reported(given.get("as_json", False)), allowed(given.pop("allowed", {})):
             request = _request(given) if "expression" in given else ()
             raise SystemExit(resolve_name(row.get("where", f"minitri.cli.command_functions:{name}"))(*request, **given))
 

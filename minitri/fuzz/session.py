@@ -3,7 +3,7 @@
 In: a `Session`. Out: a `Summary`. The seeds are consecutive numbers, so the first seed and the number of programs
 determine a session. A seed alone determines a program and its arguments.
 
-Worker processes check the programs (worker.py): each worker gets one seed after another, and a thread waits for each
+Worker processes check the programs (trial.py): each worker gets one seed after another, and a thread waits for each
 answer. If a worker dies or does not answer in time, a failure of the `kind` "crash" or "hang" takes the place of its
 answer, and a new worker starts.
 """
@@ -13,6 +13,7 @@ import platform
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -23,11 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from minitri.base.json_child_process import Child, environment
-from minitri.fuzz.failure_file import Case, written
+from minitri.fuzz.trial import Case, written
 from minitri.testing import random_program
 
+# How many programs were checked, how many results of passes were compared with the reference, and how many programs with
+# a changed program that must compute the same result. Triton refuses the block sizes of some changed programs.
+COUNTS = ("programs", "stages", "pairs", "refused")
 LIMIT = 300.0  # seconds that one program may take
-COMMAND = (sys.executable, "-X", "faulthandler", "-m", "minitri.fuzz.worker")
+COMMAND = (sys.executable, "-X", "faulthandler", "-m", "minitri.fuzz.trial")
 
 Answer = dict[str, Any]
 
@@ -54,27 +58,23 @@ class Session:
 
 @dataclass(slots=True)
 class Summary:
-    """The counts of a session of random programs.
+    """What a session of random programs has found so far.
 
-    stages   how many results of passes were compared with the reference
-    pairs    how many programs were compared with a changed program that must compute the same result
-    refused  how many changed programs were not compared, because Triton cannot compile their block sizes
+    counts   how many programs and stages were checked, and the other counts that `COUNTS` names
     found    the failures: the kind, message and file of each failure
     """
 
     session: Session
-    programs: int = 0
-    stages: int = 0
-    pairs: int = 0
-    refused: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     found: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
+        programs, stages, pairs, refused = (self.counts[name] for name in COUNTS)
         lines = [
-            f"{self.programs} programs from seed {self.session.seed}, {self.seconds:.0f} s in {self.session.jobs} processes",
-            f"{self.stages} stages compared with the reference, {self.pairs} pairs of programs with each other",
-            f"{self.refused} pairs left out: Triton cannot compile the small blocks" if self.refused else "",
+            f"{programs} programs from seed {self.session.seed}, {self.seconds:.0f} s in {self.session.jobs} processes",
+            f"{stages} stages compared with the reference, {pairs} pairs of programs with each other",
+            f"{refused} pairs left out: Triton cannot compile the small blocks" if refused else "",
             f"{len(self.found)} disagreements" if self.found else "no disagreement",
         ]
         for f in self.found:
@@ -84,11 +84,9 @@ class Summary:
 
     def as_dict(self) -> dict[str, Any]:
         s = self.session
-        return {
-            "programs": self.programs, "stages": self.stages, "pairs": self.pairs, "refused": self.refused,
-            "seed": s.seed, "on": s.on, "seconds": round(self.seconds, 1), "jobs": s.jobs,
-            "disagreements": self.found, **machine(s.on),
-        }  # fmt: skip
+        counts = {name: self.counts[name] for name in COUNTS}
+        settings = {"seed": s.seed, "on": s.on, "seconds": round(self.seconds, 1), "jobs": s.jobs}
+        return {**counts, **settings, "disagreements": self.found, **machine(s.on)}
 
 
 def machine(on: str) -> dict[str, str]:
@@ -119,10 +117,7 @@ def fuzz(session: Session, on_progress: Callable[[Summary], None] = lambda summa
 
 
 def _add(summary: Summary, answer: Answer) -> None:
-    summary.programs += 1
-    summary.stages += answer["stages"]
-    summary.pairs += answer["pairs"]
-    summary.refused += answer["refused"]
+    summary.counts.update({name: answer.get(name, 0) for name in COUNTS}, programs=1)
     if "kind" in answer:
         path = _saved(summary.session.directory, answer)
         summary.found.append({"seed": answer["seed"], "kind": answer["kind"], "said": answer["said"], "file": path})
@@ -187,4 +182,4 @@ def _answer(worker: Child, seed: int) -> Answer:
 
 def _failure(worker: Child, seed: int, kind: str, said: str) -> Answer:
     last = worker.end().strip().splitlines()[:20]
-    return {"seed": seed, "stages": 0, "pairs": 0, "refused": 0, "kind": kind, "said": "\n".join([said, *last])}
+    return {"seed": seed, "kind": kind, "said": "\n".join([said, *last])}

@@ -1,25 +1,53 @@
-"""Checks one random program: compares every pass and stage with the reference, and the program with changed programs
-that must compute the same result.
+"""Checks one random program, and stores a failure as a file from which the failure can be repeated.
 
-In: a seed. Out: an `Outcome`, which says how many comparisons were made, and has the shrunk failure, if there is one.
+In: a seed. Out: an `Outcome`, which says how many comparisons were made, and has the shrunk failure (a `Case`), if there
+is one. The comparisons are of two kinds:
 
-    check         every pass for every variant (minitri/trust/check_passes.py)
-    relations     changed programs that must compute the same result (minitri/testing/equivalent_programs.py)
+    check         every pass and stage with the reference, for every variant (minitri/trust/check_passes.py)
+    relations     the program with changed programs that must compute the same result
+                  (minitri/testing/equivalent_programs.py)
 
-To shrink a failure, trial.py first simplifies the random choices that made the program, and then the sizes and elements
+To shrink a failure, `trial` first simplifies the random choices that made the program, and then the sizes and elements
 of the arguments. After each simplification, only the comparison that failed is repeated. Left out: crashes and hangs,
 which session.py reports.
+
+The file of a failure has the program, and in comments everything that is needed to repeat the failure:
+
+    # minitri fuzz --replay seed-17-mask.mt
+    # the pass `mask` is wrong (tile.masked, cuda): 1 of 3 elements, the worst at [2]
+    # case {"relation": "", "guilty": "mask", "seed": 17, "sizes": {"N": 3}, "arguments": …}
+    def program(x: f32[N]):
+        return sum(x)
+
+The file is a module of the language, so every other command of minitri accepts the file too. If the arguments have few
+elements, the file holds every element and the strides. If the arguments have many elements, the file has only the seed,
+from which the function `read` makes the same arguments again.
+
+A worker process checks programs, so that a crash or a hang of Triton's interpreter does not end the whole session:
+
+    python -m minitri.fuzz.trial cpu
+
+The worker reads seeds from standard input, one on each line, and prints one line of JSON for each seed. All other text
+that the worker prints goes to standard error.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
 
 from minitri.base.diagnostics import CompileError
-from minitri.fuzz.failure_file import Case
+from minitri.base.json_child_process import serve
+from minitri.base.types import BY_NUMPY_NAME, DTYPES
 from minitri.hardware.targets import INTERPRETER, StageUnavailable
 from minitri.program import Program
+from minitri.runtime.array_interop import strided
 from minitri.runtime.call_binding import Call, bind
-from minitri.testing import RandomProgram, choice_lists
+from minitri.testing import Parameter, RandomProgram, small_random_programs
 from minitri.testing.equivalent_programs import RELATIONS, parsed
 from minitri.trust import run_stage
 from minitri.trust.check_passes import check, compilation, enclosures, worst
@@ -29,6 +57,40 @@ VARIANTS = {"cpu": ("interpreter", "cuda", "cuda general", "cuda wide"), "gpu": 
 # Every program is checked in these variants. A program that fails is checked in all `VARIANTS`.
 FIRST = {"cpu": VARIANTS["cpu"], "gpu": ("gpu",)}
 PAIRS = {"cpu": tuple(RELATIONS), "gpu": ("small blocks",)}
+MARK = "# case "
+MOST = 4096  # the most elements of arguments in a file
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, its arguments, and the failure that was found.
+
+    relation   a key of testing.equivalent_programs.RELATIONS; "" if `check` found the failure
+    variant    the variant (minitri/trust/check_passes.py) for which `check` found the failure
+    said       the message that describes the failure
+    """
+
+    program: RandomProgram
+    seed: int
+    relation: str = ""
+    guilty: str = ""
+    variant: str = ""
+    said: str = ""
+    arguments: Sequence[Any] | None = field(default=None, compare=False)
+
+    @property
+    def kind(self) -> str:
+        """The kind of the failure, such as the name of the wrong pass, as it stands in the name of a file."""
+        return (self.relation or self.guilty).replace(": ", "-").replace(" ", "-")
+
+    @property
+    def file(self) -> str:
+        """The name of the file for this case."""
+        return f"seed-{self.seed}-{self.kind}.mt"
+
+    @property
+    def values(self) -> list[Any]:
+        return self.program.arguments(self.seed) if self.arguments is None else list(self.arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +109,20 @@ class Outcome:
     case: Case | None = None
     refused: int = 0
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether this process can no longer use the GPU.
 
-def is_lost(outcome: Outcome) -> bool:
-    """Checks whether this process can no longer use the GPU.
-
-    After a kernel has accessed an illegal address, CUDA rejects every further call of the process.
-    """
-    return outcome.case is not None and "CUDA error" in outcome.case.said
+        After a kernel has accessed an illegal address, CUDA rejects every further call of the process.
+        """
+        return self.case is not None and "CUDA error" in self.case.said
 
 
 def trial(seed: int, on: str = "cpu") -> Outcome:
     """Checks the random program of a seed, and shrinks the program if it fails."""
-    example, numbers = choice_lists.recorded(seed)
+    example, numbers = small_random_programs.recorded(seed)
     outcome = examined(Case(example, seed), FIRST[on], on=on)
-    if outcome.case is None or is_lost(outcome):
+    if outcome.case is None or outcome.is_lost:
         return outcome
     first = examined(Case(example, seed), VARIANTS[on], on=on).case or outcome.case
     variants, relations = ((name,) if name else () for name in (first.variant, first.relation))
@@ -70,7 +132,7 @@ def trial(seed: int, on: str = "cpu") -> Outcome:
         found = examined(Case(other, seed), variants, on=on, relations=relations).case
         return found is not None and (found.relation, found.guilty) == (first.relation, first.guilty)
 
-    least = choice_lists.smaller(numbers, fails)
+    least = small_random_programs.smaller(numbers, fails)
     found = examined(Case(least, seed), VARIANTS[on], shrinking=True, on=on).case
     return replace(outcome, case=found or first)
 
@@ -101,11 +163,10 @@ def examined(
                 refused, said = refused + 1, ""
             if said:
                 return Outcome(ran, k, replace(case, relation=relation, said=said))
-    except CompileError as error:  # random programs are valid, so any error is a bug of the compiler
-        return Outcome(case=replace(case, guilty=f"refused: {error.code}", said=error.message))
-    except Exception as error:
+    except Exception as error:  # random programs are valid, so any error is a bug of the compiler
         kind = type(error).__name__
-        return Outcome(case=replace(case, guilty=f"refused: {kind}", said=f"{kind}: {error}"))
+        code, said = (error.code, error.message) if isinstance(error, CompileError) else (kind, f"{kind}: {error}")
+        return Outcome(case=replace(case, guilty=f"refused: {code}", said=said))
     return Outcome(ran, len(relations) - refused, refused=refused)
 
 
@@ -145,3 +206,83 @@ def _differs(program: Program, call: Call, text: str, relation: str, on: str) ->
         results = run_stage.results(compiled, "triton", other_call)
     ok, error, bound, note = worst(results, enclosures(program, call))
     return "" if ok else f"{relation}: {note}, error {error:.3g} of {bound:.3g}"
+
+
+# ---- the file of a failure ---------------------------------------------------------------------
+
+
+def written(case: Case, name: str) -> str:
+    header = {
+        "relation": case.relation, "guilty": case.guilty, "variant": case.variant, "seed": case.seed, "sizes": case.program.sizes,
+        "parameters": [[p.name, p.type, p.low, p.high] for p in case.program.parameters],
+        "arguments": _listed(case.arguments),
+    }  # fmt: skip
+    said = [f"# {line}".rstrip() for line in case.said.splitlines()]
+    return "\n".join([f"# minitri fuzz --replay {name}", *said, MARK + json.dumps(header), case.program.text])
+
+
+def read(text: str) -> Case:
+    """Returns the case in the text of a file that the function `written` made.
+
+    Raises CompileError MT0003 if the text was not made by `written`.
+    """
+    lines = text.splitlines(keepends=True)
+    try:
+        header = json.loads(next(line for line in lines if line.startswith(MARK)).removeprefix(MARK))
+        parameters = tuple(Parameter(str(n), str(t), float(a), float(b)) for n, t, a, b in header["parameters"])
+        sizes = {str(n): int(s) for n, s in header["sizes"].items()}
+        arguments = header["arguments"] and [_array(a) for a in header["arguments"]]
+        said = "".join(line[2:] for line in lines[1:] if line.startswith("# ") and not line.startswith(MARK))
+        program = RandomProgram("".join(line for line in lines if not line.startswith("#")), parameters, sizes)
+        relation, guilty, variant = (str(header[name]) for name in ("relation", "guilty", "variant"))
+        return Case(program, int(header["seed"]), relation, guilty, variant, said, arguments)
+    except (StopIteration, ValueError, KeyError, TypeError, AttributeError):
+        message = "this is no file that `minitri fuzz` has written"
+        raise CompileError("MT0003", message, help="such a file has a line `# case {...}`") from None
+
+
+def _listed(arguments: Sequence[Any] | None) -> list[Any] | None:
+    """Returns the arguments as data for JSON, or None if the arguments have more than `MOST` elements in all."""
+    if arguments is None or sum(np.size(a) for a in arguments) > MOST:
+        return None
+    return [_plain(a) for a in arguments]
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return float(value)
+    dtype = BY_NUMPY_NAME[value.dtype.name]
+    wide = value.astype(np.float64) if dtype.is_float else value  # f64 holds every float dtype exactly
+    strides, elements = [s // value.dtype.itemsize for s in value.strides], wide.reshape(-1).tolist()
+    return {"dtype": dtype.name, "shape": list(value.shape), "strides": strides, "values": elements}
+
+
+def _array(given: Any) -> Any:
+    """Returns the argument that `_plain` turned into data: a number, or an array with the strides that it had."""
+    if not isinstance(given, Mapping):
+        return float(given)
+    dtype, shape, strides = DTYPES[given["dtype"]], tuple(map(int, given["shape"])), tuple(map(int, given["strides"]))
+    plain = np.array(given["values"], np.float64 if dtype.is_float else None).reshape(shape).astype(dtype.numpy)
+    if 0 in shape or sum((n - 1) * abs(s) for n, s in zip(shape, strides)) > 64 * (MOST + math.prod(shape)):
+        return plain
+    array = strided(shape, strides, dtype.numpy)
+    array[...] = plain
+    return array
+
+
+# ---- the worker process --------------------------------------------------------------------------
+
+
+def answer(seed: int, on: str) -> dict[str, Any]:
+    """Returns the worker's answer for one seed: how many comparisons were made, and the failure, if there is one, with
+    the text of its file. If the field `lost` is true, the parent process ends the worker.
+    """
+    outcome = trial(seed, on)
+    counts = {"stages": outcome.stages, "pairs": outcome.pairs, "refused": outcome.refused}
+    case = outcome.case
+    failure = {} if case is None else {"kind": case.kind, "said": case.said, "text": written(case, case.file)}
+    return {"seed": seed, "lost": outcome.is_lost, **counts, **failure}
+
+
+if __name__ == "__main__":
+    serve(lambda seed: answer(seed, sys.argv[1]), sys.stdin)

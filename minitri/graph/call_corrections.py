@@ -24,7 +24,7 @@ from minitri.graph.typing_rules import Array
 from minitri.graph.unknown_names import called_name
 from minitri.language import ast
 from minitri.language.foreign import names as foreign
-from minitri.language.foreign.call_rewriting import is_operand, rewritten_call
+from minitri.language.foreign.names import is_operand, rewritten_call
 from minitri.language.signatures import EXAMPLES
 
 Values = Mapping[int, Any]

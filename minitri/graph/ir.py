@@ -42,10 +42,10 @@ import numpy as np
 from minitri.base import dims, intervals
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim, Symbol, sign
-from minitri.base.minmax_canonical_form import Allows, tidy
 from minitri.base.nodes import NodeClass, children, postorder
 from minitri.base.resource_limits import check_time
 from minitri.base.spans import Span
+from minitri.base.symbolic_minmax import Allows, tidy
 from minitri.base.types import ArrayType, DType
 
 Shape = tuple[Dim, ...]

@@ -1,7 +1,8 @@
-"""Finds the products of a graph whose results reductions use, and the operations whose results can jump.
+"""Finds the products of a graph whose results reductions, scans or concats use, and the operations whose results can jump.
 
     p = x @ w          a product of bf16 arrays
     y = sum(p, axis=1)                     p is a reduced product
+    y = stack((p, x), axis=0)              so it is here
     z = floor(p)                           floor is discontinuous
 
 In: a graph. Out: sets of nodes. minitri/optimize/round_products.py rounds some of the reduced products to bf16.
@@ -13,12 +14,12 @@ from collections.abc import Callable
 from minitri.base.nodes import children
 from minitri.base.operators import JUMPS, reduction
 from minitri.base.types import bf16
-from minitri.graph.ir import Apply, Contract, Graph, Node, Reduce, Scan
+from minitri.graph.ir import Apply, Concat, Contract, Graph, Node, Reduce, Scan
 
 
 def reduced_products(graph: Graph) -> set[Node]:
-    """Returns the products of bf16 arrays that a reduction or scan uses, if all results of the graph are bf16."""
-    reduced = used_by(graph, lambda n: isinstance(n, (Reduce, Scan)))
+    """Returns the products of bf16 arrays that a reduction, scan or concat uses, if all results of the graph are bf16."""
+    reduced = used_by(graph, lambda n: isinstance(n, (Concat, Reduce, Scan)))
     narrow = all(o.dtype == bf16 for o in graph.outputs)
     return {n for n in reduced if narrow and isinstance(n, Contract) and n.a.dtype == n.b.dtype == bf16}
 

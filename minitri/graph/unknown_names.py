@@ -18,8 +18,7 @@ from minitri.base.spans import Span
 from minitri.base.types import DTYPES
 from minitri.language import ast
 from minitri.language.foreign import names as foreign
-from minitri.language.foreign.call_rewriting import is_operand, rewritten_call, substituted
-from minitri.language.foreign.names import LONGEST
+from minitri.language.foreign.names import LONGEST, is_operand, rewritten_call, substituted
 from minitri.language.python_corrections import update
 from minitri.language.signatures import function_names
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from minitri.base.dims import Dim
-from minitri.base.minmax_canonical_form import tidy
 from minitri.base.operators import OPERATORS, running
+from minitri.base.symbolic_minmax import tidy
 from minitri.base.types import DType, bool_, i64
 from minitri.graph import ir
 from minitri.graph.functions.join_and_split import concat_shape

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 from minitri.base import dims, intervals
 from minitri.base.dims import Dim, Symbol, axis_names
-from minitri.base.minmax_canonical_form import Allows, where_present
 from minitri.base.resource_limits import check_time
+from minitri.base.symbolic_minmax import Allows, where_present
 from minitri.graph import ir
 from minitri.graph.ir import Node, axis_symbol, children, postorder
 

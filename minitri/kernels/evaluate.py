@@ -51,8 +51,7 @@ def allocate(plan: Plan, inputs: Arrays, sizes: Sizes) -> dict[str, Memory]:
     memory = {b.name: _laid_out(b, np.asarray(inputs[b.name], b.dtype.numpy), sizes) for b in plan.inputs}
     for b in (*plan.temporaries, *plan.outputs):
         fill = -77 if b.dtype.kind in "if" else 77
-        count = int(np.prod([e.evaluate(sizes) for e in b.shape], dtype=np.int64))
-        memory[b.name] = Memory(np.full(count, fill, b.dtype.numpy))
+        memory[b.name] = _laid_out(b, np.full(b.layout(sizes)[0], fill, b.dtype.numpy), sizes)
     return memory
 
 

@@ -15,7 +15,7 @@ minitri cannot make a program from the text of a syntax tree. To change a progra
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from minitri.base.diagnostics import printable
 from minitri.language import ast
@@ -34,7 +34,7 @@ def module_lines(module: ast.Module) -> Iterator[tuple[str, ast.Node | None]]:
     for number, function in enumerate(module.functions):
         if number:
             yield "", None
-        yield from _table(_function(function))
+        yield from _table([*_function(function)])
 
 
 def format_type(kind: ast.ArrayType | ast.ScalarType) -> str:
@@ -45,27 +45,20 @@ def format_type(kind: ast.ArrayType | ast.ScalarType) -> str:
 _Line = tuple[str, ast.Node]
 
 
-def _table(lines: Iterator[_Line]) -> Iterator[_Line]:
+def _table(lines: Sequence[_Line]) -> Iterator[_Line]:
     """Yields the lines, each with the source position of its node in a separate column."""
-    rows = list(lines)
-    width = min(_WIDE, max(len(text) for text, _ in rows))
-    return (("{:<{}}  {}:{}".format(text, width, *node.span.line_column), node) for text, node in rows)
+    width = min(_WIDE, max(len(text) for text, _ in lines))
+    return (("{:<{}}  {}:{}".format(text, width, *node.span.line_column), node) for text, node in lines)
 
 
 def _function(function: ast.Function) -> Iterator[_Line]:
-    yield _header(function), function
+    types = ", ".join(map(format_type, function.returns or ()))
+    returns = "" if function.returns is None else f" -> {types}" if len(function.returns) == 1 else f" -> ({types})"
+    yield f"def {function.name}({', '.join(map(_param, function.params))}){returns}", function
     for statement in function.body:
         targets = ", ".join(target.id for target in statement.targets) if isinstance(statement, ast.Assign) else ""
         yield f"  assign {targets}" if targets else "  return", statement
         yield from _tree(statement.value, 2)
-
-
-def _header(function: ast.Function) -> str:
-    text = f"def {function.name}({', '.join(map(_param, function.params))})"
-    if function.returns is None:
-        return text
-    types = ", ".join(map(format_type, function.returns))
-    return f"{text} -> {types if len(function.returns) == 1 else f'({types})'}"
 
 
 def _param(param: ast.Param) -> str:

@@ -140,10 +140,8 @@ class _Linker:
         found.
         """
         self.name(entry)
-        made: list[ast.Function] = []
-        while len(made) < len(self.definitions):  # linking a function may find further functions
-            made.append(self.linked(self.definitions[len(made)]))
-        return made
+        # Linking a function may add further functions to the list, and the loop then links these too.
+        return [self.linked(found) for found in self.definitions]
 
     def name(self, found: Definition) -> str:
         """Returns the name of a function in the module.

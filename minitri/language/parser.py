@@ -204,7 +204,8 @@ def _begin_line(indents: list[str], begin: int, line_end: Span, word: Word) -> I
         indents.pop()
         yield Word(replace(word.span, end=word.span.start), "_DEDENT", "")
     if indent != indents[-1]:
-        raise errors.uneven(indents, indent, word)
+        is_mixed = {"\t", " "} <= {*indent, *indents[-1]}
+        raise errors.mistake("mixed_indentation" if is_mixed else "uneven_indentation", word.span)
 
 
 def _track(brackets: list[Word], word: Word) -> None:

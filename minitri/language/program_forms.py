@@ -17,20 +17,27 @@ An expression without types becomes a function whose parameters have no types: `
 A Python function becomes the same `Module` as a `.mt` file with the function's text. The spans of the nodes (their
 ranges of source text) point into the Python file. The user's Python function is never run, and its annotations are
 never evaluated. The parser reads only the function's text in the Python file, from `def` to the end of the function.
-The file python_function_source.py finds the text of a Python function, and linking.py adds the functions and constants
-that the function uses.
+The file linking.py adds the functions and constants that the function uses.
+
+Python's module `inspect` finds the text of functions in files and in cells of IPython. `inspect` also finds text that
+was typed at the prompt of Python 3.13 or newer. Older versions of Python do not store the text that was typed. For
+older versions, program_forms.py searches the history of the prompt. Lines of the history are used only if they compile
+to the same bytecode as the function.
 """
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+import sys
+import tokenize
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from types import FunctionType
+from functools import lru_cache
+from types import CodeType, FunctionType
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, ParseError
-from minitri.base.spans import Span
-from minitri.language import ast, parser, parser_table_cache, python_function_source
+from minitri.base.spans import Source, Span
+from minitri.language import ast, parser, parser_table_cache
 from minitri.language.ast_interpreter import NAMED_VALUES
 from minitri.language.foreign.names import PREFIXES
 from minitri.language.parser import is_name, parse_expression, parse_module_at, parse_type, whole_text
@@ -39,6 +46,8 @@ from minitri.language.syntax_repairs import parsed
 
 parser.make_parser = parser_table_cache.parser  # all programs are read by this module
 _PLAIN = "decorate a plain function, written with `def`"
+PROMPT = "<stdin>"  # the file of what is typed, before Python 3.13
+_source = lru_cache(maxsize=16)(Source)  # all functions of a file have the same `Source`
 
 
 def parse_program(text: str, name: str, params: Mapping[str, str | None]) -> ast.Module:
@@ -155,7 +164,7 @@ def from_function(function: Callable[..., object]) -> ast.Module:
         raise ParseError("MT0002", f"`{plain.__name__}` is an async function", help=_PLAIN)
     if inspect.isgeneratorfunction(plain):
         raise ParseError("MT0002", f"`{plain.__name__}` is a generator", help="`return a, b` gives several outputs")
-    place = python_function_source.place(plain)
+    place = function_place(plain)
     return parsed(parse_module_at, place, known={*plain.__globals__, *plain.__code__.co_freevars})
 
 
@@ -165,3 +174,86 @@ def plain_function(function: Callable[..., object]) -> FunctionType:
     if not isinstance(plain, FunctionType):
         raise ParseError("MT0003", f"a {type(plain).__name__} has no text to compile", help=_PLAIN)
     return plain
+
+
+# ---- the text of a Python function ----------------------------------------------------------------
+
+
+def function_place(function: FunctionType) -> Span:
+    """Returns the span of a function in its file: from its `def`, after the decorators, to its end.
+
+    Raises ParseError MT0003 if the text of the function is not available.
+    """
+    try:
+        lines, first = _lines(function)
+        block = inspect.getblock(lines[first:])
+        tokens = tokenize.generate_tokens(iter(block).__next__)
+        # Decorators before the `def` cannot contain the word `def`, because Python reserves this word.
+        row, column = next(t.start for t in tokens if t.type == tokenize.NAME and t.string == "def")
+    except (OSError, TypeError, IndexError, SyntaxError, StopIteration, tokenize.TokenError):
+        raise _no_text(function) from None
+    before = "".join(lines[:first])
+    start = len(before) + len("".join(block[: row - 1])) + column
+    source = _source(_shown(function.__code__.co_filename), "".join(lines))
+    return Span(source, start, len(before) + len("".join(block)))
+
+
+def _lines(function: FunctionType) -> tuple[list[str], int]:
+    """Returns the lines of the function's file, and the index of the function's first line.
+
+    Raises OSError if the lines are not available.
+    """
+    try:
+        return inspect.findsource(function)
+    except OSError:
+        if function.__code__.co_filename != PROMPT:
+            raise
+        return _typed(function), 0
+
+
+def _shown(file: str) -> str:
+    """Returns the name that error messages show for a file.
+
+    IPython stores the text of a cell in a file with a generated name, but the user knows the cell as `Cell In[3]`.
+    """
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    named = getattr(getattr(shell, "compile", None), "format_code_name", lambda file: None)
+    return " ".join(named(file) or [file])
+
+
+def _no_text(function: FunctionType) -> ParseError:
+    name = function.__name__
+    help = f'give the text itself, `mt.compile("""def {name}(…): …""")`, or define it in a file or a notebook cell'
+    if function.__code__.co_filename == PROMPT:
+        help += "; Python 3.13 and newer keep the text of what is typed"
+    return ParseError("MT0003", f"the source text of `{name}` cannot be found", help=help)
+
+
+# ---- the prompt of Python before 3.13 -----------------------------------------------------------
+
+
+def _typed(function: FunctionType) -> list[str]:
+    """Returns the lines that were typed at the prompt, from the first line of the function on.
+
+    Raises OSError if the history does not have the lines of the function.
+    """
+    lines = [line + "\n" for line in _history()]
+    head = re.compile(rf"\s*def\s+{re.escape(function.__name__)}\b")
+    found = lines[max((k for k, line in enumerate(lines) if head.match(line)), default=len(lines)) :]
+    made = compile("".join(inspect.getblock(found)), PROMPT, "exec")
+    if _bytecode(function.__code__) not in [_bytecode(c) for c in made.co_consts if isinstance(c, CodeType)]:
+        raise OSError("the function is not in the history")
+    return found
+
+
+def _history() -> Sequence[str]:
+    """Returns the lines in the history of readline. Returns no lines if Python was started without readline."""
+    readline = sys.modules.get("readline")
+    if readline is None:
+        return ()
+    return [readline.get_history_item(k + 1) or "" for k in range(readline.get_current_history_length())]
+
+
+def _bytecode(code: CodeType) -> tuple[object, ...]:
+    """Returns what two functions of the same text have in common."""
+    return code.co_code, code.co_names, code.co_varnames, repr(code.co_consts)

@@ -220,9 +220,6 @@ def _statements(body: list[python.stmt], module: str) -> str | None:
             names = [{name: python.Constant(turn)} for turn in range(turns if turns <= MOST_TURNS else 0)]
             lines = [_written(_Filling(n).visit(deepcopy(part))) for n in names for part in inside]
             return "\n".join(lines) if all(re.match(r"[A-Za-z_]\w* = ", line) for line in lines) and lines else None
-        case [python.Assign([*first, last], value)] if first:
-            pairs = [(last, value), *((target, last) for target in first)]
-            return "\n".join(f"{python.unparse(target)} = {python.unparse(of)}" for target, of in pairs)
         case [python.With(body=inside) | python.Try(body=inside)]:
             return "\n".join(map(python.unparse, inside))
         case [_, _, *_] if module and len({line.lineno for line in body}) == 1:

@@ -152,25 +152,17 @@ def view(function: Any) -> Callable[..., Array]:
     return lambda x, **rest: array(x).moved(lambda data: np.asarray(function(data, **rest)))
 
 
-def join(function: Any) -> Callable[..., Array]:
-    """Makes a function that applies a numpy function to several arrays, converted to their common dtype."""
-
-    def joined(arrays: Sequence[Value], **rest: Value) -> Array:
-        dtype = settled(*arrays)
-        return Array(np.asarray(function([convert(a, dtype) for a in arrays], **rest)), dtype)
-
-    return joined
+def join(function: Any, arrays: Sequence[Value], **rest: Value) -> Array:
+    """Applies a numpy function to several arrays, converted to their common dtype."""
+    dtype = settled(*arrays)
+    return Array(np.asarray(function([convert(a, dtype) for a in arrays], **rest)), dtype)
 
 
-def product(function: Any, exact: bool = False) -> Callable[..., Array]:
-    """Makes a function that applies a numpy function, such as a matrix product, to two factors.
+def product(function: Any, x1: Value, x2: Value, exact: bool = False, **rest: Value) -> Array:
+    """Applies a numpy function, such as a matrix product, to two factors.
 
     Unless `exact` is true, the factors are rounded to their common dtype before the multiplication.
     """
-
-    def multiplied(x1: Value, x2: Value, **rest: Value) -> Array:
-        dtype = settled(x1, x2)
-        factors = [convert(x, dtype) if exact else rounded(x, dtype).data for x in (x1, x2)]
-        return Array(np.asarray(function(*factors, **rest)), dtype)
-
-    return multiplied
+    dtype = settled(x1, x2)
+    factors = [convert(x, dtype) if exact else rounded(x, dtype).data for x in (x1, x2)]
+    return Array(np.asarray(function(*factors, **rest)), dtype)

@@ -13,6 +13,7 @@ Left out: helpful error messages, because the graph builder has already reported
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,40 +35,31 @@ def _accumulate(function: Any, x: Value, dtype: DType | None, **rest: Any) -> Ar
     return Array(function(convert(x, target), dtype=target.compute.numpy, **rest), target)
 
 
-def _reduction(row: Reduction) -> Callable[..., Array]:
-    """Makes a function that computes a reduction with numpy, from the reduction's row in the table of reductions."""
-
-    def accumulated(x: Value, axis: Value, keepdims: bool, dtype: DType | None) -> Array:
+def _reduction(row: Reduction, x: Value, axis: Value, keepdims: bool, dtype: DType | None = None) -> Array:
+    """Computes a reduction with numpy. `row` is the reduction's row in the table of reductions."""
+    if row.kind in ("sum", "product"):
         return _accumulate(row.ufunc.reduce, x, dtype, axis=axis, keepdims=bool(keepdims))
-
-    def position(x: Value, axis: Value, keepdims: bool) -> Array:
-        (axis,) = axis if isinstance(axis, tuple) else (axis,)
+    if row.kind == "position":
+        (axis,) = _listed(axis)
         return Array(numpy_array_operations.position(row, array(x).data, axis, bool(keepdims)), i64)
-
-    def kept(x: Value, axis: Value, keepdims: bool) -> Array:
-        a = Array(array(x).data != 0, bool_) if row.kind == "logical" else strong(x)
-        return Array(np.asarray(row.ufunc.reduce(a.data, axis=axis, keepdims=bool(keepdims))), a.dtype)
-
-    return accumulated if row.kind in ("sum", "product") else position if row.kind == "position" else kept
+    a = Array(array(x).data != 0, bool_) if row.kind == "logical" else strong(x)
+    return Array(np.asarray(row.ufunc.reduce(a.data, axis=axis, keepdims=bool(keepdims))), a.dtype)
 
 
-def _scan(row: Reduction) -> Callable[..., Array]:
-    """Makes a function that computes a scan with numpy, from the scan's row in the table of reductions."""
-
-    def accumulated(x: Value, axis: int | None, dtype: DType | None, include_initial: bool) -> Array:
-        axis = 0 if axis is None else axis
-        out = _accumulate(row.ufunc.accumulate, x, dtype, axis=axis)
-        if not include_initial:
-            return out
-        shape = [1 if k == axis % out.data.ndim else n for k, n in enumerate(out.data.shape)]
-        first = np.full_like(out.data, row.neutral, shape=shape)
-        return Array(np.concatenate([first, out.data], axis), out.dtype)
-
-    def kept(x: Value, axis: int | None) -> Array:
+def _scan(
+    row: Reduction, x: Value, axis: int | None, dtype: DType | None = None, include_initial: bool = False
+) -> Array:  # fmt: skip
+    """Computes a scan with numpy. `row` is the scan's row in the table of reductions."""
+    axis = 0 if axis is None else axis
+    if row.kind not in ("sum", "product"):
         a = strong(x)
-        return Array(row.ufunc.accumulate(a.data, 0 if axis is None else axis), a.dtype)
-
-    return accumulated if row.kind in ("sum", "product") else kept
+        return Array(row.ufunc.accumulate(a.data, axis), a.dtype)
+    out = _accumulate(row.ufunc.accumulate, x, dtype, axis=axis)
+    if not include_initial:
+        return out
+    shape = [1 if k == axis % out.data.ndim else n for k, n in enumerate(out.data.shape)]
+    first = np.full_like(out.data, row.neutral, shape=shape)
+    return Array(np.concatenate([first, out.data], axis), out.dtype)
 
 
 def _average(x: Array, axis: Value, keepdims: bool, correction: float = 0) -> Array:
@@ -98,7 +90,7 @@ def var(x: Value, axis: Value, correction: float, keepdims: bool) -> Array:
 
 def matmul(a: Value, b: Value, precision: str) -> Array:
     """Evaluates the operator `@` with numpy. The argument `precision` is not used here; it matters only in kernels."""
-    return lifted.product(np.matmul)(a, b)
+    return lifted.product(np.matmul, a, b)
 
 
 def einsum(subscripts: str, operands: Value, precision: str) -> Array:
@@ -117,9 +109,9 @@ def matrix_power(x: Value, n: int) -> Array:
     identity = Array(np.broadcast_to(np.eye(a.data.shape[-1], dtype=a.data.dtype), a.data.shape), a.dtype)
     while n:
         if n & 1:
-            out = a if out is None else lifted.product(np.matmul)(out, a)
+            out = a if out is None else lifted.product(np.matmul, out, a)
         n >>= 1
-        a = lifted.product(np.matmul)(a, a) if n else a
+        a = lifted.product(np.matmul, a, a) if n else a
     return identity if out is None else out
 
 
@@ -230,12 +222,9 @@ def _near(k: int, rows: int, columns: int) -> int:
     return max(-rows, min(k, columns))
 
 
-def _triangle(function: Any) -> Callable[..., Array]:
-    def triangle(x: Value, k: int) -> Array:
-        a = strong(x)
-        return Array(function(a.data, _near(k, *a.data.shape[-2:])), a.dtype)
-
-    return triangle
+def _triangle(function: Any, x: Value, k: int) -> Array:
+    a = strong(x)
+    return Array(function(a.data, _near(k, *a.data.shape[-2:])), a.dtype)
 
 
 # ---- moving data -----------------------------------------------------------------------
@@ -368,11 +357,11 @@ def isdtype(dtype: DType, kind: Value) -> bool:
 
 FUNCTIONS: dict[str, Callable[..., Value]] = {
     **{name: function for name, function in globals().items() if name in SIGNATURES},
-    **{name: _reduction(row) for name, row in REDUCTIONS.items()},
-    **{f"cumulative_{name}": _scan(REDUCTIONS[name]) for name in SCANS},
-    "tensordot": lifted.product(lambda x1, x2, axes: np.tensordot(x1, x2, axes)),
-    "kron": lifted.product(np.kron, exact=True), "cross": lifted.product(np.cross, exact=True),
-    "tril": _triangle(np.tril), "triu": _triangle(np.triu),
+    **{name: partial(_reduction, row) for name, row in REDUCTIONS.items()},
+    **{f"cumulative_{name}": partial(_scan, REDUCTIONS[name]) for name in SCANS},
+    "tensordot": partial(lifted.product, np.tensordot),
+    "kron": partial(lifted.product, np.kron, exact=True), "cross": partial(lifted.product, np.cross, exact=True),
+    "tril": partial(_triangle, np.tril), "triu": partial(_triangle, np.triu),
     "asarray": lambda obj, dtype: strong(obj) if dtype is None else rounded(obj, dtype),
     "astype": lambda x, dtype: rounded(x, dtype),
     "expand_dims": lifted.view(np.expand_dims), "squeeze": lifted.view(np.squeeze),
@@ -380,9 +369,9 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "broadcast_to": lifted.view(np.broadcast_to), "flip": lifted.view(np.flip), "roll": lifted.view(np.roll),
     "moveaxis": lifted.view(np.moveaxis), "swapaxes": lifted.view(np.swapaxes),
     "tile": lifted.view(lambda x, repetitions: np.tile(x, repetitions)),
-    "concat": lifted.join(np.concatenate), "stack": lifted.join(np.stack),
-    "hstack": lifted.join(np.hstack), "vstack": lifted.join(np.vstack), "dstack": lifted.join(np.dstack),
-    "column_stack": lifted.join(np.column_stack),
+    "concat": partial(lifted.join, np.concatenate), "stack": partial(lifted.join, np.stack),
+    "hstack": partial(lifted.join, np.hstack), "vstack": partial(lifted.join, np.vstack),
+    "dstack": partial(lifted.join, np.dstack), "column_stack": partial(lifted.join, np.column_stack),
     "finfo": lambda type: finfo(type.dtype if isinstance(type, Array) else type),
     "iinfo": lambda type: iinfo(type.dtype if isinstance(type, Array) else type),
 }  # fmt: skip

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.diagnostics import CompileError, misspelt
 from minitri.base.operators import ALIASES, OPERATORS, REDUCTIONS, SCANS
 from minitri.base.toml_tables import table_beside
 from minitri.language import ast
@@ -82,7 +82,7 @@ def bind(name: str, signature: Signature, args: tuple[Any, ...], keywords: dict[
         parameter = key if key in plain else KEYWORD_ALIASES.get(key, key)
         if parameter not in plain:
             known = [*plain, *(a for a, p in KEYWORD_ALIASES.items() if p in plain)]
-            raise CompileError("MT0102", f"{name} has no argument `{key[:40]}`", help=suggest(key, known) or help)
+            raise misspelt("MT0102", f"{name} has no argument", key, known, help)
         if parameter in bound:
             raise CompileError("MT0102", f"{name} got `{parameter}` twice", help=help)
         bound[parameter] = given

@@ -132,12 +132,6 @@ class UnclosedBracket(ParseError):
     """
 
 
-def uneven(indents: Sequence[str], indent: str, word: Word) -> ParseError:
-    """Returns the error for a line whose indentation differs from the indentation of every block around it."""
-    blanks = indent + indents[-1]
-    return mistake("mixed_indentation" if "\t" in blanks and " " in blanks else "uneven_indentation", word.span)
-
-
 def unmatched(opening: Word, word: Word) -> ParseError:
     """Returns the error for a closing bracket of the wrong kind."""
     line, wanted = opening.span.line_column[0], CLOSES[opening.text]

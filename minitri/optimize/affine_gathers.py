@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 from minitri.base import dims, intervals
 from minitri.base.dims import Dim, Symbol
-from minitri.base.minmax_canonical_form import never_negative
+from minitri.base.symbolic_minmax import never_negative
 from minitri.base.types import i64
 from minitri.graph.ir import Apply, Const, Gather, Index, Interner, Node, Shape, View, axis, axis_symbol, pick, ranges
 from minitri.graph.scalar_form import element

@@ -20,15 +20,14 @@ import math
 from typing import TypeGuard
 
 from minitri.base.dims import ZERO, Dim
-from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, View, axis, axis_symbol, contiguous
+from minitri.graph.ir import Contract, Graph, Interner, Node, View, axis, axis_symbol, contiguous
 from minitri.graph.rewrite import rewritten
+from minitri.graph.scalar_form import GraphTerms
 from minitri.optimize.collapse_reduced_axes import places
 from minitri.optimize.dequantised_product_cost import is_converted
-from minitri.optimize.partial_reductions import made_of
 from minitri.optimize.split_kv import MAX_HELD, loops
 
 ROWS = 128  # the rows of a large tile
-WASTE = 1.25  # batches pay up to this many times the rows that one product computes
 
 
 def fold(graph: Graph) -> Graph:
@@ -65,23 +64,19 @@ def _shared(node: Contract) -> int:
 
 
 def _is_faster_as_one(node: Node) -> TypeGuard[Contract]:
-    """Checks whether the tiles of one large product would have far fewer rows, padding included, than the tiles of all
+    """Checks whether the tiles of one large product would have fewer rows, padding included, than the tiles of all
     products of the batch.
     """
     if not isinstance(node, Contract) or any(e.constant is None for e in (*node.shape, *node.a.shape)):
         return False
     sizes = node.shape[-2 - _shared(node) : -1]
     rows, products = int(sizes[-1]), math.prod(map(int, sizes[:-1]))
-    faster = products > 1 and products * _in_tiles(rows) > WASTE * _in_tiles(rows * products)
-    return faster and not is_converted(node) and not _may_share_loop(node)
+    if products < 2 or products * _in_tiles(rows) <= _in_tiles(rows * products) or is_converted(node):
+        return False
+    # a loop that holds all columns could also compute the reductions that the first factor needs over the depth
+    return int(node.shape[-1]) > MAX_HELD or not GraphTerms(node.a, (node.rank - 1,), permuted=True).needs()
 
 
 def _in_tiles(rows: int) -> int:
     """Returns the number of rows, padding included, of the tiles that cover `rows` rows."""
     return -(-rows // ROWS) * ROWS
-
-
-def _may_share_loop(node: Contract) -> bool:
-    """Checks whether the product could run in the same loop as a reduction that the first factor depends on."""
-    short = node.shape[-1].constant is not None and int(node.shape[-1]) <= MAX_HELD
-    return short and any(isinstance(n, Reduce) for n in made_of(node.a))

@@ -10,20 +10,26 @@ elements of the result stay the same; only its strides change. If operands have 
 operands with the most bytes per element is chosen. If no layout has more bytes than the row-major layout, the result is
 row-major.
 
-Left out: temporaries, and results that a product loads, because pack_operands.py expects row-major factors. Kernels that
+A temporary that a product loads gets rows that begin at multiples of 16 bytes, with gaps between them if necessary.
+Tensor descriptors can load such rows (tensor_descriptors.py), and so can wide asynchronous copies:
+
+    temporary t0: bf16[8192, 4100]           -> temporary t0: bf16[8192, 4100] {strides = [4104, 1]}
+
+Left out: other temporaries, and results that a product loads, because pack_operands.py expects row-major factors. Kernels that
 only copy, such as the program `x.T`, stay as they are: the new order of the elements is all that such a kernel is for.
 Results of kernels with matrix products stay row-major too, because tiles of tensor cores can be stored in either order.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from minitri.base.dims import Dim, axis_names
 from minitri.base.pass_logs import fired
 from minitri.graph.ir import contiguous
 from minitri.kernels.demand import plain_axis
-from minitri.kernels.ir import Buffer, Compute, Kernel, Load, Op, Plan, Store, buffers_of, rewritten
+from minitri.kernels.ir import Buffer, Compute, Kernel, Load, Op, Plan, Store, buffers_of, needed, rewritten
+from minitri.optimize.pack_operands import row_strides
 
 Access = tuple[int, Sequence[Dim]]  # bytes of an element, and its index with the slowest axis first
 Order = tuple[int, ...]  # the axes of an array, the axis with the largest stride first
@@ -45,7 +51,29 @@ def lay_out(plan: Plan) -> Plan:
             orders |= own
         kernels.append(kernel)
     outputs = tuple(_with_strides(b, orders[b]) if b in orders else b for b in plan.outputs)
-    return replace(plan, outputs=outputs, kernels=tuple(kernels))
+    return _with_aligned_rows(replace(plan, outputs=outputs, kernels=tuple(kernels)))
+
+
+def _with_aligned_rows(plan: Plan) -> Plan:
+    """Returns the plan in which the rows of each temporary that a product loads begin at multiples of 16 bytes.
+
+    A temporary stays as it is if its kernel stores other arrays too.
+    """
+    factors = {op.buffer for k in plan.kernels for d in k.dots for op in needed(d) if isinstance(op, Load)}
+    stored = [[op.buffer for op in k.body if isinstance(op, Store)] for k in plan.kernels]
+    found = factors & {b for b, *others in stored if not others}  # stores of unlike alignment would be slow together
+    aligned = {b: replace(b, strides=row_strides(b.shape, b.dtype)) for b in plan.temporaries if b in found}
+
+    def change(op: Op) -> Op:
+        return replace(op, buffer=aligned.get(op.buffer, op.buffer)) if isinstance(op, (Load, Store)) else op
+
+    kernels = tuple(_changed(k, change) for k in plan.kernels) if aligned else plan.kernels
+    return replace(plan, temporaries=tuple(aligned.get(b, b) for b in plan.temporaries), kernels=kernels)
+
+
+def _changed(kernel: Kernel, change: Callable[[Op], Op]) -> Kernel:
+    body = tuple(rewritten(kernel.body, change).values())
+    return replace(kernel, body=body, buffers=buffers_of(body))
 
 
 def _is_copy(op: Store) -> bool:
@@ -72,8 +100,7 @@ def _permuted(kernel: Kernel, orders: Mapping[Buffer, Order]) -> Kernel:
         fired(lay_out, op, made, op.spans)
         return made
 
-    body = tuple(rewritten(kernel.body, change).values())
-    return replace(kernel, body=body, buffers=buffers_of(body))
+    return _changed(kernel, change)
 
 
 def _in_order(kernel: Kernel) -> Kernel:

@@ -12,13 +12,15 @@ begin at multiples of 16 bytes, and nothing may be computed during the copy. Pro
 contiguous along the depth, the axis that is summed over ("K-major"). The f32 products that f32_products.py gives to
 tensor cores need such a second factor, but their first factor can have any layout. If a copy of the second factor does
 not pay, and the first factor is contiguous along the depth, the factors are swapped: `x @ w` becomes
-`(w.mT @ x.mT).mT`. All other f32 products run on the f32 units of the chip, which need a second factor that is
+`(w.mT @ x.mT).mT`. Factors are also swapped if a copy of the first factor is much smaller than one of the second. All other f32 products run on the f32 units of the chip, which need a second factor that is
 contiguous along the column index. A factor without the layout that its product needs is slow to read, and each tile of
 the result reads the factor again. A packed copy, which is made only once, is cheaper if each element is used often
 enough:
 
 - If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory even if
   the factor is not packed. So this factor is packed only if each element is used at least REUSE_OF_ASYNC (1536) times.
+- If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each element is a load of its own. Such a factor is
+  packed even if the product has little work. An example is `pad(x, ((0, 0), (1, 1))) @ w`, which reads x[i, r - 1].
 - A second factor that is computed, not loaded, is copied if more than one tile of rows uses it. Without a copy, the
   tensor core waits until each block is computed.
 - Weights of 8 bits are copied only if the product has many rows. The copy contains the weights without their scale
@@ -39,7 +41,7 @@ from collections.abc import Iterator
 from minitri.base.dims import ZERO, Dim
 from minitri.base.intervals import joined
 from minitri.base.tf32_splitting import LEAST_DEPTH
-from minitri.base.types import f32
+from minitri.base.types import DType, f32
 from minitri.graph import ir
 from minitri.graph.ir import Contract, Graph, Interner, Layouts, Node, axis, axis_symbol, contiguous
 from minitri.graph.rewrite import rewritten
@@ -55,9 +57,10 @@ from minitri.optimize.split_kv import loops
 
 DEPTH = 512  # the least depth of a product
 REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # the fewest uses of an element
-REUSE_OF_F32 = 128
+REUSE_OF_F32, REUSE_OF_PARTS = 128, 64  # the latter for the second factor of a product of TF32 parts
 REUSE_OF_SWAPPED = 1024  # the fewest uses for which a copy of a second factor is better than swapped factors
-WORTH, WORTH_COMPUTED = 1 << 34, 1 << 31  # the fewest operations of a product; 2**34 take about ten microseconds
+WORTH = 1 << 34  # the fewest operations of a product whose first factor is copied; 2**34 take about 25 microseconds
+WORTH_COMPUTED = 1 << 31  # the same for a second factor, and for a first factor with rows at odd multiples of 2 bytes
 WORTH_F32 = 1 << 30  # takes more than ten microseconds in f32
 WORTH_OF_PARTS = 1 << 26  # the fewest operations of a product of TF32 parts
 WORTH_OF_COPY = 1 << 29  # the fewest operations of a product of TF32 parts whose second factor is copied
@@ -72,7 +75,7 @@ def pack(graph: Graph, layouts: Layouts, chip: Chip, parts: bool = False) -> Gra
     looped = in_loops(graph, parts)
 
     def packed(i: Interner, node: Node, made: Node) -> Node | None:
-        if not isinstance(made, Contract) or node in looped and made.a.dtype == f32:
+        if not isinstance(made, Contract) or node in looped and (made.a.dtype == f32 or not is_read(made.a)):
             return None
         wanted = _wanted(made, layouts, chip, parts)
         return _packed(i, made, layouts, wanted) if wanted else None
@@ -82,9 +85,10 @@ def pack(graph: Graph, layouts: Layouts, chip: Chip, parts: bool = False) -> Gra
 
 def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node | None:
     """Returns the product with packed (copied) factors, or None if no copy makes the product faster."""
-    last, moves = node.rank - 1, _moves(node, layouts, wanted)
     if wanted == "swapped":
-        return _swapped(i, node)
+        swapped = _swapped(i, node)
+        return _transposed(i, _packed(i, swapped, layouts, "depth") or swapped)
+    last, moves = node.rank - 1, _moves(node, layouts, wanted)
     if not any(moves):
         return None
     second, scale = taken_out(i, node) if moves[1] else (node.b, None)
@@ -103,16 +107,19 @@ def _moves(node: Contract, layouts: Layouts, wanted: str) -> tuple[bool, bool]:
         return False, False
     if wanted == "depth" and node.precision != "tf32":  # a product of TF32 parts
         first = loaded and n >= REUSE_OF_ASYNC and _is_large(node, WORTH_F32)
-        second = m >= REUSE_OF_F32 and _is_large(node, WORTH_OF_COPY) and not is_along_depth(node.b, last - 1, layouts)
+        second = (
+            m >= REUSE_OF_PARTS and _is_large(node, WORTH_OF_COPY) and not is_along_depth(node.b, last - 1, layouts)
+        )
         return first and not _fits(node.a, last, layouts, wanted), second
-    computed = _places(node.b, layouts) is None
     worth, reuse = (WORTH, REUSE) if node.a.dtype.bits == 16 or node.precision == "tf32" else (WORTH_F32, REUSE_OF_F32)
-    if not loaded or not _is_large(node, min(worth, WORTH_COMPUTED) if computed else worth):
-        return False, False
-    often = REUSE_OF_ASYNC if _fits(node.a, last, layouts, wanted, ASYNC) else reuse
+    computed, pipelined = _places(node.b, layouts) is None, _fits(node.a, last, layouts, wanted, ASYNC)
+    least = min(worth, WORTH_COMPUTED)
+    odd = wanted == "any" and not pipelined and not is_along_depth(node.a, last, layouts, ASYNC)
     of_computed = REUSE_OF_CONVERTED if is_converted(node) else min(reuse, REUSE_OF_COMPUTED)
-    first = n >= often and _is_large(node, worth) and not _fits(node.a, last, layouts, wanted)
-    return first, m >= (of_computed if computed else reuse) and not _fits(node.b, last - 1, layouts, wanted)
+    first = loaded and n >= (REUSE_OF_ASYNC if pipelined else reuse) and _is_large(node, least if odd else worth)
+    second = m >= (of_computed if computed else reuse)
+    second = second and _is_large(node, least if computed or wanted == "any" else worth)
+    return first and not _fits(node.a, last, layouts, wanted), second and not _fits(node.b, last - 1, layouts, wanted)
 
 
 def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
@@ -127,21 +134,21 @@ def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
     if parts and suits_parts(node):
         last, (*batch, m, n) = node.rank - 1, map(int, node.shape)
         fits, copied = is_along_depth(node.b, last - 1, layouts), _moves(node, layouts, "depth")[1]
-        rare = (
-            n >= SIDE_OF_PARTS and (m < REUSE_OF_SWAPPED or not copied) and has_few_tiles(chip, math.prod(batch), m, n)
-        )
-        if not fits and rare and is_along_depth(node.a, last, layouts):
+        few = has_few_tiles(chip, math.prod(batch), m, n)
+        rare = few and n >= SIDE_OF_PARTS and (m < REUSE_OF_SWAPPED or not copied)
+        smaller = is_read(node.a) and n >= max(2 * m, REUSE_OF_F32) and _is_large(node, WORTH_OF_COPY)
+        if not fits and rare and (smaller or is_along_depth(node.a, last, layouts)):
             return "swapped"
         if fits or copied:
             return "depth"
     return "columns"
 
 
-def _swapped(i: Interner, node: Contract) -> Node:
-    """Returns the transposed product of the transposed factors, whose second factor is the first factor of `node`."""
+def _swapped(i: Interner, node: Contract) -> Contract:
+    """Returns the product of the transposed factors, whose second factor is the first factor of `node`."""
     shape = (*node.shape[:-2], node.shape[-1], node.shape[-2])
     b, a = (_transposed(i, f) for f in (node.a, node.b))
-    return _transposed(i, i.contract(node.dtype, shape, a, b, node.precision))
+    return i.contract(node.dtype, shape, a, b, node.precision)
 
 
 def _transposed(i: Interner, x: Node) -> Node:
@@ -202,17 +209,17 @@ def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: in
     return all(n * factor.dtype.bytes % alignment == 0 for n in (start, *(s for s in steps if s != 1)))
 
 
-def is_along_depth(factor: Node, depth: int, layouts: Layouts) -> bool:
+def is_along_depth(factor: Node, depth: int, layouts: Layouts, alignment: int = ALIGNMENT) -> bool:
     """Checks whether all arrays that a factor is computed from are contiguous along `depth`, the axis that the product
-    sums over, and whether their rows begin at multiples of 16 bytes. Arrays that do not vary along this axis may have
-    any layout.
+    sums over, and whether their rows begin at multiples of `alignment` bytes. Arrays that do not vary along this axis
+    may have any layout.
     """
 
     def suits(node: Node, offset: Dim) -> bool:
         if axis_symbol(depth) not in offset.symbols():
             return True
         step, start = offset.coefficient(axis_symbol(depth)) or (ZERO, ZERO)
-        return step == 1 and all(c * node.dtype.bytes % ALIGNMENT == 0 for _, c in start.terms)
+        return step == 1 and all(c * node.dtype.bytes % alignment == 0 for _, c in start.terms)
 
     return all(suits(*read) for read in _reads(factor, tuple(map(axis, range(factor.rank))), layouts))
 
@@ -223,9 +230,18 @@ def _reads(node: Node, index: tuple[Dim, ...], layouts: Layouts) -> Iterator[tup
     if isinstance(node, (ir.Apply, ir.Concat)) and not ir.is_copy(node):
         for operand in ir.children(node):
             yield from _reads(operand, index, layouts)
+            if isinstance(node, ir.Concat):  # the next operand begins where this one ends
+                index = tuple(d - operand.shape[k] if k == node.axis else d for k, d in enumerate(index))
     elif not isinstance(node, (ir.Const, ir.Index)):
-        strides = layouts.get(node.name) if isinstance(node, ir.Input) else None
+        strides = layouts.get(node.name) if isinstance(node, ir.Input) else row_strides(node.shape, node.dtype)
         yield node, joined(sum((d * s for d, s in zip(index, strides or contiguous(node.shape))), Dim.of(0)))
+
+
+def row_strides(shape: tuple[Dim, ...], dtype: DType) -> tuple[Dim, ...]:
+    """Returns the strides of a temporary that a product loads: each long row begins at a multiple of 16 bytes."""
+    row = shape[-1].constant if shape else None
+    gap = 0 if row is None else -row % (ALIGNMENT // dtype.bytes)
+    return contiguous((*shape[:-1], shape[-1] + gap)) if row and row >= DEPTH else contiguous(shape)
 
 
 def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:

@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any
 
 from minitri import pipeline
-from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.diagnostics import CompileError, misspelt
 from minitri.base.resource_limits import check_time
 from minitri.graph.rewrite import legalise
 from minitri.hardware.chips import Chip, chip_of, has_fast_tf32
@@ -239,10 +239,7 @@ def check_names(without: Collection[str]) -> None:
     """Raises CompileError MT0402 if a name in `without` is not the name of an optimisation. If the name was an
     optimisation's name in an earlier version, the help text of the error gives the new name.
     """
-    unknown = sorted({*without} - {"all", *OPTIONAL})
-    if not unknown:
-        return
-    name = unknown[0]
-    help = suggest(name, OPTIONAL) or f"passes that can be left out: {', '.join(OPTIONAL)}"
-    help = f"it is called `{OLD_NAMES[name]}` now" if name in OLD_NAMES else help
-    raise CompileError("MT0402", f"there is no optional pass `{name[:40]}`", help=help)
+    for name in sorted({*without} - {"all", *OPTIONAL}):
+        known = f"passes that can be left out: {', '.join(OPTIONAL)}"
+        error = misspelt("MT0402", "there is no optional pass", name, OPTIONAL, known)
+        raise error.correct(help=f"it is called `{OLD_NAMES[name]}` now" if name in OLD_NAMES else "")

@@ -16,8 +16,8 @@ from functools import partial, update_wrapper
 
 from minitri.base import dims, intervals
 from minitri.base.dims import Dim
-from minitri.base.minmax_canonical_form import never_negative, where_present
 from minitri.base.numpy_array_operations import elementwise
+from minitri.base.symbolic_minmax import never_negative, where_present
 from minitri.base.types import DType, i64
 from minitri.graph import ir, rewrite
 from minitri.graph.ir import Apply, Concat, Const, Gather, Graph, Index, Interner, Node, View, axis, axis_symbol, ranges

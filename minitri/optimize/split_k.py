@@ -19,13 +19,13 @@ number of parts for weights of 8 bits (dequantised_product_cost.py) and for f32 
 import math
 
 from minitri.base.dims import Dim
-from minitri.graph.ir import Concat, Contract, Graph, Input, Interner, Node, Reduce, Scan, axis
+from minitri.graph.ir import Contract, Graph, Input, Interner, Node, Reduce, Scan, axis
 from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize import dequantised_product_cost
 from minitri.optimize.dequantised_product_cost import MOST, PART, viewed
 from minitri.optimize.partial_reductions import Halves, contract_in_parts, made_of, padded, parts_of, split
-from minitri.optimize.product_cost import TF32_PARTS, cheapest, has_few_tiles
+from minitri.optimize.product_cost import TF32_PARTS, cheapest
 from minitri.optimize.split_kv import loops
 
 MANY = 128  # the most parts of a product with very few tiles
@@ -59,7 +59,7 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
     if dequantised_product_cost.is_converted(node):
         parts = dequantised_product_cost.choose(chip, math.prod(batch), m, n, depth).parts
     elif of_parts:
-        few = has_few_tiles(chip, math.prod(batch), m, n)
+        few = math.prod(batch) * -(-m // TF32_PARTS[0].rows) * -(-n // TF32_PARTS[0].columns) <= chip.multiprocessors
         powers = [1 << k for k in range(MANY.bit_length()) if k == 0 or few and depth >= SHORTEST_OF_PARTS << k]
         parts, _ = cheapest(chip, TF32_PARTS, powers, math.prod(batch), m, n, depth)
     else:
@@ -75,13 +75,6 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
     return i.reduce("sum", node.dtype, node.shape, partial, (lead,)), parts, length
 
 
-def _streams(node: Contract) -> bool:
-    """Checks whether both factors are inputs of 16 bits, or views of such inputs. Products of 16-bit inputs are fast
-    even with small tiles.
-    """
-    return node.a.dtype.bits == 16 and all(isinstance(viewed(f), Input) for f in (node.a, node.b))
-
-
 def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, depth: int) -> int:
     """Returns the number of parts: a power of two that divides the depth (summed axis) if possible, or another power of
     two.
@@ -94,14 +87,15 @@ def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, dep
     if 4 * tiles <= multiprocessors and not fills:
         shortest = SHORTEST_OF_FEW if _unit(node, depth) * node.a.dtype.bytes >= ASYNC else SHORTEST_OF_FEW // 2
     else:
-        shortest = SHORTEST_STREAM if fills or _streams(node) else SHORTEST
-    if depth < shortest or not 0 < tiles < multiprocessors:
+        # products of 16-bit inputs are fast even with small tiles
+        streams = node.a.dtype.bits == 16 and all(isinstance(viewed(f), Input) for f in (node.a, node.b))
+        shortest = SHORTEST_STREAM if fills or streams else SHORTEST
+    most = 3 * multiprocessors // 4 if node.a.dtype.bits == 32 else multiprocessors - 1
+    if depth < shortest or not 0 < tiles <= most:
         return 1
     wanted = max(1, min(2 * multiprocessors // tiles, depth // PART, MANY if few else MOST))
-    if node.a.dtype.bits == 32 and tiles * 4 > 3 * multiprocessors:
-        return 1
     even = math.gcd(depth // _unit(node, depth), 1 << (wanted.bit_length() - 1))
-    return even if even * 4 > wanted else wanted
+    return even if even > 1 and even * 4 > wanted else wanted
 
 
 def _unit(node: Contract, depth: int) -> int:
@@ -112,5 +106,5 @@ def _unit(node: Contract, depth: int) -> int:
 
 
 def is_read(node: Node) -> bool:
-    """Checks whether a factor is computed from inputs by elementwise operations alone."""
-    return not any(isinstance(n, (Concat, Contract, Reduce, Scan)) for n in made_of(node))
+    """Checks whether a factor is computed from inputs without reductions, scans and products."""
+    return not any(isinstance(n, (Contract, Reduce, Scan)) for n in made_of(node))

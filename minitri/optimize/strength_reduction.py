@@ -29,7 +29,7 @@ than eight roundings.
 
 import math
 
-from minitri.base.minmax_canonical_form import never_negative
+from minitri.base.symbolic_minmax import never_negative
 from minitri.base.types import bool_
 from minitri.graph.ir import Apply, Const, Graph, Index, Interner, Node, Reduce, View
 from minitri.graph.rewrite import Rule, apply_rules, compute, copy, number, rebuild

@@ -214,22 +214,13 @@ Numbers = tuple[int, ...]
 
 
 def empty(like: ArrayView | None, dtype: DType, shape: Numbers, strides: Numbers) -> ArrayView:
-    """Returns a new array without gaps, of the same library and device as the array `like`.
+    """Returns a new array of the same library and device as the array `like`.
 
     If `like` is None, the new array is a numpy array.
     """
     if like is None or like.kind == "numpy":
-        made = permuted(lambda sorted: np.empty(sorted, dtype.numpy), shape, strides)
+        made = strided(shape, strides, dtype.numpy, np.empty)
         return _numpy_view(made, "out")._replace(library=like.library if like else "")
     torch = sys.modules["torch"]
     made = torch.empty_strided(shape, strides, dtype=getattr(torch, dtype.numpy.name), device=like.owner.device)
     return _torch_view(made, "out")._replace(library=like.library)
-
-
-def permuted(make: Callable[[list[int]], Any], shape: Numbers, strides: Numbers) -> Any:
-    """Returns a numpy array of this shape, whose axes have the order of `strides` in memory.
-
-    `make(shape)` makes a row-major array.
-    """
-    order = sorted(range(len(shape)), key=lambda k: -strides[k])
-    return make([shape[k] for k in order]).transpose(np.argsort(order))

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minitri.base import dims
-from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.diagnostics import CompileError, misspelt
 from minitri.base.dims import Dim, Symbol
 from minitri.base.types import ArrayType, DType, dtype
 from minitri.graph.ir import Condition
@@ -141,8 +141,7 @@ def _by_name(function: ast.Function, args: Sequence[Any], keywords: Mapping[str,
     given = dict(zip(names, args))
     for key in keywords:
         if key not in names:
-            message = f"{function.name} has no parameter `{key[:40]}`"
-            raise CompileError("MT0301", message, help=suggest(key, names) or help)
+            raise misspelt("MT0301", f"{function.name} has no parameter", key, names, help)
         if key in given:
             raise CompileError("MT0301", f"{function.name} got `{key}` twice")
     given |= keywords
@@ -355,8 +354,8 @@ def given_sizes(function: ast.Function, given: Mapping[str, Any]) -> Call:
         elif name in scalars:
             values[name] = scalar(scalars[name], value)
         else:
-            help = suggest(name, dimensions) or f"its dimensions: {', '.join(dimensions) or 'none'}"
-            raise CompileError("MT0304", f"{function.name} has no dimension `{name[:40]}`", help=help)
+            known = f"its dimensions: {', '.join(dimensions) or 'none'}"
+            raise misspelt("MT0304", f"{function.name} has no dimension", name, dimensions, known)
     return Call(Instance(packs, {}, values), sizes, {}, {})
 
 

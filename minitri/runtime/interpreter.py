@@ -10,7 +10,6 @@ Left out: a wrong store further away from the array than the width of a guard ba
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minitri.base.types import DType
-from minitri.runtime.array_interop import ArrayView, Numbers, permuted, strided, view
+from minitri.runtime.array_interop import ArrayView, Numbers, strided, view
 from minitri.runtime.call_binding import Call
 from minitri.triton.descriptors import Descriptor
 from minitri.triton.emit import EmittedKernel
@@ -144,8 +143,7 @@ class Guarded:
 
         The parameters are those of the function `empty` in runtime/array_interop.py.
         """
-        inside = self._memory("an output", math.prod(shape), dtype.numpy)
-        made = permuted(inside.reshape, shape, strides)
+        made = strided(shape, strides, dtype.numpy, partial(self._memory, "an output"))
         return view(made, "out")._replace(library=like.library if like else "")
 
     def call(self, call: Call) -> Call:

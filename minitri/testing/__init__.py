@@ -14,8 +14,7 @@ statement.
     statement_forms.toml   the forms of statements, with placeholders
     statement_writer.py    draws forms and fills them; minitri/bench/random_programs.py uses it too
     statement_placeholders.py        what each placeholder becomes: parameters, values of sample arrays, axes, sizes
-    small_random_programs.py      the statements and the text of a whole program
-    choice_lists.py        programs as lists of choices, which shrink
+    small_random_programs.py      the statements and the text of a whole program; programs as lists of choices, which shrink
     equivalent_programs.py    changed programs that must compute the same result
     random_arrays.py       arrays
 
@@ -30,9 +29,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minitri.testing.choice_lists import recorded
 from minitri.testing.random_arrays import random_array
-from minitri.testing.small_random_programs import RandomProgram, SmallWriter
+from minitri.testing.small_random_programs import RandomProgram, SmallWriter, recorded
 from minitri.testing.statement_placeholders import Parameter
 
 if TYPE_CHECKING:

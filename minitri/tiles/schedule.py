@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from minitri.base.diagnostics import CompileError, listed, suggest
+from minitri.base.diagnostics import CompileError, listed, misspelt
 from minitri.base.resource_limits import MAX_LANES
 from minitri.base.toml_tables import table_beside
 from minitri.kernels.ir import Axis, Dot, Kernel, Plan, Store
@@ -243,11 +243,10 @@ def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan
     if not missing:
         return
     known = sorted({name for other in general() for name in axis_names(other)} | set(axis_names(plan)))
-    unknown = next((name for name in missing if name not in known), None)
-    if unknown is not None:
+    for wrong in (name for name in missing if name not in known):
         there = f"its axes: {listed([f'`{n}`' for n in known])}" if known else "no kernel has axes"
-        help = suggest(str(unknown), known) or f"{there}; `minitri compile --emit=kernels` shows them"
-        raise CompileError("MT0404", f"blocks: no kernel has an axis `{str(unknown)[:40]}`", help=help)
+        help = f"{there}; `minitri compile --emit=kernels` shows them"
+        raise misspelt("MT0404", "blocks: no kernel has an axis", wrong, known, help)
 
 
 def axis_names(plan: Plan) -> list[str]:

@@ -12,9 +12,8 @@ from typing import Any
 
 from minitri.base import dims
 from minitri.base.dims import Dim, sign
-from minitri.base.minmax_canonical_form import tidy
 from minitri.base.resource_limits import MAX_ELEMENTS
-from minitri.base.symbolic_minmax import at_most_one, largest, smallest
+from minitri.base.symbolic_minmax import at_most_one, largest, smallest, tidy
 from minitri.base.types import bool_, i64
 from minitri.graph import ir
 from minitri.graph.functions.views import one_axis

@@ -16,9 +16,8 @@ from typing import Any
 
 from minitri.base import dims
 from minitri.base.dims import Dim
-from minitri.base.minmax_canonical_form import tidy
 from minitri.base.resource_limits import current, exceeded
-from minitri.base.symbolic_minmax import largest, smallest
+from minitri.base.symbolic_minmax import largest, smallest, tidy
 from minitri.base.types import bool_
 from minitri.graph import ir
 from minitri.graph.constant_nodes import names_in

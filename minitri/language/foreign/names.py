@@ -15,10 +15,16 @@ libraries. The columns of names.csv:
 
 If a name has several rows in names.csv, the first row that fits the call is used.
 
-The functions at the end of names.py look up a name by its use in the program: as a call, as an attribute, or after the
-name of a library. Each function that looks up a name returns an `Answer`, which contains a row of names.csv. The row of
+The functions below `Answer` look up a name by its use in the program: as a call, as an attribute, or after the name of
+a library. Each function that looks up a name returns an `Answer`, which contains a row of names.csv. The row of
 an `Answer` says what to write instead of the name, or why the language has nothing like the name. If no library has the
 name, the result is None.
+
+The function `rewritten_call` rewrites a call in the language, with the caller's own arguments. The column `instead` is
+then a template, in which the name of a parameter stands for an argument. An argument such as `x + 1` gets parentheses
+where it stands beside an operator of the template:
+
+    np.average(x + 1, axis=0)      row: average(x, axis) → mean(x, axis=axis)      mean(x + 1, axis=0)
 """
 
 import csv
@@ -31,7 +37,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from minitri.base.toml_tables import table_beside
-from minitri.base.types import DTYPES
+from minitri.base.types import DTYPES, from_numpy
 
 _TABLES = table_beside(__file__, "libraries.toml")
 LIBRARIES: dict[str, str] = _TABLES["libraries"]
@@ -40,6 +46,9 @@ METHODS = ("array", "tensor")
 _PARAMETER = re.compile(r"(\*?\w+)(?::[^=,]*)?(?:=(.*?))?(?:, |$)")
 _LOOKS: dict[str, str] = _TABLES["looks"]
 LONGEST = 120  # characters of a rewritten call that a sentence shows
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?!\s*(?:=(?!=)|\())")
+_IN_BRACKETS = re.compile(r"[(\[{][^()\[\]{}]*[)\]}]")
+_OPERAND = re.compile(r"[\w.]*|\"[^\"]*\"|'[^']*'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,3 +247,65 @@ def _first(found: Sequence[Answer], args: Sequence[str] | None, keywords: Sequen
     """Returns the first translation whose row fits the call. If no row fits, returns the first of all translations."""
     fitting = [a for a in found if args is None or a.row.takes(args, keywords)]
     return next(iter(fitting or found), None)
+
+
+# ---- rewritten calls -------------------------------------------------------------------------------
+
+
+def rewritten_call(row: Foreign, args: Sequence[str], keywords: Mapping[str, str]) -> str:
+    """Returns the text to write instead of a call with these arguments, or "" if the row needs an argument that the call
+    does not give.
+    """
+    given = ", ".join([*args, *(f"{name}={text}" for name, text in keywords.items())])
+    if row.instead in DTYPES:
+        return f"astype({given}, {row.instead})" if given else ""
+    if not row.arguments:
+        return f"{row.instead}({given})" if row.instead.isidentifier() else ""
+    values = row.bound(args, keywords)
+    if values is None:
+        return ""
+    text = values.get("dtype", "")
+    name = text.strip("\"'").rpartition(".")[2]
+    if dtype := DTYPES.get(name) or from_numpy(name):
+        values["dtype"] = str(dtype)
+    elif text[:1] in ("'", '"'):
+        return values["x"] if row.name == "to" else ""  # torch's `x.to("cuda")`
+    return _plain(substituted(row.instead, values))
+
+
+def _plain(text: str) -> str:
+    """Simplifies a text: `1 if False else f(x)` becomes `f(x)`, and `x.shape.shape[0]` becomes `x.ndim`."""
+    choice = r"(\w+(?:\(.*\))?) if (True|False) else (\w+(?:\(.*\))?)"
+    return re.sub(choice, lambda m: m[1] if m[2] == "True" else m[3], text).replace(".shape.shape[0]", ".ndim")
+
+
+def substituted(template: str, values: Mapping[str, str]) -> str:
+    """Returns the template, with the name of each parameter replaced by its text in `values`.
+
+    In a template, `*rest` stands for any number of arguments.
+    """
+    for name in re.findall(r"\*(\w+)", template):
+        if name in values:
+            written = values[name]
+            template = re.sub(rf", \*{name}\b", f", {written}" if written else "", template)
+
+    def argument(match: re.Match[str]) -> str:
+        text = values.get(match[0])
+        if text is None:
+            return match[0]
+        before, after = template[: match.start()].rstrip()[-1:], template[match.end() :].lstrip()[:1]
+        alone = before in ("", "(", "[", ",", "=") and after in ("", ")", "]", ",")
+        return text if alone or is_operand(text) else f"({text})"
+
+    return _NAME.sub(argument, template)
+
+
+def is_operand(text: str) -> bool:
+    """Checks whether the text of an expression can stand beside any operator without parentheses.
+
+    Names, numbers, calls, subscripts, and anything that is already in brackets need no parentheses.
+    """
+    plain, before = text, ""
+    while plain != before:
+        plain, before = _IN_BRACKETS.sub("", plain), plain
+    return bool(text) and _OPERAND.fullmatch(plain) is not None

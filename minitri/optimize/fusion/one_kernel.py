@@ -28,7 +28,7 @@ products of a kernel.
 from collections.abc import Sequence
 
 from minitri.base.dims import axis_names
-from minitri.base.minmax_canonical_form import Allows
+from minitri.base.symbolic_minmax import Allows
 from minitri.base.types import f32
 from minitri.graph.ir import Contract, Node, Reduce, Scan
 from minitri.kernels.demand import Demand, NotOneKernel, about, plain_axis

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence, Set
 from minitri.base import dims
 from minitri.base.dims import Dim, Symbol
 from minitri.base.intervals import simplify
-from minitri.base.minmax_canonical_form import Allows
+from minitri.base.symbolic_minmax import Allows
 from minitri.graph.ir import Apply, Contract, Gather, Node, Reduce, Scan, axis, axis_symbol, ranges
 from minitri.graph.scalar_form import element
 from minitri.kernels.demand import Demand, Indexing, NotOneKernel, plain_axis, with_axes
@@ -38,6 +38,7 @@ class FusedIndexing(Indexing):
         self.held: Set[str] = set()
         self.inner: set[str] = set()
         self.transposed = False
+        self._rows: dict[Node, str] = {}  # the row axes of products that results need before their operands do
         super().__init__(inside, roots, allows)
 
     def _order(self) -> list[Node]:
@@ -98,7 +99,8 @@ class FusedIndexing(Indexing):
         if not digits or node not in self.inside:
             return {}
         known = [plain_axis(d.index[-2]) for d in self.demands.get(node, ()) if not d.guards]
-        row = next(filter(None, known), None) or self._fresh(node.shape[-2], "ijklhgfe")
+        known.append(self._rows.get(node))
+        row = self._rows[node] = next(filter(None, known), None) or self._fresh(node.shape[-2], "ijklhgfe")
         return {k: dims.axis(row) // step % root.shape[k] for k, step in digits.items()}
 
     def _match(self, node: Node, k: int, index: list[Dim]) -> str | None:

@@ -212,10 +212,10 @@ def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
 
 
 def is_transposed(kernel: Kernel) -> bool:
-    """Checks whether the kernel computes a single product of 16-bit floats, with the columns of the result before the
-    rows.
+    """Checks whether the kernel computes a single product of 16-bit floats whose second factor is computed, with the
+    columns of the result before the rows.
     """
-    if len(kernel.dots) != 1 or _kind(kernel.dots[0]) != "16":
+    if len(kernel.dots) != 1 or _kind(kernel.dots[0]) != "16" or isinstance(kernel.dots[0].b, Load):
         return False
     order = [a.name for a in kernel.axes]
     row, column = kernel.dots[0].tile
@@ -229,6 +229,8 @@ def _transposed(m: int, n: int, batch: int, depth: int, chip: Chip) -> Tile:
     smaller blocks. The smaller the blocks are, the more blocks are loaded at the same time.
     """
     tile = TRANSPOSED[dequantised_product_cost.choose(chip, batch, m, n, depth, most=1).rows]
+    if depth <= 16:  # a single instruction; the time goes into storing, and a larger tile stores more at once
+        return tile._replace(columns=2 * tile.columns)
     while depth % tile.depth and depth % dequantised_product_cost.UNIT == 0:
         tile = tile._replace(depth=tile.depth // 2, stages=tile.stages * 3 // 2)
     return tile
