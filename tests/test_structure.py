@@ -274,7 +274,7 @@ def heavy(tree: ast.Module) -> set[str]:
 @pytest.mark.parametrize("name", names())
 def test_torch_and_triton_are_imported_when_needed(name: str) -> None:
     """Modules that are written in Triton, or that talk to its interpreter, import it at the top. Benchmarks import torch."""
-    allowed = {"triton.rt", "triton.rt_intrinsics", "triton.rt_fast_math", "triton.rt_interpreter"}
+    allowed = {f"triton.rt{part}" for part in ("", "_intrinsics", "_fast_math", "_division", "_interpreter")}
     assert name in allowed or name.startswith("bench.") or not heavy(modules()[name].tree) & {"torch", "triton"}
 
 

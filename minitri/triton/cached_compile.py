@@ -176,8 +176,8 @@ def _triton() -> Mapping[str, Any]:
     import triton
 
     library = next(iter(sorted((Path(triton.__file__).parent / "_C").glob("libtriton*"))), Path(triton.__file__))
-    files = ("rt.py", "rt_intrinsics.py", "rt_fast_math.py", "workarounds/ptxas.py")
-    ours = b"".join((Path(__file__).parent / name).read_bytes() for name in files)
+    here = Path(__file__).parent
+    ours = b"".join(file.read_bytes() for file in (*sorted(here.glob("rt*.py")), here / "workarounds/ptxas.py"))
     stamp = (library.stat().st_size, library.stat().st_mtime_ns)
     return {"version": triton.__version__, "library": stamp, "functions": hashlib.sha256(ours).hexdigest()}
 

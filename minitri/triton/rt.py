@@ -12,8 +12,8 @@ not torch. Because triton is not always installed, minitri imports rt.py only wh
 kernel.
 
 Left out: functions that `tl` or `libdevice` already computes as numpy does. Approximations are in
-minitri/triton/rt_fast_math.py. Functions that only make kernels faster, or avoid an error of the compiler, are in
-minitri/triton/rt_intrinsics.py. rt.py exports the functions of all three modules.
+minitri/triton/rt_fast_math.py, and accurate divisions with few instructions are in minitri/triton/rt_division.py. Functions that only make kernels faster, or avoid an error of the compiler, are
+in minitri/triton/rt_intrinsics.py. rt.py exports the functions of all four modules.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
@@ -26,7 +26,8 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from minitri.triton.rt_fast_math import exp2, relaxed_erf, relaxed_sigmoid, relaxed_tanh  # noqa: F401
+from minitri.triton.rt_division import divide, sigmoid  # noqa: F401
+from minitri.triton.rt_fast_math import exp2, relaxed_erf, relaxed_log, relaxed_log1p, relaxed_sigmoid, relaxed_tanh  # noqa: F401  # noqa: F401
 from minitri.triton.rt_intrinsics import byte_to_f16, settle, unknown, wait_for_previous  # noqa: F401
 
 # ---- elementwise -------------------------------------------------------------------------
@@ -106,21 +107,13 @@ def signbit(x):
 def _float_floordiv(a, b):
     # numpy's algorithm: the quotient of a - fmod(a, b) is an integer up to rounding.
     rest = libdevice.fmod(a, b)
-    quotient = _divide(a - rest, b)
+    quotient = divide(a - rest, b)
     quotient = tl.where((rest != 0) & ((rest < 0) != (b < 0)), quotient - 1, quotient)
     whole = tl.floor(quotient)
     whole = tl.where(quotient - whole > 0.5, whole + 1, whole)
-    exact = _divide(a, b)
+    exact = divide(a, b)
     whole = tl.where(quotient == 0, libdevice.copysign(quotient, exact), whole)
     return tl.where(b == 0, exact, whole)
-
-
-@triton.jit
-def _divide(a, b):
-    if a.dtype == tl.float64:
-        return a / b
-    else:
-        return tl.div_rn(a, b)
 
 
 @triton.jit
@@ -179,13 +172,6 @@ def round_to_tf32(x):
         bits = x.to(tl.int32, bitcast=True) + (1 << 12)
         rounded = ((bits >> 13) << 13).to(tl.float32, bitcast=True)
     return tl.where((tl.abs(x) < float("inf")) & (x != 0), rounded, x)
-
-
-@triton.jit
-def sigmoid(x):
-    """Returns 1 / (1 + exp(-x)), computed from exp(-|x|), because exp(-|x|) cannot overflow."""
-    z = libdevice.exp(-tl.abs(x))
-    return _divide(tl.where(x >= 0, 1.0, z), 1.0 + z)
 
 
 # ---- conversion --------------------------------------------------------------------------

@@ -12,6 +12,7 @@ special function unit, which flushes denormals to 0. Kernels call the approximat
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
 # pyright: basic, reportOperatorIssue=false, reportAttributeAccessIssue=false, reportAssignmentType=false
 
+from collections.abc import Callable
 from typing import Any
 
 import triton
@@ -25,29 +26,39 @@ def exp2(x, _semantic: Any = None):
 
     `tl.exp2` keeps denormals, and needs four instructions.
     """
-    if _semantic.builder.options.backend_name != "cuda":
-        return tl.exp2(x, _semantic=_semantic)
-    code = "ex2.approx.ftz.f32 $0, $1;"
-    return tl.inline_asm_elementwise(code, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1, _semantic=_semantic)
+    return _one_instruction("ex2.approx.ftz.f32", x, tl.exp2, _semantic)
 
 
 @tl.core.builtin
-def _reciprocal(y, _semantic: Any = None):
+def reciprocal(y, _semantic: Any = None):
     """Returns 1 / y, computed by one instruction that treats denormal numbers as 0.
 
     The plain spelling `1.0 / y` keeps denormals, and needs four instructions.
     """
-    if _semantic.builder.options.backend_name != "cuda":
-        return _semantic.truediv(1.0, y)
-    code = "rcp.approx.ftz.f32 $0, $1;"
-    return tl.inline_asm_elementwise(code, "=f,f", [y], dtype=tl.float32, is_pure=True, pack=1, _semantic=_semantic)
+    return _one_instruction("rcp.approx.ftz.f32", y, lambda y, _semantic: _semantic.truediv(1.0, y), _semantic)
+
+
+@tl.core.builtin
+def _log2(x, _semantic: Any = None):
+    """Returns the logarithm to base 2, with an absolute error of at most 2**-22 for x near 1. `tl.log2` calls the math
+    library, which needs about 25 instructions.
+    """
+    return _one_instruction("lg2.approx.f32", x, tl.log2, _semantic)
+
+
+def _one_instruction(name: str, x, elsewhere: Callable[..., Any], semantic: Any):
+    """Returns the result of an instruction of NVIDIA's GPUs. For other GPUs, returns the result of `elsewhere`."""
+    if semantic.builder.options.backend_name != "cuda":
+        return elsewhere(x, _semantic=semantic)
+    code = f"{name} $0, $1;"
+    return tl.inline_asm_elementwise(code, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1, _semantic=semantic)
 
 
 @triton.jit
 def relaxed_sigmoid(x):
     """Returns 1 / (1 + exp(-x)) with a relative error of at most 2**-17. Denormal results are not replaced by 0."""
     z = tl.exp(tl.abs(x) * -1.0)
-    return tl.where(x >= 0, 1.0, z) * _reciprocal(1.0 + z)
+    return tl.where(x >= 0, 1.0, z) * reciprocal(1.0 + z)
 
 
 @triton.jit
@@ -57,7 +68,7 @@ def relaxed_tanh(x):
     The function computes tanh from 2**(|x| * 2 log2 e). Near zero, this computation would lose digits by cancellation,
     so a polynomial of two terms replaces it there.
     """
-    far = 1.0 - 2.0 * _reciprocal(1.0 + exp2(tl.abs(x) * 2.8853900817779268))
+    far = 1.0 - 2.0 * reciprocal(1.0 + exp2(tl.abs(x) * 2.8853900817779268))
     near = x * (0.999999106 - 0.332372516 * (x * x))
     return tl.where(tl.abs(x) < 0.085, near, libdevice.copysign(far, x))
 
@@ -85,3 +96,24 @@ def relaxed_erf(x):
     far = libdevice.copysign(1.0 - exp2(p), x)
     near = x * (1.12837827 - 0.375213861 * (x * x))
     return tl.where(t < 0.09, near, far)
+
+
+@triton.jit
+def relaxed_log(x):
+    """Returns log(x) with a relative error of at most 2**-18."""
+    return _log_of_sum(x - 1.0, x)
+
+
+@triton.jit
+def relaxed_log1p(x):
+    """Returns log(1 + x) with a relative error of at most 2**-18."""
+    return _log_of_sum(x, 1.0 + x)
+
+
+@triton.jit
+def _log_of_sum(t, x):
+    """Returns log(x) for x = 1 + t. Near zero, the GPU's logarithm has few correct digits, so five terms of the power
+    series replace it there.
+    """
+    near = t * (1.0 + t * (-0.5 + t * (0.333333333 + t * (-0.25 + t * 0.2))))
+    return tl.where(tl.abs(t) < 0.09, near, _log2(x) * 0.693147182)

@@ -36,6 +36,7 @@ from minitri.tiles.schedule import Schedule, ceil_pow2, size
 
 WHOLE_ROW = 32768  # longest row held in registers
 FEW = 2  # with this many programs for each multiprocessor or fewer, most of the chip is idle
+SHORT_ROW = 64  # longest row of which a warp computes several at once
 SHORT_COLUMN = 32  # longest column that one warp holds whole
 DEAR = 3  # with this many special functions of f32 for each element, a thread has few elements
 
@@ -178,6 +179,8 @@ def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
     narrow, reduces = widest_bytes(kernel) <= 2, _only_reduces(kernel)
     if _is_dear(kernel):
         return max(1, min(16, elements // 256))
+    if row <= SHORT_ROW and not reduces:
+        return max(1, min(4, elements // (512 if narrow else 256)))
     if row <= ENOUGH:
         few = 1 if elements <= ENOUGH or narrow or reduces else 2
         return few if elements <= 2 * ENOUGH else max(few, min(16, elements // ENOUGH))
