@@ -9,7 +9,7 @@ contiguous along one axis and stores along another axis. The tile of a transpose
 is short, so that loads and stores both access whole cache lines. If the contiguous axis is short, the tile covers the
 next axis too.
 
-A program has about 1024 elements (2048 if they have 16 bits or fewer, 512 in small kernels) and at most 4 warps. A
+A program has about 1024 elements (2048 if they have 16 bits or fewer) and at most 4 warps. A
 transpose has 8 warps, or 16 if it computes much for each element. A transpose whose accesses move a single element of
 16 bits has smaller tiles and 4 warps, and so does a transpose of few elements. In Triton's interpreter a program costs
 about a millisecond and an element costs almost nothing, so tiles are very large.
@@ -55,7 +55,7 @@ def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
         warps = 4 if narrow else more_warps(kernel, blocks, 8, most=512)
         rule = f"{shape}: two axes are contiguous"
     else:
-        blocks = filled(order, INTERPRETER.elements if request.interpreter else _elements(kernel, bytes, request))
+        blocks = filled(order, INTERPRETER.elements if request.interpreter else 2048 if bytes <= 2 else ENOUGH)
         warps, rule = 4, f"elements, contiguous along {first.name}"
     return Schedule({a.name: ("grid", blocks[a.name]) for a in kernel.axes}, rule, warps=at_most(warps, blocks))
 
@@ -63,9 +63,3 @@ def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
 def _is_unit(op: Load | Store, axis: Axis) -> bool:
     """Checks whether neighbouring elements of an access along an axis are neighbours in memory."""
     return ((axis.symbol,), 1) in op.offset.terms
-
-
-def _elements(kernel: Kernel, bytes: int, request: Request) -> int:
-    """Returns the number of elements of a program. Small kernels have more programs with fewer elements each."""
-    all, busy = math.prod(size(a, 1 << 30) for a in kernel.axes), 8 * request.chip.multiprocessors
-    return max(512, min(2048 if bytes <= 2 else ENOUGH, ceil_pow2(all // busy + 1) // 2))
