@@ -47,9 +47,9 @@ def divide(a, b):
         return a / b
     elif len(a.shape) == 0:
         return tl.div_rn(a, b)
-    elif len(b.shape) == 0 or b.numel < a.numel:
+    elif a.numel < 32768 and (len(b.shape) == 0 or b.numel < a.numel):
         return _divide_by_few(a, b)
-    else:
+    else:  # also for 32 elements of each of 1024 threads, which leave no registers for intermediate results
         return tl.div_rn(a, b)
 
 
