@@ -46,11 +46,11 @@ def test_integers_whose_range_fits_are_narrowed(name: str) -> None:
 
 
 FLOATS = {  # (text, types, sizes, whether indices are computed as floats)
-    "a distance": ("x - abs(arange(M)[:, None] - arange(N)).astype(f32)", XY, {}, True),
+    "a distance": ("x - abs(arange(M)[:, None] - arange(N)).astype(f32)", XY, {"N": 64}, True),
     "a distance that is compared, too": (
         "where(arange(M)[:, None] >= arange(N), x - (arange(M)[:, None] - arange(N)).astype(f16), -1)",
         XY,
-        {},
+        {"N": 64},
         True,
     ),
     "a distance in f64": ("x * (maximum(arange(N), 4) - 9)", {"x": "f64[N]"}, {}, True),

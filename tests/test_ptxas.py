@@ -73,7 +73,7 @@ ARGMAX = """def positions(x: f32[32, 16]):
     y = tile(x, 2)
     return argmax(where(arange(32)[:, None] <= arange(32) + 1, y, -inf), axis=-1), y
 """
-SMALL = mt.Options(blocks={"i": 8, "r": 8})
+SMALL = mt.Options(blocks={"i": 8, "r": 8}, warps=1)
 
 
 def test_no_packed_16_bit_addition_is_left() -> None:

@@ -88,7 +88,7 @@ def _cost(kernel: Kernel) -> float:
     """Estimates the instructions that a thread needs for one element of the result.
 
     A load or store of several elements at once counts as one access. Elements of a block past the end of a row count
-    a quarter: they are computed in vain, but not loaded.
+    a quarter: they are computed, but not loaded.
     """
     row, along = int(kernel.axes[-1].extent), kernel.axes[-1].symbol
     block = min(ceil_pow2(row), 2 * ENOUGH if widest_bytes(kernel) <= 2 else ENOUGH)
