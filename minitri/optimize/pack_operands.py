@@ -11,11 +11,11 @@ The hardware can copy a block of a factor directly to shared memory under two co
 begin at multiples of 16 bytes, and nothing may be computed during the copy. Products in TF32 also need factors that are
 contiguous along the depth, the axis that is summed over ("K-major"). The f32 products that f32_products.py gives to
 tensor cores need such a second factor, but their first factor can have any layout. If a copy of the second factor does
-not pay, and the first factor is contiguous along the depth, the factors are swapped: `x @ w` becomes
-`(w.mT @ x.mT).mT`. Factors are also swapped if a copy of the first factor is much smaller than one of the second. All other f32 products run on the f32 units of the chip, which need a second factor that is
-contiguous along the column index. A factor without the layout that its product needs is slow to read, and each tile of
-the result reads the factor again. A packed copy, which is made only once, is cheaper if each element is used often
-enough:
+not pay, and the first factor is contiguous along the depth, the factors are swapped: `x @ w` becomes `(w.mT @
+x.mT).mT`. Factors are also swapped if a copy of the first factor is much smaller than one of the second. All other f32
+products run on the f32 units of the chip, which need a second factor that is contiguous along the column index. A
+factor without the layout that its product needs is slow to read, and each tile of the result reads the factor again. A
+packed copy, which is made only once, is cheaper if each element is used often enough:
 
 - If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory even if
   the factor is not packed. So this factor is packed only if each element is used at least REUSE_OF_ASYNC (1536) times.

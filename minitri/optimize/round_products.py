@@ -6,8 +6,9 @@
                                                    %3: f32[M] = reduce.sum %2
 
 The sum over a row needs results of several tiles, so the kernel of the product stores its result, and another kernel
-reads it. The same is true if the result is padded or stacked: `pad(x @ w, …)` reads elements of other indices. In the program, `x @ w` is a bf16 array: numpy and torch round each element to bf16. After this pass, the
-array in memory has 2 bytes for each element instead of 4.
+reads it. The same is true if the result is padded or stacked: `pad(x @ w, …)` reads elements of other indices. In the
+program, `x @ w` is a bf16 array: numpy and torch round each element to bf16. After this pass, the array in memory has 2
+bytes for each element instead of 4.
 
 In: a graph. A product is rounded under four conditions. Its factors are bf16. All results of the graph are bf16. A
 reduction, a scan or a concat uses the product. And no other product or discontinuous operation, such as a comparison, uses it,

@@ -9,10 +9,10 @@ contiguous along one axis and stores along another axis. The tile of a transpose
 is short, so that loads and stores both access whole cache lines. If the contiguous axis is short, the tile covers the
 next axis too.
 
-A program has about 1024 elements (2048 if they have 16 bits or fewer) and at most 4 warps. A
-transpose has 8 warps, or 16 if it computes much for each element. A transpose whose accesses move a single element of
-16 bits has smaller tiles and 4 warps, and so does a transpose of few elements. In Triton's interpreter a program costs
-about a millisecond and an element costs almost nothing, so tiles are very large.
+A program has about 1024 elements (2048 if they have 16 bits or fewer) and at most 4 warps. A transpose has 8 warps, or
+16 if it computes much for each element. A transpose whose accesses move a single element of 16 bits has smaller tiles
+and 4 warps, and so does a transpose of few elements. In Triton's interpreter a program costs about a millisecond and an
+element costs almost nothing, so tiles are very large.
 """
 
 import math
