@@ -35,8 +35,7 @@ class Partition(FirstParts):
     def __init__(self, graph: Graph, stored: set[Node]) -> None:
         super().__init__(graph, stored)
         self._merged: dict[int, int] = {}  # parts that are now within another part
-        self._changes: dict[int, int] = defaultdict(int)  # how often each part changed
-        self._known: dict[object, str | None] = {}  # refusals of parts as they were
+        self._attempts: dict[object, FusedIndexing | NotOneKernel] = {}  # for the nodes and the roots of a part
 
     def run(self) -> list[FusedIndexing]:
         """Merges parts and returns the index notation of each part, in an order in which the parts can run.
@@ -92,11 +91,21 @@ class Partition(FirstParts):
         Raises NotOneKernel if the part cannot be one kernel. Raises NotOneLoop if reductions and products of the part
         cannot share one loop.
         """
-        check_time()
-        found = one_kernel(frozenset(part), list(reversed(roots)), self.allows)
-        if found.loop is not None and (reason := one_loop(trial_kernel(found), found.loop)) is not None:
-            raise NotOneLoop(reason, roots[0])
+        key = frozenset(part), tuple(roots)
+        if key not in self._attempts:
+            self._attempts[key] = self._attempt(*key)
+        if isinstance(found := self._attempts[key], NotOneKernel):
+            raise found
         return found
+
+    def _attempt(self, part: frozenset[Node], roots: tuple[Node, ...]) -> FusedIndexing | NotOneKernel:
+        check_time()
+        try:
+            found = one_kernel(part, list(reversed(roots)), self.allows)
+        except NotOneKernel as refusal:
+            return refusal
+        reason = one_loop(trial_kernel(found), found.loop) if found.loop is not None else None
+        return found if reason is None else NotOneLoop(reason, roots[0])
 
     def quotient(self) -> nx.DiGraph[int]:
         """Returns the graph whose nodes are the parts. An edge leads from a part to each part that reads its values."""
@@ -148,19 +157,10 @@ class Partition(FirstParts):
         inside = joined | self.parts[last]
         if sum(not isinstance(n, Apply) for n in inside) > MAX_REDUCTIONS:
             return f"{MAX_REDUCTIONS} reductions are enough for one kernel"
-        homes = (*joining, last)
-        roots = self.roots(*homes)
-        key = homes, tuple(self._changes[h] for h in homes), tuple(roots)
-        if key not in self._known:
-            self._known[key] = self._refused(joining, last, inside, roots)
-        return self._known[key]
-
-    def _refused(self, joining: Sequence[int], last: int, inside: set[Node], roots: Sequence[Node]) -> str | None:
-        """Returns the reason why the nodes `inside` cannot be one kernel, or None if they can be one kernel."""
         dear = any(self.has_costly_prologue(h, last) for h in joining)
         again = "it would be computed again for every tile of the product" if dear else None
         try:
-            found = self._one_kernel(inside, roots)
+            found = self._one_kernel(inside, self.roots(*joining, last))
         except NotOneLoop as refusal:
             return f"not one loop: {refusal.reason}"
         except NotOneKernel as refusal:
@@ -168,7 +168,6 @@ class Partition(FirstParts):
         return again if found.loop is None else None  # a program that loops holds all columns of a product
 
     def _merge(self, joining: Sequence[int], b: int, graph: nx.DiGraph[int]) -> None:
-        self._changes[b] += 1
         for a in joining:
             part = self.parts.pop(a)
             self._merged[a] = b
@@ -270,7 +269,6 @@ class Partition(FirstParts):
             rest = [h for h in self.homes[n] if h != home]
             self.homes[n] = sorted([*rest, home]) if n in part else rest
         self.parts[home] = part
-        self._changes[home] += 1
 
     def _stored_bytes(self, *homes: int) -> int:
         return sum(self.bytes(n) for h in homes for n in self.roots(h))
