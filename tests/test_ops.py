@@ -32,7 +32,7 @@ from triton.compiler import ASTSource
 from triton.language.extra import libdevice
 from triton.runtime.interpreter import InterpretedFunction
 
-from minitri.triton import rt, rt_division, rt_fast_math, rt_interpreter
+from minitri.triton import rt, rt_fast_math, rt_float_division, rt_interpreter
 
 TARGETS = {
     "cuda:80": GPUTarget("cuda", 80, 32),
@@ -347,7 +347,7 @@ def test_a_division_by_one_value_for_a_row_rounds_correctly() -> None:
         abs=np.abs, where=np.where, fma=fused, int32=np.int32, float32=np.float32, maximum=np.maximum, div_rn=np.divide
     )
     with np.errstate(all="ignore"):
-        got = np.asarray(FunctionType(rt_division._divide_by_few.fn.__code__, {"tl": tile})(a.view(Tile), b))
+        got = np.asarray(FunctionType(rt_float_division._divide_by_few.fn.__code__, {"tl": tile})(a.view(Tile), b))
         want = (a.astype(np.float64) / np.asarray(b).astype(np.float64)).astype(np.float32)
     near_zero = np.abs(want) < 2.0**-100
     assert_close(np.where(near_zero, 0, got), np.where(near_zero, 0, want), 0, "quotients")

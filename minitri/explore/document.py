@@ -36,12 +36,12 @@ from minitri.base.diagnostics import CompileError, printable, suggest
 from minitri.base.spans import Source, Span
 from minitri.explore.execution_trace import function_of, player
 from minitri.explore.explanations import ABOUT, words_of
+from minitri.explore.fusion_drawings import plans
 from minitri.explore.graph_drawing import views
 from minitri.explore.guided_walk import walk
 from minitri.explore.kernel_statistics import figures
 from minitri.explore.machine_code import Tell
 from minitri.explore.pass_changes import our_passes, patch, triton_passes
-from minitri.explore.plan_drawings import plans
 from minitri.explore.provenance import Trace
 from minitri.hardware.targets import StageUnavailable
 from minitri.pipeline import OUR_STAGES, Compilation, Context
@@ -93,7 +93,7 @@ def program(compiled: Compilation, label: str, quick: bool, measured: Seconds, t
     """Returns all stages of one program, as data.
 
     If `quick` is true, the data lacks what takes seconds to compute, namely Triton's stages and passes, the steps of
-    execution_trace.py, the guided walk (guided_walk.py) and the fusion plans (plan_drawings.py).
+    execution_trace.py, the guided walk (guided_walk.py) and the fusion plans (fusion_drawings.py).
     """
     trace = Trace(compiled)
     sources = _Sources(trace)

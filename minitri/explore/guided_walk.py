@@ -26,7 +26,7 @@ from minitri.base.diagnostics import listed
 from minitri.base.dims import ONE, Dim
 from minitri.base.toml_tables import table_beside
 from minitri.explore.explanations import ABOUT, WORDS
-from minitri.explore.plan_drawings import operations, operator
+from minitri.explore.fusion_drawings import operations, operator
 from minitri.explore.provenance import Trace
 from minitri.explore.triton_provenance import OWN
 from minitri.kernels.ir import Access, Compute, Constant, Inside, Kernel, Load, Op, Plan, Store

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from minitri.base.dims import ZERO, Dim
 from minitri.base.intervals import Ranges, bounds
-from minitri.graph.constant_nodes import names_in
 from minitri.graph.ir import Condition, Graph, Index, Node, axis_symbol
+from minitri.graph.literals import names_in
 
 MOST = Dim.of(2**63 - 1)
 LIMIT = 2**31 - 2**21  # below 2**31, because a block may start inside an array and end past it

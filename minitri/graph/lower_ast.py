@@ -6,7 +6,7 @@
 In: an `ast.Module`, the name of the entry function, and what is known about its parameters (`Instance`). Out: a
 `Graph`. The builder recurses only for calls of functions, at most `MAX_CALLS` deep.
 
-The one idea: the builder is an interpreter of the program (minitri/language/ast_interpreter.py), but every array is a
+The one idea: the builder is an interpreter of the program (minitri/language/interpreter_base.py), but every array is a
 graph node instead of data. The builder uses other files for details: unknown_names.py explains unknown names,
 partial_evaluation.py types operators, and shape_unification.py matches the arguments of a call with parameters. After
 an error, the builder goes on with the next expression. At the end, the builder raises the error that comes first in the
@@ -35,7 +35,7 @@ from minitri.graph.shape_unification import array_argument, typed_arguments
 from minitri.graph.typing_rules import Array, Scope, Strong, Typer, Value, describe, ensure
 from minitri.graph.unknown_names import is_method, unknown_function, unknown_name
 from minitri.language import ast, syntax_repairs
-from minitri.language.ast_interpreter import Interpreter
+from minitri.language.interpreter_base import Interpreter
 from minitri.language.signatures import bind, function_names, signature_of
 
 BROKEN: Any = object()

@@ -20,8 +20,8 @@ from minitri.base.dims import Dim, product, sign
 from minitri.base.operators import BY_SYMBOL, OPERATORS
 from minitri.base.resource_limits import MAX_BITS, current, exceeded
 from minitri.base.types import DType, Info, ListValue, i64
-from minitri.graph.constant_nodes import Power, names_in, require_power_fits
 from minitri.graph.functions import indexing, views
+from minitri.graph.literals import Power, names_in, require_power_fits
 from minitri.graph.parameter_binding import as_int, plain, static
 from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure
 from minitri.graph.unknown_names import unknown_attribute

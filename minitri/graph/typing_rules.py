@@ -22,7 +22,7 @@ from minitri.base.spans import Span
 from minitri.base.symbolic_minmax import at_most_one
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import ArrayType, DType, Info, ListValue, bool_, f32, f64, i64, promote
-from minitri.graph import constant_nodes, ir
+from minitri.graph import ir, literals
 from minitri.graph.ir import MAX_SPANS, Condition, Interner, Node, Shape
 
 NO_ARRAYS = table_beside(__file__, "corrections.toml")["no_arrays"]
@@ -76,7 +76,7 @@ class Typer:
         self.conditions: list[Condition] = []
         self.spans: dict[Node, tuple[Span, ...]] = {}
         self.span: Span | None = None
-        self.powers: dict[Node, constant_nodes.Power] = {}
+        self.powers: dict[Node, literals.Power] = {}
         self.operands: tuple[str, str] | None = None  # the two sides of an infix operator, as written
 
     def place(self, node: Node, span: Span) -> None:
@@ -115,15 +115,15 @@ class Typer:
             case Dim():
                 return Array(self.nodes.index(i64, (), value), i64, weak=True)
             case tuple():
-                dtype, weak = self.promoted(constant_nodes.leaves(value))
-                return Array(constant_nodes.stacked(self, value, dtype), dtype, weak)
+                dtype, weak = self.promoted(literals.leaves(value))
+                return Array(literals.stacked(self, value, dtype), dtype, weak)
             case _:
                 help = NO_ARRAYS.get(type(value).__name__, "")
                 raise CompileError("MT0202", f"an array or number is needed here, not {describe(value)}", help=help)
 
     def cast(self, value: Value, dtype: DType) -> Array:
         """Returns the value converted to `dtype`. For f16 and bf16, the value is rounded and converted back to f32."""
-        numbers = constant_nodes.leaves(value) if isinstance(value, tuple) else [value]
+        numbers = literals.leaves(value) if isinstance(value, tuple) else [value]
         truncates = dtype.is_integer and any(isinstance(v, float) for v in numbers)
         if isinstance(value, (int, float, tuple)) and not truncates:
             node = self.convert(value, dtype)
@@ -153,16 +153,16 @@ class Typer:
         if isinstance(value, (bool, int, float)):
             return self.constant(value, dtype)
         if isinstance(value, tuple):
-            constant_nodes.leaves(value)  # raises an error for an empty or too deep list
-            return constant_nodes.stacked(self, value, dtype)
+            literals.leaves(value)  # raises an error for an empty or too deep list
+            return literals.stacked(self, value, dtype)
         array = self.array(value)
         if dtype.is_integer and dtype != i64:  # sizes fit i64, and powers have been checked
             if isinstance(value, Dim):
-                constant_nodes.require_size_fits(self, value, dtype)
+                literals.require_size_fits(self, value, dtype)
             if array.node in self.powers:
-                constant_nodes.require_power_fits(self, self.powers[array.node], dtype)
+                literals.require_power_fits(self, self.powers[array.node], dtype)
         if array.weak and dtype.is_integer:
-            for number in constant_nodes.constants_in(array.node):
+            for number in literals.constants_in(array.node):
                 self.constant(number, dtype)
         return self.nodes.cast(self._most_precise(array, dtype), dtype.compute)
 
@@ -205,7 +205,7 @@ class Typer:
         """Returns the dtype of one value, and whether the value is weak (without a fixed dtype)."""
         match value:
             case tuple():
-                return self.promoted(constant_nodes.leaves(value))
+                return self.promoted(literals.leaves(value))
             case int() | float() if not isinstance(value, bool):
                 return (f64 if isinstance(value, float) else i64), True
             case _:
@@ -242,7 +242,7 @@ class Typer:
         """
         for e in shape:
             message = f"{what} cannot be negative, and {e} is"
-            self.require(e, ">=", ZERO, "MT0205", message, label=constant_nodes.names_in(e))
+            self.require(e, ">=", ZERO, "MT0205", message, label=literals.names_in(e))
         return tuple(shape)
 
     def broadcast_shapes(self, shapes: Sequence[Shape], what: str = "operands") -> Shape:
@@ -261,7 +261,7 @@ class Typer:
         full = [e for e in wide if not at_most_one(e)] or wide
         result = next((e for e in full if e.constant is not None), full[0])
         for other in wide:
-            listed = " and ".join(map(constant_nodes.shown, shapes))
+            listed = " and ".join(map(literals.shown, shapes))
             message = f"the shapes {listed} of the {what} do not broadcast: {other} is not {result}"
             help = "sizes must be equal, or 1; insert an axis with x[:, None] or fix the shape"
             sides = (other, result) if other in full else (result * (1 - other), ZERO)  # 1 is repeated, 0 meets 0

@@ -36,8 +36,8 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.spans import Source, Span
 from minitri.base.types import DTYPES, DType, from_numpy
 from minitri.language import ast
-from minitri.language.ast_interpreter import NAMED_VALUES
 from minitri.language.foreign.names import PREFIXES
+from minitri.language.interpreter_base import NAMED_VALUES
 from minitri.language.signatures import function_names
 
 MISSING = object()  # the value of a name that is not in the scope

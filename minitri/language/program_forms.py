@@ -38,8 +38,8 @@ from typing import Any
 from minitri.base.diagnostics import CompileError, ParseError
 from minitri.base.spans import Source, Span
 from minitri.language import ast, parser, parser_table_cache
-from minitri.language.ast_interpreter import NAMED_VALUES
 from minitri.language.foreign.names import PREFIXES
+from minitri.language.interpreter_base import NAMED_VALUES
 from minitri.language.parser import is_name, parse_expression, parse_module_at, parse_type, whole_text
 from minitri.language.syntax_errors import mistake
 from minitri.language.syntax_repairs import parsed

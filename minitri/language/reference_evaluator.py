@@ -25,7 +25,7 @@ from minitri.base.operators import BY_SYMBOL
 from minitri.base.spans import Span
 from minitri.base.types import BY_NUMPY_NAME, DTYPES, Info, ListValue
 from minitri.language import ast
-from minitri.language.ast_interpreter import Interpreter, Scope
+from minitri.language.interpreter_base import Interpreter, Scope
 from minitri.language.reference_arrays import Array, Value, array, elementwise, rounded, settled, strong
 from minitri.language.reference_functions import FUNCTIONS, subscript
 from minitri.language.signatures import bind, library_functions, signature_of

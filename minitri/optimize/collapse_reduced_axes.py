@@ -29,8 +29,8 @@ from minitri.graph import ir
 from minitri.graph.ir import Apply, Graph, Input, Interner, Layouts, Node, Reduce, View, axis, axis_symbol
 from minitri.graph.rewrite import rewritten
 from minitri.hardware.chips import Chip
-from minitri.optimize.partial_reductions import made_of
 from minitri.optimize.split_reduction import choose, contiguous_axes, rows_first
+from minitri.optimize.two_step_reductions import made_of
 
 
 def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:

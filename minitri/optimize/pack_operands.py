@@ -50,10 +50,10 @@ from minitri.graph.weight_scales import scaled, taken_out
 from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize.dequantised_product_cost import is_converted
-from minitri.optimize.partial_reductions import made_of, padded
 from minitri.optimize.product_cost import has_few_tiles
 from minitri.optimize.split_k import ASYNC, is_read
 from minitri.optimize.split_kv import loops
+from minitri.optimize.two_step_reductions import made_of, padded
 
 DEPTH = 512  # the least depth of a product
 REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # the fewest uses of an element

@@ -21,8 +21,8 @@ would make it infinite.
 
 from minitri.base.types import bf16, f32
 from minitri.graph.ir import Contract, Graph, Node
-from minitri.graph.reduced_products import is_discontinuous, reduced_products, used_by
 from minitri.graph.rewrite import rewritten
+from minitri.graph.roundable_products import is_discontinuous, roundable_products, used_by
 
 
 def round_products(graph: Graph) -> Graph:
@@ -35,4 +35,4 @@ def round_products(graph: Graph) -> Graph:
 
 def stored_products(graph: Graph) -> set[Node]:
     """Returns the products whose results this pass rounds."""
-    return reduced_products(graph) - used_by(graph, lambda n: isinstance(n, Contract) or is_discontinuous(n))
+    return roundable_products(graph) - used_by(graph, lambda n: isinstance(n, Contract) or is_discontinuous(n))

@@ -24,9 +24,9 @@ from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize import dequantised_product_cost
 from minitri.optimize.dequantised_product_cost import MOST, PART, viewed
-from minitri.optimize.partial_reductions import Halves, contract_in_parts, made_of, padded, parts_of, split
 from minitri.optimize.product_cost import TF32_PARTS, cheapest
 from minitri.optimize.split_kv import loops
+from minitri.optimize.two_step_reductions import Halves, contract_in_parts, made_of, padded, parts_of, split
 
 MANY = 128  # the most parts of a product with very few tiles
 IDLE = 2  # a product of computed factors is split if it has this many times fewer tiles than there are multiprocessors

@@ -32,8 +32,8 @@ from minitri.graph.partial_sum_correction import Rescale
 from minitri.graph.rewrite import compute
 from minitri.graph.scalar_form import Element, GraphTerms, build
 from minitri.hardware.chips import Chip
-from minitri.optimize import partial_reductions
-from minitri.optimize.partial_reductions import Cut, Cuts, Following, Halves, made_of, terms_of
+from minitri.optimize import two_step_reductions
+from minitri.optimize.two_step_reductions import Cut, Cuts, Following, Halves, made_of, terms_of
 
 MAX_HELD = 256  # the longest axis of a product that a program keeps complete while it loops over another axis
 ROWS = 64  # rows of the product in one program, if there are few programs
@@ -60,7 +60,7 @@ def split_loops(graph: Graph, chip: Chip) -> Graph:
         parts = decided.get(node, (1, ONE))
         return Cut(i, made, made.axes[0], *parts).made(cuts) if parts[0] > 1 else None
 
-    return partial_reductions.split(graph, split_loops, halves, Contract, Reduce) if decided else graph
+    return two_step_reductions.split(graph, split_loops, halves, Contract, Reduce) if decided else graph
 
 
 def loops(graph: Graph) -> dict[Node, list[_Group]]:
@@ -133,7 +133,7 @@ class _Group:
         places = [d.substitute({axis_symbol(lead): axis(lead + 1)}) for d in self.terms.places(self.found.y.y) or ()]
         index = (*places[: cut.k], axis(lead), axis(lead + 2), *places[cut.k + 1 :])
         rows = i.view(a, (*node.shape[:lead], Dim.of(cut.parts), node.shape[lead], cut.length), index)
-        partial = partial_reductions.contract_in_parts(i, node, rows, cut.parts, cut.length)
+        partial = two_step_reductions.contract_in_parts(i, node, rows, cut.parts, cut.length)
 
         def for_each_column(of_parts: Node) -> Node:
             """Repeats the result of each part for each column of the shape [*B, part, M, N]."""
@@ -157,8 +157,8 @@ class _Group:
         for parts in range(wanted, max(1, wanted // 2), -1):
             if depth.constant is not None and depth.constant % (parts * STEP) == 0:
                 return parts, depth // parts
-        pure = partial_reductions.only_exponentials(self.terms, self.numerator, self.found.y)
-        return partial_reductions.parts_of(depth, wanted, STEP) if pure and wanted > 1 else (1, depth)
+        pure = two_step_reductions.only_exponentials(self.terms, self.numerator, self.found.y)
+        return two_step_reductions.parts_of(depth, wanted, STEP) if pure and wanted > 1 else (1, depth)
 
 
 def _wanted(multiprocessors: int, programs: int, depth: int | None) -> int:

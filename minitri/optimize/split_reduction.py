@@ -11,7 +11,7 @@ the same elements, both reductions are split into the same parts. If columns hav
 are so short that a program keeps the elements of a part in registers and reads them once. If a sum over all rows
 depends on reductions of single rows, each row is a part, so that one kernel computes the partial sum and the reduction
 of a row.
-minitri/optimize/partial_reductions.py describes how parts are computed and combined. Reductions that share a loop with
+minitri/optimize/two_step_reductions.py describes how parts are computed and combined. Reductions that share a loop with
 a product are not split: only minitri/optimize/split_kv.py can split such a loop.
 
 The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. If the
@@ -28,8 +28,8 @@ from minitri.graph import ir
 from minitri.graph.ir import Apply, Concat, Contract, Graph, Input, Interner, Layouts, Node, Reduce, axis, axis_symbol
 from minitri.graph.scalar_form import Element, element
 from minitri.hardware.chips import Chip
-from minitri.optimize.partial_reductions import LANES, WAVES, Cut, Halves, split
 from minitri.optimize.split_kv import loops
+from minitri.optimize.two_step_reductions import LANES, WAVES, Cut, Halves, split
 
 MOST_LOOKED_AT = 64  # the most nodes that the search for the largest array visits
 SHORTEST, SHORTEST_COLUMN = 16385, 512  # reducing fewer elements is not worth a second kernel

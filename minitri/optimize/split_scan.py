@@ -26,8 +26,8 @@ from minitri.base.dims import Dim
 from minitri.graph.ir import Graph, Interner, Layouts, Node, Scan, axis
 from minitri.graph.rewrite import compute
 from minitri.hardware.chips import Chip
-from minitri.optimize.partial_reductions import LANES, WAVES, Halves, in_parts, parts_of, split
 from minitri.optimize.split_reduction import MOST_PARTS, contiguous_axes
+from minitri.optimize.two_step_reductions import LANES, WAVES, Halves, in_parts, parts_of, split
 
 FEW, FEW_COLUMNS = 64, 256  # with more programs than this, rows or columns are not split
 SHORTEST, PART = 16384, 1024  # the fewest elements of a scan that is split, and of a part

@@ -12,7 +12,7 @@ not torch. Because triton is not always installed, minitri imports rt.py only wh
 kernel.
 
 Left out: functions that `tl` or `libdevice` already computes as numpy does. Approximations are in
-minitri/triton/rt_fast_math.py, and accurate divisions with few instructions are in minitri/triton/rt_division.py.
+minitri/triton/rt_fast_math.py, and accurate divisions with few instructions are in minitri/triton/rt_float_division.py.
 Functions that only make kernels faster, or avoid an error of the compiler, are in minitri/triton/rt_intrinsics.py.
 rt.py exports the functions of all four modules.
 """
@@ -27,8 +27,8 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from minitri.triton.rt_division import divide, sigmoid  # noqa: F401
 from minitri.triton.rt_fast_math import exp2, relaxed_erf, relaxed_log, relaxed_log1p, relaxed_sigmoid, relaxed_tanh  # noqa: F401
+from minitri.triton.rt_float_division import divide, sigmoid  # noqa: F401
 from minitri.triton.rt_intrinsics import byte_to_f16, settle, unknown, wait_for_previous  # noqa: F401
 
 # ---- elementwise -------------------------------------------------------------------------

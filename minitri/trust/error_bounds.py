@@ -37,7 +37,7 @@ from minitri.base.tf32_splitting import BLOCK, FACTOR_ERROR, LEAST_DEPTH
 from minitri.base.types import DType, bf16, f32
 from minitri.graph import evaluate
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
-from minitri.graph.reduced_products import is_discontinuous, reduced_products
+from minitri.graph.roundable_products import is_discontinuous, roundable_products
 from minitri.graph.scalar_form import deviations
 from minitri.graph.weight_scales import find
 from minitri.trust import error_propagation
@@ -102,7 +102,7 @@ class _Analysis:
         self.radii: dict[Node, Any] = {}
         self.terms: dict[Node, Terms] = {}
         scales = [find(n) for n in graph.nodes() if isinstance(n, Contract)]
-        self.stored = reduced_products(graph) if strict is not None else set[Node]()
+        self.stored = roundable_products(graph) if strict is not None else set[Node]()
         self.unrounded = {s.rounded for s in scales if s is not None}
 
     @np.errstate(all="ignore")
@@ -346,7 +346,7 @@ def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
     size = np.where(np.isfinite(size), size, 0).astype(np.float64)
     info = np.finfo(dtype.numpy)
     if row.ulp <= 0.5:
-        return unit(dtype) * size + 2 * float(info.smallest_subnormal)  # see minitri/triton/rt_division.py
+        return unit(dtype) * size + 2 * float(info.smallest_subnormal)  # see minitri/triton/rt_float_division.py
     own = (max(row.ulp, NUMPY_ULP) * 2 + 1) * unit(dtype)  # a unit in the last place is 2u at most
     return own * np.maximum(size, float(info.tiny)) + NUMPY_ULP * 2.0**-52 * size  # and the error of the f64 reference
 

@@ -1,11 +1,10 @@
-"""Finds the products of a graph whose results reductions, scans or concats use, and the operations whose results can jump.
+"""Finds the products that may be rounded to bf16, and the operations whose results can jump.
 
-    p = x @ w          a product of bf16 arrays
-    y = sum(p, axis=1)                     p is a reduced product
-    y = stack((p, x), axis=0)              so it is here
-    z = floor(p)                           floor is discontinuous
+    p = x @ w              a product of bf16 arrays
+    y = sum(p, axis=1)     p may be rounded, because a reduction uses it, and so may the operand of a scan or a concat
+    z = floor(p)           floor is discontinuous: a rounding error of p can change z by 1
 
-In: a graph. Out: sets of nodes. minitri/optimize/round_products.py rounds some of the reduced products to bf16.
+In: a graph. Out: sets of nodes. minitri/optimize/round_products.py rounds some of these products to bf16.
 minitri/trust/error_bounds.py allows this rounding error for all of them.
 """
 
@@ -17,11 +16,11 @@ from minitri.base.types import bf16
 from minitri.graph.ir import Apply, Concat, Contract, Graph, Node, Reduce, Scan
 
 
-def reduced_products(graph: Graph) -> set[Node]:
+def roundable_products(graph: Graph) -> set[Node]:
     """Returns the products of bf16 arrays that a reduction, scan or concat uses, if all results of the graph are bf16."""
-    reduced = used_by(graph, lambda n: isinstance(n, (Concat, Reduce, Scan)))
+    used = used_by(graph, lambda n: isinstance(n, (Concat, Reduce, Scan)))
     narrow = all(o.dtype == bf16 for o in graph.outputs)
-    return {n for n in reduced if narrow and isinstance(n, Contract) and n.a.dtype == n.b.dtype == bf16}
+    return {n for n in used if narrow and isinstance(n, Contract) and n.a.dtype == n.b.dtype == bf16}
 
 
 def used_by(graph: Graph, user: Callable[[Node], bool]) -> set[Node]:
