@@ -5,8 +5,8 @@ TF32 numbers (parts): a = a1 + a2 and b = b1 + b2. The product `a*b` is computed
 smallest product, `a2*b2`, is left out (Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores",
 2022).
 
-For a depth of 64 or more, a matrix product of TF32 parts is as exact as with IEEE multiplications and additions. The
-depth K is the number of products `a*b` whose sum is one element of the matrix product. Let u = 2**-24, and let S be the
+The depth K of a matrix product is the number of products `a*b` whose sum is one element. For a depth of 64 or more, a
+matrix product of TF32 parts is as exact as with IEEE multiplications and additions. Let u = 2**-24, and let S be the
 sum of the K values `|a*b|` of one element. The errors of this element are at most
 
     IEEE      each of K additions is rounded                                            K u S
@@ -32,7 +32,7 @@ from minitri.base.operators_unlike_numpy import round_to_tf32
 
 SPLIT_SCALE = 2**13
 LEAST_DEPTH = 64
-BLOCK = 52  # the roundings in the sum of a block
+BLOCK = 52  # the error in the sum of a block, in units of u S (see the table above)
 FACTOR_ERROR = 2.0**-22  # the relative error of each factor; both together give 8u
 
 

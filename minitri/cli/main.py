@@ -137,7 +137,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "code or file": {"callback": code_or_file, "required": False},
     "old file": {"type": click.Path(exists=True, dir_okay=False), "metavar": "FILE"},
 }
-"""What click is told of the kinds of options in commands.toml."""
+"""For each kind of option in commands.toml, the keyword arguments for click."""
 TABLE = table_beside(__file__, "commands.toml")
 OPTIONS = TABLE.pop("options")
 

@@ -80,7 +80,7 @@ class Case:
 
     @property
     def kind(self) -> str:
-        """The kind of the failure, such as the name of the wrong pass, as it stands in the name of a file."""
+        """The kind of the failure, such as the name of the wrong pass, in the form that the name of the file contains."""
         return (self.relation or self.guilty).replace(": ", "-").replace(" ", "-")
 
     @property
@@ -186,7 +186,7 @@ def _said(row: CheckRow) -> str:
 
 
 def _differs(program: Program, call: Call, text: str, relation: str, on: str) -> str:
-    """Returns how the result of a changed program differs from that of the original program, or "" if the results
+    """Returns a text that says how the results of a changed program and the original program differ, or "" if they
     agree.
 
     On the CPU, the changed program is not run if its generated source is the same as the original's, because equal
@@ -258,7 +258,7 @@ def _plain(value: Any) -> Any:
 
 
 def _array(given: Any) -> Any:
-    """Returns the argument that `_plain` turned into data: a number, or an array with the strides that it had."""
+    """Makes an argument from the data that `_plain` returned: a number, or an array with its original strides."""
     if not isinstance(given, Mapping):
         return float(given)
     dtype, shape, strides = DTYPES[given["dtype"]], tuple(map(int, given["shape"])), tuple(map(int, given["strides"]))

@@ -59,7 +59,7 @@ NODES = {
     "attribute": ast.Attribute, "keyword": Keyword, "name": ast.Name, "pack": ast.Pack, "none": ast.NoneLiteral,
     "ellipsis": ast.EllipsisLiteral,
 }  # fmt: skip
-"""The rules whose last parts are the fields of a node."""
+"""The grammar rules that need no method of `Builder`, because the last parts of the rule are the fields of a node."""
 
 
 class Callbacks:

@@ -1,5 +1,5 @@
-"""Random programs for tests: small arrays of all dtypes, ranks and awkward sizes such as 0 and 17, and statements of
-all kinds.
+"""Makes random programs for tests. The programs have statements of all kinds, and small arrays of all dtypes, ranks and
+awkward sizes such as 0 and 17.
 
 In: a function that makes random choices. Out: a `RandomProgram`, which is valid by construction.
 
@@ -8,10 +8,11 @@ In: a function that makes random choices. Out: a `RandomProgram`, which is valid
         v2 = where(v1 > y, v1, 0)
         return v2, v1
 
-statement_forms.toml has the forms of statements, and statement_placeholders.py fills the placeholders of the forms. The
-reference evaluator computes each statement for sample arrays, as soon as the statement is written. So the result of the
-statement is known: the dtype, the shape, and how large the elements are. A statement that the reference accepts stays
-in the program. If the compiler rejects a statement that the reference accepts, the compiler has a bug.
+The file statement_forms.toml has the forms of statements, which contain placeholders. The file
+statement_placeholders.py replaces the placeholders. The reference evaluator computes each statement for sample arrays,
+as soon as the statement is written. So the result of the statement is known: the dtype, the shape, and how large the
+elements are. A statement that the reference accepts stays in the program. If the compiler rejects a statement that the
+reference accepts, the compiler has a bug.
 
 The reference does not check one rule: an axis broadcasts only if the program writes its size as 1, not as a name. If a
 statement reads an array with an axis of size 0 or 1 and the compiler rejects the shapes, the statement is left out.

@@ -4,9 +4,10 @@ In: a table of forms of statements, and a function that makes random choices. Ou
 
     "relu({x} @ {factor})"     →     v2 = relu(v1 @ w)
 
-Two writers of whole programs share the statement writer of this file. small_random_programs.py writes programs for
-tests, and minitri/bench/random_programs.py writes programs of everyday sizes. Each writer of whole programs defines
-what a placeholder becomes, and computes the value of a statement. A statement that cannot be computed is removed.
+Two writers of whole programs share the statement writer of this file. The file small_random_programs.py writes programs
+for tests, and the file minitri/bench/random_programs.py writes programs of everyday sizes. Each writer of whole
+programs defines what a placeholder becomes, and computes the value of a statement. A statement that cannot be computed
+is removed.
 """
 
 from __future__ import annotations
