@@ -10,8 +10,9 @@ exception, `CompileError`. Example of the text of an error, `str(error)`:
       = help: drop the transpose: `x @ w` is f16[M, N]
       = more: minitri explain MT0203
 
-error_codes.toml has a short description of every error code. `error.edits` holds the correction of the mistake as data,
-so that an editor can apply the correction. The function `edited` applies corrections (edits) to a program text.
+The file error_codes.toml has a short description of every error code. `error.edits` holds the correction of the mistake
+as data, so that an editor can apply the correction. The function `edited` applies corrections (edits) to a program
+text.
 """
 
 from __future__ import annotations
@@ -227,9 +228,7 @@ def _place(error: CompileError) -> str:
 
 
 def together(errors: Iterable[CompileError]) -> CompileError:
-    """Returns the error with the first position in the program text, and stores all other errors in its attribute
-    `others`.
-    """
+    """Returns the error that comes first in the program text, and stores all other errors in its attribute `others`."""
     first, *others = sorted(errors, key=lambda error: error.span.start if error.span else 0)
     first.others = tuple(others)
     return first
@@ -243,7 +242,8 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
 
 
 def excerpt(span: Span, label: str = "", columns: int = 100) -> list[str]:
-    """Returns three lines of text: the position of a span, the span's first source line, and carets.
+    """Returns three lines of text: the position of a span, the span's first source line, and carets (`^`) under the
+    span.
 
     The source line is cut to `columns` characters.
     """

@@ -10,8 +10,8 @@ polynomials such as `(M + 1) * 2` and `2 * M + 2` compare equal. The factors of 
     Largest(a, b), Smallest(a, b)       maxima and minima (minitri/base/symbolic_minmax.py)
 
 Left out: a complete test whether two Dims always have the same value. Different polynomials can have equal values:
-4*(i//4) + i%4 is always i. The function `sign` proves simple facts. The files intervals.py and inequalities.py have
-stronger proofs.
+4*(i//4) + i%4 is always i. The function `sign` proves only simple inequalities. The files intervals.py and
+inequalities.py have stronger proofs.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Dim:
 
     @property
     def atom(self) -> Atom | None:
-        """The atom (symbol, quotient, maximum, …) that is equal to the whole polynomial, or None if no atom is equal."""
+        """The atom (symbol, quotient, maximum, …) that is equal to the polynomial, or None if no atom is equal."""
         if len(self.terms) == 1 and len(self.terms[0][0]) == 1 and self.terms[0][1] == 1:
             return self.terms[0][0][0]
         return None
@@ -143,7 +143,7 @@ class Dim:
     __rmul__ = __mul__
 
     def __floordiv__(self, other: DimLike) -> Dim:
-        """Returns the quotient self // other. Example: (4*M + i) // 4 is M + i // 4, because 4 divides the term 4*M."""
+        """Returns the quotient self // other. Example: `(4*M + i) // 4` is `M + i // 4`, because 4 divides `4*M`."""
         b = Dim.of(other)
         if b == 1:
             return self
@@ -155,7 +155,7 @@ class Dim:
         return whole + paired(Quotient, rest, b) if rest.terms else whole
 
     def __mod__(self, other: DimLike) -> Dim:
-        """Returns the remainder self % other. Example: (4*M + i) % 4 is i % 4, because 4 divides the term 4*M."""
+        """Returns the remainder self % other. Example: `(4*M + i) % 4` is `i % 4`, because 4 divides `4*M`."""
         b = Dim.of(other)
         _, rest = split(self, b)
         if rest.constant is not None and b.constant:
@@ -232,9 +232,9 @@ class Dim:
     def solved(self, varies: Callable[[Symbol], bool]) -> tuple[Symbol, int, Dim] | None:
         """Solves the condition `self >= 0` for one symbol s. For N - 1 - i >= 0, the result (i, -1, N) means i < N.
 
-        Returns (s, 1, bound) if the condition means `s >= bound`, and (s, -1, bound) if it means `s < bound`. If
-        possible, `varies(s)` is true. `varies(x)` is false for all symbols x in the bound. Returns None if the
-        condition cannot be solved.
+        Returns (s, 1, bound) if the condition means `s >= bound`, and (s, -1, bound) if it means `s < bound`. The
+        function prefers a symbol s for which `varies` returns True. The bound contains no symbol for which `varies`
+        returns True. Returns None if the condition cannot be solved.
         """
         symbols = [s for s in self.symbols() if s.kind != "size"]
         for symbol in sorted(symbols, key=lambda s: (not varies(s), s.name)):
@@ -301,7 +301,7 @@ def product(dims: tuple[Dim, ...] | list[Dim]) -> Dim:
 
 
 def _is_count(d: Dim) -> bool:
-    """Checks whether `d` is a product of sizes and one positive number, such as 4*M*N."""
+    """Checks whether `d` is a product of sizes and one positive number, such as `4*M*N`."""
     monomial, c = d.terms[0] if len(d.terms) == 1 else ((), 0)
     return c > 0 and all(isinstance(a, Symbol) and a.kind == "size" for a in monomial)
 
@@ -384,8 +384,8 @@ def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
     """Returns the sign of d if it is proven for all sizes, and None if no sign is proven.
 
     The sign is 1 for d >= 0, -1 for d <= 0, and 0 for d == 0. The sign is proven if all coefficients have the same
-    sign, and all factors of the terms are >= 0. The sizes in `positive` are known to be >= 1. For a size N in
-    `positive`, the function writes N + 1 instead of N. For example, N - 1 becomes N, which is >= 0.
+    sign, and all factors of the terms are >= 0. The sizes in `positive` are known to be >= 1. The function writes N + 1
+    instead of a size N in `positive`: N - 1 becomes N, which is >= 0.
     """
     if positive:
         d = d.substitute({s: Dim({(s,): 1}) + 1 for s in positive})

@@ -198,10 +198,11 @@ def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Extreme, depth: int) -> Pr
 
 
 def _definitions(exprs: Iterable[Dim], facts: Sequence[Fact], with_bounds: bool) -> list[Fact]:
-    """Returns the facts that define the quotients and remainders in `exprs`. The divisor n must be proven to be >= 1.
+    """Returns the facts that define the quotients and remainders in `exprs`. Quotients and remainders whose divisor n
+    is not proven to be >= 1 are left out.
 
-    The facts for x//n are n*(x//n) <= x < n*(x//n) + n, and the facts for x%n are 0 <= x%n < n. With `with_bounds`, the
-    function also returns the bounds of x//n that follow from facts about x.
+    The facts for x//n are n*(x//n) <= x < n*(x//n) + n, and the facts for x%n are 0 <= x%n < n. If `with_bounds` is
+    true, the function also returns the bounds of x//n that follow from facts about x.
     """
     found: list[Fact] = []
     pairs = dict.fromkeys(p for d in exprs for p in d.pairs())  # maxima and minima have been split into cases

@@ -22,7 +22,7 @@ Ranges = Mapping[Symbol, Range]
 
 
 def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> Range | None:
-    """Returns the smallest and the largest value of `d` over the ranges of its axes, as Dims over sizes.
+    """Returns the smallest and the largest value of `d` over the ranges of its axes, as Dims that contain only sizes.
 
     All occurrences of an axis are replaced by the same end of its range: for 0 <= i < M, the largest value of i*N + i
     is (M - 1)*N + M - 1. Returns None if `d` is not linear in an axis, or if the sign of the axis's coefficient is
@@ -148,8 +148,8 @@ def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
 def _units(x: Dim, y: Dim) -> list[Dim]:
     """Returns common divisors of y and of some terms of x, the largest first.
 
-    A common divisor u can simplify x // y: if y = u*q and x = u*p + r with 0 <= r < u, then x // y is p // q. Example
-    with u = 4: `(4*i + j) // 64` is `i // 16` if 0 <= j < 4.
+    A common divisor u can simplify x // y: if `y = u*q` and `x = u*p + r` with 0 <= r < u, then `x // y` is `p // q`.
+    Example with u = 4: `(4*i + j) // 64` is `i // 16` if 0 <= j < 4.
     """
     if len(y.terms) != 1:
         return []

@@ -81,8 +81,8 @@ def serve(answer: Callable[[Any], Any], requests: TextIO, first: Any = None) -> 
     """Answers the requests of the parent process.
 
     A request is a line of JSON in `requests`, and its answer is a line of JSON on standard output. Everything else that
-    the process prints goes to standard error. If `first` is not None, the function `answer` first answers `first`, and
-    this answer is not sent. So the modules that every request needs are loaded before the first request.
+    the process prints goes to standard error. If `first` is not None, `answer(first)` is called before the first
+    request, and the result is not sent. This call loads the modules that every request needs.
     """
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

@@ -5,9 +5,9 @@
     triton = "libdevice.expm1({0})"
     …
 
-In: operators.toml, which has the rows. Out: the table `OPERATORS`, which maps names to `Operator`s. `BY_SYMBOL` finds
-an operator by its infix or prefix symbol. `ALIASES` maps names of operators in other libraries to names in the table.
-These parts of the project read the operator table:
+In: the file operators.toml, which has the rows of the table. Out: the table `OPERATORS`, which maps names to
+`Operator`s. `BY_SYMBOL` finds an operator by its infix or prefix symbol. `ALIASES` maps names of operators in other
+libraries to names in the table. These parts of the project read the operator table:
 
   - calls and symbols in the language, and typing
   - the evaluators, and the emitter of Triton source
@@ -25,7 +25,7 @@ returns a result that is defined in this table:
     x << n, x >> n                 0, or the sign, when n < 0 or n >= the number of bits
     maximum(0.0, -0.0)             either zero (also minimum and clip)
 
-The column `ulp` of operators.toml is the error of a f32 result on a CUDA GPU, in units in the last place. The `ulp` of
+The column `ulp` of operators.toml is the error of an f32 result on a CUDA GPU, in units in the last place. The `ulp` of
 an operator is 0.5 if its results are correctly rounded, and otherwise the largest distance of a result from the
 correctly rounded result. The values of `ulp` come from the CUDA C++ Programming Guide (appendix "Mathematical
 Functions"). The `ulp` of an operator that calls several functions is the sum of the functions' errors.
@@ -56,7 +56,7 @@ from minitri.base.types import DType, bool_, f32
 class Operator:
     """One elementwise operator.
 
-    name       the function's name in the language. If the array API standard has the function, the name is the same
+    name       the function's name in the language. If the array API standard has the function, it has this name there
     arity      the number of array operands
     numpy      the function that defines the operator. The function takes numpy arrays of one compute dtype
                (see `operands`) and returns an array of the result dtype. The caller silences
@@ -111,8 +111,8 @@ class Operator:
 
     @property
     def templates(self) -> dict[str, str]:
-        """Returns the Triton templates, by dtype. A key is the name of a dtype, such as "f64", or the letters of
-        several kinds of dtypes, such as "iu" for all integers.
+        """Returns a dictionary from dtypes to Triton templates. A key is the name of a dtype, such as "f64", or the
+        letters of several kinds of dtypes, such as "iu" for all integers.
         """
         return {"biuf": self.triton} if isinstance(self.triton, str) else self.triton
 

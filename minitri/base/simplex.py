@@ -1,4 +1,4 @@
-"""Finds weights such that the weighted sum of columns is a target, by the simplex algorithm with exact fractions.
+"""Finds weights such that the weighted sum of columns equals a target, by the simplex algorithm with exact fractions.
 
     combine([{x: 1}, {x: 1, 1: 2}], {x: 3, 1: 2})      [2, 1]:   2 * x  +  1 * (x + 2)  =  3*x + 2
 

@@ -96,7 +96,7 @@ def _extreme(kind: type[Extreme], a: Dim, b: Dim) -> Dim:
 
 
 def _winner(kind: type[Extreme], a: Dim, b: Dim) -> Dim | None:
-    """Returns the maximum (or minimum) of a and b, if a proof shows for all sizes which of the two it is.
+    """Returns a or b if it is proven to be the maximum (or minimum) of the two for all sizes.
 
     Returns None if no proof is found.
     """
@@ -273,8 +273,8 @@ def _ramp(inner: Ramps) -> Ramps | None:
 def _base(d: Dim) -> tuple[Dim, int]:
     """Returns (n, c) such that d = c * n + a constant.
 
-    Example: for 2*M + 4*N + 1, the result is (M + 2*N, 2). Of the possible pairs (n, c), the function returns the pair
-    with the largest |c| and a positive first coefficient of n.
+    Example: for `2*M + 4*N + 1`, the result is `(M + 2*N, 2)`. Of the possible pairs (n, c), the function returns the
+    pair with the largest |c| and a positive first coefficient of n.
     """
     terms = [(m, c) for m, c in d.terms if m]
     if not terms:

@@ -2,8 +2,8 @@
 
 Two integers, or two floats, are promoted as in numpy. An integer and a float are promoted to the float's dtype. A
 Python scalar has a weak type: it takes the dtype of the other operand, unless the scalar is of a higher kind (NEP 50).
-For an f16 array x, `x + 1` is f16. True division and float functions of integers give f32. docs/reference/semantics.md
-has the rules and the reasons for the rules.
+For an f16 array x, `x + 1` is f16. True division and float functions of integers give f32. The page
+docs/reference/semantics.md has the rules and the reasons for the rules.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def dtype(name: str) -> DType:
 
 
 def from_numpy(name: str) -> DType | None:
-    """Returns the dtype for a name from numpy or torch: for `float32`, returns f32. Returns None for an unknown name."""
+    """Returns the dtype for a name of numpy or torch: f32 for `float32`. Returns None for an unknown name."""
     return BY_NUMPY_NAME.get(name)
 
 

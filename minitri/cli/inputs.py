@@ -259,7 +259,7 @@ def _shape(type: ast.ArrayType, sizes: Mapping[str, Size]) -> tuple[int, ...]:
 
 
 def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: dict[str, Size]) -> None:
-    """Adds to `sizes` the sizes of dimensions that follow from the shape of an array in a file.
+    """Finds the sizes that follow from the shape of an array in a file, and adds these sizes to `sizes`.
 
     Raises InputError if a size from the file differs from the size that the option -D or another file gave.
     """

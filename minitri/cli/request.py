@@ -48,8 +48,8 @@ class Request:
     def program(self, untyped: Sequence[str] = ()) -> Program:
         """Returns the program that the request names.
 
-        If the program is an expression, `untyped` names parameters that the option -t does not give a type. The types
-        of the parameters in `untyped` come from the arguments of a later call.
+        If the program is an expression, `untyped` has the names of parameters whose types the option -t does not give.
+        The types of the parameters in `untyped` come from the arguments of a later call.
         """
         if self.start is not None:
             return self._loaded(self.start)
@@ -92,7 +92,7 @@ class Request:
         """Returns the request with the sizes and the target that the first line of the program's file names.
 
         The editor of the explorer writes sizes and a target into the first line of a file. If the command line also
-        names a size or a target, the command line decides.
+        gives a size or a target, the value of the command line is used.
         """
         if self.file is None or self.file == "-" or not (line := SHARED.match(read_source(Path(self.file)))):
             return self

@@ -37,8 +37,10 @@ class Example:
 
     text     the program: an expression, a module, or (if `reads` names a stage) the text of this stage
     types    types of an expression's parameters; None means that the type comes from the call
-    call     types of the arguments of a call: the arguments are arrays of zeros, or a list for "list"; None for no call
-    lower    keyword arguments of the method `lower`, which then makes the stage `stage`; None if it is not called
+    call     the types of the arguments of a call: "f32[3]" is an array of zeros, and "list" is a list of numbers.
+             None means that the program is not called
+    lower    keyword arguments of the method `lower`, which then makes the stage `stage`.
+             None means that `lower` is not called
     options  keyword arguments of `Options`
     limits   keyword arguments of `mt.limits`
     """

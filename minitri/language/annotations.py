@@ -1,4 +1,4 @@
-"""Type annotations: from the expression that a user writes to the type that the expression means.
+"""Translates a type annotation: from the expression that a user writes to the type that the expression means.
 
 The following four spellings mean the same type:
 

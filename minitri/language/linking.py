@@ -49,7 +49,7 @@ class Definition:
     """A function to link, with the scope around the function.
 
     reader     `reader(name)` returns a function that reads the value of the name from the scope. It returns None if the
-               scope does not have the name and never will
+               scope does not have the name and can never have it
     siblings   the other functions in the same text, which the function calls by their names
     defaults   values of the parameters that have a default, for a Python function
     """
@@ -136,7 +136,7 @@ class _Linker:
     def functions(self, entry: Definition) -> list[ast.Function]:
         """Links the entry function and all functions that it calls, and returns the linked functions.
 
-        In the returned list, the entry function is the first. Other functions stand in the order in which they were
+        In the returned list, the entry function is the first. The other functions have the order in which they were
         found.
         """
         self.name(entry)

@@ -52,7 +52,8 @@ def _rows(table: str) -> list[tuple[list[python.stmt], str]]:
 def _match(table: str, body: Sequence[python.stmt]) -> tuple[str, Found]:
     """Returns the text of the first row whose pattern matches the statements `body`.
 
-    Also returns a dictionary with the expression for which each capital name in the pattern stands.
+    A name in capitals, such as X, stands for any expression in a pattern. Also returns a dictionary from these names to
+    their expressions.
 
     If no row matches, the text is "".
     """

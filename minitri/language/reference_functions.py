@@ -175,7 +175,7 @@ def take_along_axis(x: Value, indices: Value, axis: int) -> Array:
     return Array(np.take_along_axis(data, index, axis), a.dtype)
 
 
-# ---- making ----------------------------------------------------------------------------
+# ---- new arrays ------------------------------------------------------------------------
 
 
 def full(shape: Value, fill_value: Value, dtype: DType | None) -> Array:
@@ -324,11 +324,11 @@ def diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
     return Array(np.diff(whole, min(n, length), axis, **ends), dtype)
 
 
-# ---- making and asking -----------------------------------------------------------------
+# ---- searching, and facts about dtypes -------------------------------------------------
 
 
 def searchsorted(x1: Value, x2: Value, side: str, sorter: Value) -> Array:
-    """Searches by the same comparisons, in the same order, as a compiled program does.
+    """Searches a sorted array by the same comparisons, in the same order, as a compiled program does.
 
     For an unsorted array, a binary search has no meaningful result, but evaluator and compiled program still agree.
     """

@@ -19,8 +19,8 @@ statement reads an array with an axis of size 0 or 1 and the compiler rejects th
 
 A `Tape` makes the random choices, and records them as numbers. The function `smaller` removes or decreases numbers in a
 list of choices, as long as the resulting program still fails. The idea comes from the library hypothesis: the search
-shrinks the list of choices instead of the program, because every list of choices gives a valid program. Left out:
-shrinking arrays (minitri/trust/shrink_arguments.py).
+shrinks the list of choices, not the program. Every list of choices gives a valid program. Left out: shrinking arrays
+(minitri/trust/shrink_arguments.py).
 """
 
 import math
@@ -102,9 +102,9 @@ class SmallWriter(FormFiller):
         return self._finished()
 
     def adds(self, kind: str) -> bool:
-        """Adds a statement of the given kind, if the placeholders of one of a few random forms can be filled.
+        """Adds a statement of the given kind. Returns whether a statement was added.
 
-        Returns whether a statement was added.
+        A few random forms are tried, until the placeholders of a form can be filled.
         """
         return any(self.attempt(kind, self.operand(self.kinds[kind])) for _ in range(TRIES))
 
@@ -167,8 +167,8 @@ class SmallWriter(FormFiller):
     def _written(self, lines: Mapping[str, str], results: Sequence[str]) -> RandomProgram:
         """Returns the program whose body consists of the given statements.
 
-        The program gets only the parameters that the statements read, or whose types name a dimension that the
-        statements use.
+        The program gets the parameters that the statements read. It also gets parameters whose types name a dimension
+        that the statements use.
         """
         body = [f"{name} = {text}" for name, text in lines.items()] + [f"return {', '.join(results)}"]
         used = set(words("\n".join(body)))

@@ -263,7 +263,7 @@ class FormFiller(StatementWriter):
     # ---- axes and sizes ----------------------------------------------------------------------
 
     def some_size(self, filled: Filled, x: Value) -> str:
-        """Returns a size that the body of the program can write: a dimension or an integer."""
+        """Returns a size that a statement can use: a dimension or an integer."""
         named = [n for n, s in self.dimensions().items() if s <= 33]
         return self.choose(["2", *named, "3", "1", "17", *named])
 
@@ -272,7 +272,7 @@ class FormFiller(StatementWriter):
         that broadcasts with x.
 
         If `step` is 0, the axis is random. If `step` is not 0, the axis comes `step` axes before the axis of the
-        previous such expression in the same statement.
+        previous expression that this method made for the statement.
         """
         rank = len(x.shape)
         k = (filled["last place"] - step) % rank if step else self.choose(range(rank)[::-1])

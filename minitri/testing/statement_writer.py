@@ -60,11 +60,11 @@ class StatementWriter:
     """A program under construction: its parameters, values and statements, by name.
 
     kinds         the kinds of statements of the table; each kind has lists of forms
-    words         lists of texts, by the placeholder that stands for a text of the list
+    words         for each placeholder in this dictionary, a list of texts from which one is chosen
     drawn_again   the placeholders, besides the keys of `words`, that get a new text each time they occur
     refusals      the exceptions that mean that a statement does not fit
 
-    A subclass has two methods:
+    A subclass defines two methods:
 
     placeholder(name, filled)         returns the text for a placeholder; raises DoesNotFit if there is none
     value(text, reads, kind, group)   returns the value that a statement computes; raises DoesNotFit if it has none.

@@ -2,12 +2,12 @@
 
 Three examples: numpy's `average` is called `mean` in the language. The name `abs` is the same in numpy and in the
 language. For numpy's `unique`, the language has no counterpart, and reasons.csv says why. The file names.csv has a row
-for each name of another library, reasons.csv has the reasons why names are missing, and libraries.toml has the names of
-libraries. The columns of names.csv:
+for each name of another library. The file reasons.csv has the reasons why names are missing. The file libraries.toml
+has the names of libraries. The columns of names.csv:
 
     name        such as `average`; `.real` is an attribute, and `*` stands for any other name of the library
-    arguments   the calls that the row is for: `x, axis`, `x, *, alpha`, `x: 1` (rank 1), `*rest` (any others). The table
-                `looks` of libraries.toml says how an argument looks, for example that an argument for `M` is a size
+    arguments   the calls that the row is for: `x, axis`, `x, *, alpha`, `x: 1` (rank 1), `*rest` (any others). The
+                table `looks` of libraries.toml says how an argument looks: an argument for `M` is a size
     libraries   the libraries that have the name, as keys of `LIBRARIES` (libraries.toml)
     instead     what to write: an expression of the arguments, or the name itself if the language has it
     reason      for a name that the language does not have: a key of reasons.csv
