@@ -46,7 +46,7 @@ from minitri.language.syntax_repairs import parsed
 
 parser.make_parser = parser_table_cache.parser  # all programs are read by this module
 _PLAIN = "decorate a plain function, written with `def`"
-PROMPT = "<stdin>"  # the file of what is typed, before Python 3.13
+PROMPT = "<stdin>"  # the file name of text that is typed at the prompt, before Python 3.13
 _source = lru_cache(maxsize=16)(Source)  # all functions of a file have the same `Source`
 
 
@@ -110,7 +110,7 @@ def shared_names(text: str, settings: Mapping[str, Any]) -> dict[str, str]:
 def _is_type(value: Any) -> bool:
     """Checks whether a value looks like a type.
 
-    A misspelt type such as `float32[N]` counts as a type too, so that an error message can correct it.
+    A misspelt type such as `float32[N]` is accepted too, so that an error message can correct it.
     """
     if isinstance(value, str):
         with suppress(CompileError):
@@ -255,5 +255,5 @@ def _history() -> Sequence[str]:
 
 
 def _bytecode(code: CodeType) -> tuple[object, ...]:
-    """Returns what two functions of the same text have in common."""
+    """Returns the fields of a code object that are equal for any two functions with the same text."""
     return code.co_code, code.co_names, code.co_varnames, repr(code.co_consts)
