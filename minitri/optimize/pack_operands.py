@@ -88,7 +88,7 @@ def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node 
     if wanted == "swapped":
         swapped = _swapped(i, node)
         return _transposed(i, _packed(i, swapped, layouts, "depth") or swapped)
-    last, moves = node.rank - 1, _moves(node, layouts, wanted)
+    last, moves = node.rank - 1, (_moves_first(node, layouts, wanted), _moves_second(node, layouts, wanted))
     if not any(moves):
         return None
     second, scale = taken_out(i, node) if moves[1] else (node.b, None)
@@ -99,17 +99,10 @@ def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node 
     return made if scale is None else scaled(i, made, scale)
 
 
-def _moves(node: Contract, layouts: Layouts, wanted: str) -> tuple[bool, bool]:
-    """Decides for each of the two factors of a product whether to copy it."""
-    if not is_read(node.b):
-        return False, False
-    return _moves_first(node, layouts, wanted), _moves_second(node, layouts, wanted)
-
-
 def _moves_first(node: Contract, layouts: Layouts, wanted: str) -> bool:
     """Checks whether to copy the first factor. Each column of the result uses each element of this factor once."""
     last, columns = node.rank - 1, node.shape[-1].constant or 0
-    if not is_read(node.a) or _fits(node.a, last, layouts, wanted):
+    if not (is_read(node.a) and is_read(node.b)) or _fits(node.a, last, layouts, wanted):
         return False
     if _is_of_parts(node, wanted):
         return columns >= REUSE_OF_ASYNC and _is_large(node, WORTH_F32)
@@ -124,6 +117,8 @@ def _moves_first(node: Contract, layouts: Layouts, wanted: str) -> bool:
 def _moves_second(node: Contract, layouts: Layouts, wanted: str) -> bool:
     """Checks whether to copy the second factor. Each row of the result uses each element of this factor once."""
     depth, rows = node.rank - 2, node.shape[-2].constant or 0
+    if not is_read(node.b):
+        return False
     if _is_of_parts(node, wanted):
         fits = is_along_depth(node.b, depth, layouts)
         return rows >= REUSE_OF_PARTS and _is_large(node, WORTH_OF_COPY) and not fits
@@ -160,7 +155,7 @@ def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
         return "columns"
     if is_along_depth(node.b, node.rank - 2, layouts):
         return "depth"
-    copied = _moves_second(node, layouts, "depth") if is_read(node.b) else False
+    copied = _moves_second(node, layouts, "depth")
     if _is_better_swapped(node, layouts, chip, copied):
         return "swapped"
     return "depth" if copied else "columns"
