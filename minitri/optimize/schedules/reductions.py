@@ -304,18 +304,15 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
 def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, tuple[str, int]]:
     """Returns the role and the block size of each reduced axis of columns.
 
-    A program holds up to `most` rows whole. It loops over longer columns, with `deep` rows in each iteration, or
-    `more` times as many along the first axis that it loops over.
+    A program holds up to `most` rows whole. It loops over longer columns, with up to `more * deep` rows in each
+    iteration. Columns of corrected sums need the loop even if they have no more rows than that.
     """
     axes: dict[str, tuple[str, int]] = {}
     for a in reversed(kernel.reduced):
         block = ceil_pow2(size(a, more * deep))
-        if a.extent.constant is not None and block <= most:
-            axes[a.name] = "whole", block
-        else:  # also with `more`, because the online reductions of this kernel need the loop
-            block = min(more * deep, block)
-            axes[a.name] = "loop", block
-        deep, most = max(1, deep // block), max(1, most // block)
+        is_whole = a.extent.constant is not None and block <= most
+        axes[a.name] = ("whole", block) if is_whole else ("loop", min(more * deep, block))
+        deep, most = (max(1, n // axes[a.name][1]) for n in (deep, most))
     return axes
 
 
