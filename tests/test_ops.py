@@ -337,21 +337,37 @@ def wide_range(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarra
     return random.integers(0, 1 << 32, shape, np.uint32).view(np.float32)
 
 
-def test_a_division_by_one_value_for_a_row_rounds_correctly() -> None:
-    """The device function itself, run by numpy in f32. Quotients near 0 may be off by two ulps."""
-    random = np.random.default_rng(0)
-    ends = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, 3.0, -7.0, 1e-45, 2e38, -3.4e38, 1.17e-38], np.float32)
-    a = np.concatenate([ends, wide_range(random, (4000,)), random.standard_normal(4000, np.float32)])
-    b = np.concatenate([ends, wide_range(random, (300,)), random.standard_normal(300, np.float32)])[:, None].view(Tile)
+def divided_by_few(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The device function that divides by few values, run by numpy in f32, and the rounded quotients."""
     tile = SimpleNamespace(
         abs=np.abs, where=np.where, fma=fused, int32=np.int32, float32=np.float32, maximum=np.maximum, div_rn=np.divide
     )
+    divide = FunctionType(rt_float_division._divide_by_few.fn.__code__, {"tl": tile})
     with np.errstate(all="ignore"):
-        got = np.asarray(FunctionType(rt_float_division._divide_by_few.fn.__code__, {"tl": tile})(a.view(Tile), b))
-        want = (a.astype(np.float64) / np.asarray(b).astype(np.float64)).astype(np.float32)
+        want = a.astype(np.float64) / b.astype(np.float64)
+        return np.asarray(divide(a.view(Tile), b.view(Tile))), want.astype(np.float32)
+
+
+def test_a_division_by_one_value_rounds_correctly_at_the_largest_number() -> None:
+    """The quotient is 2**128, which overflows, or one of the numbers below it."""
+    b = np.ldexp(1 + np.random.default_rng(0).random(2000), -100).astype(np.float32)
+    below = b * np.float32(2.0**126)
+    for _ in range(4):
+        got, want = divided_by_few(below * np.float32(4), b)
+        np.testing.assert_array_equal(got, want)
+        below = np.nextafter(below, np.float32(0))
+
+
+def test_a_division_by_one_value_for_a_row_rounds_correctly() -> None:
+    """The device function itself, run by numpy in f32. Quotients near 0 may be off by three ulps."""
+    random = np.random.default_rng(0)
+    ends = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, 3.0, -7.0, 1e-45, 2e38, -3.4e38, 1.17e-38], np.float32)
+    a = np.concatenate([ends, wide_range(random, (4000,)), random.standard_normal(4000, np.float32)])
+    b = np.concatenate([ends, wide_range(random, (300,)), random.standard_normal(300, np.float32)])[:, None]
+    got, want = divided_by_few(a, b)
     near_zero = np.abs(want) < 2.0**-100
     assert_close(np.where(near_zero, 0, got), np.where(near_zero, 0, want), 0, "quotients")
-    assert_close(got, want, 2, "all quotients")
+    assert_close(got, want, 3, "all quotients")
     np.testing.assert_array_equal(np.signbit(got[want == 0]), np.signbit(want[want == 0]))
 
 

@@ -346,7 +346,7 @@ def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
     size = np.where(np.isfinite(size), size, 0).astype(np.float64)
     info = np.finfo(dtype.numpy)
     if row.ulp <= 0.5:
-        return unit(dtype) * size + 2 * float(info.smallest_subnormal)  # see minitri/triton/rt_float_division.py
+        return unit(dtype) * size + 3 * float(info.smallest_subnormal)  # see minitri/triton/rt_float_division.py
     own = (max(row.ulp, NUMPY_ULP) * 2 + 1) * unit(dtype)  # a unit in the last place is 2u at most
     return own * np.maximum(size, float(info.tiny)) + NUMPY_ULP * 2.0**-52 * size  # and the error of the f64 reference
 
