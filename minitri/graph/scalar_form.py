@@ -43,8 +43,8 @@ class GraphTerms(Terms[Element]):
     """The scalar form of `x`, which is reduced along `axes`.
 
     cut       a map from nodes to reductions. A node in `cut` computes the value of its reduction in another way
-    permuted  whether reductions over the same indices are allowed to have their axes in another order, or other axes of
-              extent 1
+    permuted  whether reductions over the same indices are allowed to have their axes in a different order, or different
+              axes of extent 1
     """
 
     def __init__(self, x: Node, axes: tuple[int, ...], cut: Mapping[Node, Reduce] = {}, permuted: bool = False) -> None:

@@ -36,7 +36,8 @@ class Array(Record):
     `dtype` itself.
 
     weak   whether the value is a weak scalar, which takes the dtype of the other operand
-    wide   the node of the same value in f64, if the dtype is f32 by default only, as in the quotient of integers
+    wide   the node of the same value in f64. Only a value that is f32 by default has this node, such as a quotient of
+           integers
     """
 
     node: Node
@@ -236,7 +237,8 @@ class Typer:
             self.conditions.append(condition)
 
     def require_sizes(self, shape: Sequence[Dim], what: str = "a size") -> Shape:
-        """Returns the shape, and requires that none of its sizes is negative. `what` is what the message calls a size.
+        """Returns the shape, and requires that none of its sizes is negative. `what` names a size in the error message:
+        "a size" or "a pad width", for example.
 
         A call with a negative size raises CompileError MT0205.
         """
@@ -298,7 +300,7 @@ class Typer:
         node = self._applied(row, values, dtype)
         if node.dtype == bool_:
             return Array(node, bool_)
-        # without a float array of the program among the operands, the result is f32 only by default
+        # if no operand is a float array of the program, the result is f32 only by default
         is_chosen = any(isinstance(v, Array) and v.dtype.is_float and not v.weak and v.wide is None for v in typed)
         wide = self._applied(row, values, f64) if dtype == f32 and not is_chosen else None
         return Array(node, dtype, weak, wide)
@@ -361,7 +363,7 @@ def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Arra
 def read_at(t: Typer, x: Array, places: Mapping[int, Dim], *added: Dim) -> Array:
     """Returns the elements of x at one index along each axis in `places`. The result does not have these axes.
 
-    `added` has the sizes of axes at the end of the result, over which the indices in `places` can run.
+    `added` contains the sizes of new axes at the end of the result. The indices in `places` can contain these new axes.
     """
     kept = [k for k in range(x.rank) if k not in places]
     index = [places[k] if k in places else ir.axis(kept.index(k)) for k in range(x.rank)]

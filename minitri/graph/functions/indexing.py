@@ -99,7 +99,7 @@ def _position(t: Typer, item: Item, extent: Dim, axis: int) -> Dim:
 def _backwards(t: Typer, k: Dim) -> bool:
     """Checks whether an index or bound is negative, and so counts from the end.
 
-    A symbolic index must have the same sign in each call. The calls check this.
+    A symbolic index must have the same sign in each call, so each call checks the sign.
     """
     if k.constant is not None:
         return k.constant < 0
@@ -168,7 +168,7 @@ def _bound(t: Typer, value: Value) -> tuple[Dim | None, bool]:
 
 
 def wrapped(t: Typer, item: Item, extent: Dim) -> Array:
-    """Returns an index array as i64, in which the size `extent` of the indexed axis is added to each negative entry."""
+    """Converts an index array to i64, and adds `extent`, the size of the indexed axis, to each negative index."""
     array = t.array(item)
     index = t.cast(array, i64)
     if array.dtype.kind == "u":
@@ -236,9 +236,8 @@ def take_along_axis(t: Typer, x: Strong, indices: Array, axis: Value) -> Array:
 def searchsorted(t: Typer, x1: Array, x2: Array, side: Value, sorter: Value) -> Array:
     """Defines numpy's searchsorted: finds where the elements of x2 belong in the sorted array x1.
 
-    With side "left", returns for each element of x2 how many elements of x1 are less than the element of x2. With side
-    "right", returns how many elements of x1 are less than or equal to the element of x2. NaN counts as larger than
-    every number.
+    With side "left", returns for each element v of x2 how many elements of x1 are less than v. With side "right",
+    returns how many elements of x1 are less than or equal to v. NaN counts as larger than every number.
     """
     ensure(side in ("left", "right"), "MT0102", 'the side of searchsorted is "left" or "right"')
     ensure(x1.rank == 1, "MT0201", f"searchsorted looks into an array of one axis, not {x1}")

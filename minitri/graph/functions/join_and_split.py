@@ -150,8 +150,7 @@ def _pad_widths(t: Typer, value: Value, rank: int) -> list[Shape]:
 def _stacked(t: Typer, arrays: Value, *, name: str, axis: int, new: Mapping[int, Sequence[int]]) -> Array:
     """Joins arrays along an axis.
 
-    An array whose rank is a key of `new` first gets axes of size 1. `new` maps the rank of an array to the positions of
-    the new axes.
+    `new` maps ranks to positions. An array with one of these ranks first gets axes of size 1 at the positions.
     """
     parts = [insert_axes(t, a, new.get(a.rank, ())) for a in _arrays(t, arrays, name)]
     return concat(t, tuple(parts), min(axis, parts[0].rank - 1))

@@ -210,8 +210,8 @@ def _implied(arrays: Sequence[Labels]) -> Labels:
 def _unnamed(arrays: Sequence[Labels]) -> tuple[int, ...]:
     """Returns the axes for which `...` stands in the result.
 
-    In each array, `...` can stand for another number of axes. In the result, `...` stands for the largest number of
-    axes for which `...` stands in any array.
+    `...` can stand for a different number of axes in each array. In the result, `...` stands for the largest of these
+    numbers of axes.
     """
     most = max((sum(isinstance(x, int) for x in labels) for labels in arrays), default=0)
     return tuple(range(-most, 0))
@@ -241,8 +241,8 @@ class _Term(Record):
 def einsum(t: Typer, subscripts: Value, operands: Value, precision: Value) -> Array:
     """Defines numpy's einsum.
 
-    If only one array has an axis, and the result does not have this axis, the axis is summed before the array is
-    multiplied.
+    Example: for "ijk,jl->il", the first array is summed over k before the multiplication, because neither the second
+    array nor the result has the axis k.
     """
     arrays = [t.array(x) for x in (operands if type(operands) is tuple else (operands,))]  # a list is one operand
     names, result = _read_subscripts(subscripts, [a.rank for a in arrays])
@@ -273,7 +273,7 @@ def _sizes(t: Typer, names: Iterable[Labels], arrays: Iterable[Array]) -> dict[L
 def _diagonal(t: Typer, x: Array, labels: Labels, sizes: Mapping[Label, Dim]) -> _Term:
     """Returns the array with one axis for each name: with the subscripts "ii", the diagonal of the array.
 
-    An axis of size 1 is dropped if another axis with the same name has another size.
+    If two axes have the same name but different sizes, also in different arrays, the axis of size 1 is dropped.
     """
     kept = list(dict.fromkeys(n for n, e in zip(labels, x.shape) if e != 1 or sizes[n] == 1))
     index = [ir.axis(kept.index(n)) if e != 1 or sizes[n] == 1 else dims.ZERO for n, e in zip(labels, x.shape)]

@@ -33,7 +33,7 @@ def reshape(t: Typer, x: Array, shape: Value) -> Array:
 
 
 def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
-    """Returns the new shape of an array of shape `old`, where a size replaces -1.
+    """Returns the shape for `reshape`, with a size in place of -1. `old` is the shape before `reshape`.
 
     Raises CompileError MT0205 if there are several -1, other negative sizes, or no size that fits.
     """
@@ -168,7 +168,8 @@ def _short(shift: Dim, extent: Dim) -> Dim:
 def _shifts(shift: Value, axis: Value, rank: int) -> list[tuple[int, Dim]]:
     """Returns the pairs (axis, shift) of numpy's roll.
 
-    A single shift belongs to every axis, and a single axis to every shift. An axis can occur several times.
+    If there is only one shift, every axis gets it. If there is only one axis, every shift applies to it. An axis can
+    occur several times.
     """
     shifts = [as_dim(s, "shift") for s in items_of(shift)]
     axes = [as_axes((k,), rank)[0] for k in items_of(axis)]
