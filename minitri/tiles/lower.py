@@ -14,7 +14,7 @@ an earlier phase used, the loop nest loads and computes these elements again. An
 loop, so a row along this axis is read once. For a reduction, a loop carries a partial result for each position in a
 block. One reduction after the loop combines these partial results.
 
-Left out: loops that compute two reductions although one reduction depends on the result of the other.
+Left out: loops that compute two reductions although one reduction depends on the result of the other. The file
 minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose reductions share a loop.
 """
 
@@ -78,11 +78,11 @@ class Lowering:
         return Program(kernel.name, axes, kernel.buffers, tuple(body), relaxed=kernel.relaxed, **options)
 
     def without_transports(self, kernel: Kernel) -> Kernel:
-        """Returns the kernel in which reductions have no `rescale` and no `shift`, except where reductions share a
-        loop (`online`).
+        """Returns the kernel without the corrections `rescale` and `shift`, except in reductions that share a loop
+        (`online`).
 
-        `rescale` and `shift` only correct partial sums in a shared loop. A reduction over all elements at once needs
-        neither `rescale` nor `shift`.
+        Only partial sums in a shared loop need `rescale` and `shift`. A reduction over all elements at once has no
+        partial sum.
         """
 
         def untransported(op: Op) -> Op:
@@ -116,7 +116,7 @@ class Lowering:
 
     def looped_over(self, op: Op) -> list[str]:
         """Returns the looped axes that an op reduces. If an op reduces a looped axis, its result exists only after the
-        loop, so the op ends its phase (a group of loops).
+        loop. The op then ends its phase (a group of loops).
         """
         return [a for a in self.looped if a in ir.reduced_by(op)]
 
@@ -189,7 +189,7 @@ class Lowering:
     # ---- ops in loops ----------------------------------------------------------------
 
     def _whole(self, new: Op, body: OpBuilder) -> Op:
-        """Writes an op that depends on the current block only and needs no value from earlier iterations."""
+        """Writes an op that depends on the current block only, not on earlier iterations."""
         if isinstance(new, Count):
             return self.number(new, product([self.axes[a].extent for a in new.over]), body)
         if isinstance(new, Reduce) and new.op in ("argmax", "argmin"):
