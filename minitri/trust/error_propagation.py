@@ -54,7 +54,8 @@ def moved(row: Operator, operand: DType, args: Arrays, radii: Arrays, centre: An
 
 
 def corners(args: Arrays, radii: Arrays) -> list[list[Any]]:
-    """Returns the operands at each corner of a box: the box of the values that they can have, each within its radius.
+    """Returns the operands at each corner of a box. The box contains all values that the operands can have, each within
+    its radius.
 
     Operands with the radius 0 have the same value at all corners.
     """
@@ -63,7 +64,7 @@ def corners(args: Arrays, radii: Arrays) -> list[list[Any]]:
 
 
 def shifted(x: Any, e: Any, sign: int) -> Any:
-    """Returns x + sign * e, one end of the interval of x; where e is 0, returns x itself.
+    """Returns x + sign * e, one end of the interval of x. Where e is 0, the end is x itself.
 
     Integers stop at the limits of their dtype. If a truth value is uncertain (e > 0), it becomes True for sign 1 and
     False for sign -1.
@@ -121,8 +122,8 @@ def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
 def _power(args: Arrays, radii: Arrays) -> Any:
     """Returns inf where a small change of an operand can change a power by any amount, and 0 elsewhere.
 
-    The result is inf only where the base can be 0 or negative. If the exponent is exact and not negative, the result is
-    0 for any base.
+    The result is inf only where the base can be 0 or negative. For an exact exponent that is not negative, the result
+    is 0.
     """
     (b, n), (eb, en) = args, radii
     return np.where((b - eb <= 0) & ((en > 0) | ((eb > 0) & (n < 0))), np.inf, 0)

@@ -51,7 +51,7 @@ def results(compiled: Compilation, stage: str, call: Call) -> tuple[Any, ...]:
 
 
 def programs(compiled: Compilation, call: Call) -> int:
-    """Returns the total number of programs in the grids of all kernels."""
+    """Returns the total number of grid programs of all kernels."""
     return sum(math.prod(a.tiles.evaluate(call.sizes) for a in p.grid) for p in compiled.value("tile"))
 
 

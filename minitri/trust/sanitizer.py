@@ -63,7 +63,7 @@ def element(buffer: Buffer, index: Sequence[int]) -> str:
 class Watch:
     """Checks every access while all programs of a plan run.
 
-    runs      the programs that have begun: the name and the position in the grid of each program
+    runs      the grid programs that have begun: the name of the kernel, and the position in the grid
     writers   for each temporary and output: the number of the run that wrote each element; -1 if no run wrote it
     readers   for each array that the present kernel both reads and writes: the number of the last run that read each
               element
@@ -82,9 +82,7 @@ class Watch:
         self.program: Program | None = None
 
     def enter(self, program: Program, place: tuple[int, ...]) -> None:
-        """Records that a program of the grid starts: all accesses up to the next call of `enter` belong to this
-        program.
-        """
+        """Records that a grid program starts. All accesses up to the next call of `enter` belong to this grid program."""
         if program is not self.program:
             loaded = {op.buffer.name for op in program.ops() if isinstance(op, Load)}
             stored = {op.buffer.name for op in program.ops() if isinstance(op, Store)}
@@ -95,7 +93,7 @@ class Watch:
 
     @property
     def run(self) -> int:
-        """The number of the present run: each run of one program of a grid has a number, counted from 0 over all
+        """The number of the present run. A run is the execution of one grid program. Runs are numbered from 0 over all
         kernels.
         """
         return len(self.runs) - 1
@@ -114,7 +112,7 @@ class Watch:
                 raise self._error("out of bounds", problem, op, found)
 
     def load(self, op: Load, offset: Any, inside: Any) -> None:
-        """Checks that the loaded elements were written before, and not by another program of the same kernel."""
+        """Checks that the loaded elements were written before, and not by a different grid program of the same kernel."""
         writer = self.writers.get(op.buffer.name)
         if writer is None:
             return
@@ -130,8 +128,8 @@ class Watch:
             self.readers[op.buffer.name][places] = self.run
 
     def store(self, op: Store, offset: Any) -> None:
-        """Checks that nothing has written the elements before, and that no other program of the same kernel has read
-        them.
+        """Checks that no grid program has written the elements before, and that no other grid program of the same
+        kernel has read them.
         """
         writer, reader = self.writers.get(op.buffer.name), self.readers.get(op.buffer.name)
         if writer is None:
@@ -140,7 +138,7 @@ class Watch:
         if reader is not None:
             self._race(op, offset[(reader[offset] >= 0) & (reader[offset] != self.run)], "writes", "reads")
         numbers = np.arange(offset.size)
-        writer[offset] = numbers  # of two elements with the same offset, the second number stays
+        writer[offset] = numbers  # for two elements with the same offset, stores the second number
         again = writer[offset] != numbers
         writer[offset] = self.run
         self._twice(op, offset, again)
@@ -215,10 +213,11 @@ class Watch:
             raise self._error("written twice", problem, op, at)
 
     def _race(self, op: Load | Store, others: Any, does: str, did: str) -> None:
-        """Raises AccessError if one program reads an element that another program of the same kernel writes.
+        """Raises AccessError if one grid program reads an element that a different grid program of the same kernel
+        writes.
 
         The two accesses are an error because the order of the read and the write is not defined. `others` has the
-        offsets of the elements that both programs access.
+        offsets of the elements that both grid programs access.
         """
         if others.size:
             at = self._index(op.buffer, others[0])
@@ -239,10 +238,10 @@ class Watch:
 def _span(program: Program, op: Op) -> Span | None:
     """Returns the source text that an op comes from.
 
-    If the program was loaded from the text of a stage, the result is the op's own line in this text.
+    If the tile program was loaded from the text of a stage, the result is the line of the op in this text.
 
-    If the program was compiled from its source, the result for a load is the text of the op that uses the loaded value.
-    The load's own text is only the type of a parameter.
+    If the tile program was compiled from source text, the result for a load is the text of the op that uses the loaded
+    value. The text of the load itself is only the type of a parameter.
     """
     if op.spans and op.spans[0].text.startswith("%"):
         return op.spans[0]
