@@ -6,7 +6,7 @@
 
 In: the match of a rule's pattern in an error message, the call that caused the error, and the values of the call's
 arguments. Out: possible corrections of the call (`Edit`s), the best first. The one idea: a rule replaces a wrong or
-missing argument by an argument that fits, such as the last axis, the only possible size, or the example that
+missing argument by an argument that fits. Examples are the last axis, the only possible size, and the example that
 signatures.toml has for the parameter.
 """
 
@@ -56,7 +56,7 @@ def arguments(node: ast.Call) -> list[ast.Expr]:
 
 
 def items(node: ast.Call) -> list[ast.Expr]:
-    """Returns the arguments of a call after the first one.
+    """Returns all arguments of a call except the first argument.
 
     If only a tuple comes after the first argument, returns the elements of the tuple.
     """

@@ -53,7 +53,7 @@ def _rules() -> list[tuple[str, re.Pattern[str], Rule]]:
 def correct(error: CompileError, node: ast.Node, values: Values) -> CompileError:
     """Adds a correction to the error, if a rule has a correction for it. Returns the error.
 
-    An error that already has a correction stays unchanged.
+    If the error already has a correction, it is returned unchanged.
     """
     if error.edits:
         return error
@@ -149,7 +149,7 @@ def new_axis(found: re.Match[str], node: ast.Binary, values: Values) -> Iterator
 
 
 def transposed(found: re.Match[str], node: ast.Binary, values: Values) -> Iterator[Edit]:
-    """Corrects a matrix product whose shapes do not fit, by adding, removing or replacing a transpose of one operand.
+    """Corrects a matrix product with shapes that do not fit: adds, removes or replaces the transpose of an operand.
 
     If an operand is a number, the matrix product `@` becomes the elementwise product `*`.
     """

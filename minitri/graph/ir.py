@@ -14,7 +14,7 @@
 
 In an index expression, `d0, d1, …` are the indices along the axes of the result. All functions that only move data
 (transpose, slice, reshape, broadcast, flip, roll, …) are View nodes with an index map. A View of a View can be replaced
-by one View, because two index maps combine to one.
+by one View, because two index maps can be combined into a single index map.
 
 Unlike a minitri program, a graph has no names of functions, no implicit broadcasting and no implicit promotion. A graph
 has no f16 or bf16 arithmetic: casts convert values to f32 before arithmetic. Where the program needs an f16 or bf16

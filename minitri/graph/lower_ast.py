@@ -255,8 +255,9 @@ class _Builder(Interpreter):
     def _place(self, made: int, value: Value, span: Span) -> None:
         """Adds the source range (span) of an expression to the nodes that it created, and to the node of its value.
 
-        `made` is the number of nodes that existed before the expression was evaluated. If a node was created in the
-        body of a called function, its first span is the expression in the body, and a later span is the call.
+        `made` is the number of nodes that existed before the expression was evaluated. A node that was created in the
+        body of a called function has several spans. The first span is the expression in the body, and a later span is
+        the call.
         """
         nodes = self.typer.nodes.made
         if len(nodes) > (limit := current().operations):

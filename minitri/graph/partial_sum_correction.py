@@ -5,7 +5,7 @@
 
 In: the summed expression F, of a graph or of a kernel (`Terms`), and the reductions over the same elements that F
 depends on. Out: the transport T, or a refusal with its reason. T turns a sum that was computed with an old value of m
-into the sum for a new value of m. With T, the sum s and the reduction m are computed block by block: after each block,
+into the sum for a new value of m. With T, the sum s and the reduction m are computed block by block. After each block,
 s becomes T(s; old m -> new m) + sum of F(block, new m). The transport can also combine sums that were computed from
 separate parts of the elements. The transport T follows from the structure of F:
 
@@ -25,10 +25,9 @@ of squares and products", 1962. The transport `Shift` by many elements is from C
 formulae and a pairwise algorithm for computing sample variances", 1979. minitri derives both transports from the
 structure of the program.
 
-Left out: sums of where(p, F, 0). In a row of X that contains only -inf, the sum of where(p, F, 0) is nan if p is true
-for some element, and 0 otherwise. A single correction factor cannot give both nan and 0. Deviations to the third power
-are left out too. To correct a sum of third powers of deviations, the loop would also need the sum of the squared
-deviations.
+Left out: sums of where(p, F, 0). Example: in a row of X that contains only -inf, this sum is nan if p is true for some
+element, and 0 otherwise. A single correction factor cannot give both nan and 0. Deviations to the third power are left
+out too. To correct a sum of third powers of deviations, the loop would also need the sum of the squared deviations.
 """
 
 from collections.abc import Callable, Iterable, Sequence

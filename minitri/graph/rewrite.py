@@ -12,8 +12,8 @@ is folded to a constant. The spans of a needless operand are added to the node t
 `specialise` replaces the symbols of known sizes by numbers. If the size of an axis becomes 1, index maps still contain
 the index along this axis. The index maps stay correct, because an index along an axis of size 1 is always 0.
 
-`legalise` rewrites nodes that kernels cannot compute. A kernel has no axis of extent 1, so it cannot reduce or scan
-such an axis. In a kernel, a matrix product needs at least two rows and two columns, and at least two terms in each sum.
+`legalise` rewrites nodes that kernels cannot compute. A kernel has no axes of extent 1, so it cannot reduce or scan
+along them. In a kernel, a matrix product needs at least two rows and two columns, and at least two terms in each sum.
 The pass minitri/optimize/simplify.py applies the rules of `legalise` together with its own rules.
 """
 

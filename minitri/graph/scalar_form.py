@@ -42,7 +42,7 @@ def element(node: Node, index: tuple[Dim, ...]) -> Element:
 class GraphTerms(Terms[Element]):
     """The scalar form of `x`, which is reduced along `axes`.
 
-    cut       a map from nodes to reductions. A node in `cut` computes the value of its reduction in another way
+    cut       a map from nodes to reductions. A node in `cut` computes the value of its reduction in a different way
     permuted  whether reductions over the same indices are allowed to have their axes in a different order, or different
               axes of extent 1
     """

@@ -40,7 +40,7 @@ def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes
     """Returns the array arguments by name, each with the sizes that its annotation declares.
 
     First finds the sizes of dimension names that occur only in expressions such as `2 * N`. The search is repeated
-    until it finds no new size, because a size from one parameter can be needed to find a size in a second parameter.
+    until it finds no new size, because a size from one parameter can be needed for a second parameter.
     """
     arrays = [(p, p.annotation) for p in function.params if isinstance(p.annotation, ast.ArrayType)]
     arguments = [(p, type, t.array(scope[p.name]), f"argument `{p.name}` of {function.name} is") for p, type in arrays]

@@ -101,8 +101,8 @@ class Writer:
 
     names   the names of the values on the lines above
     axis    the regular expression that the names of axes match
-    values  a map from symbols in index expressions to their replacements. An example of such a symbol is `@0`,
-            an index that is read from an array
+    values  a map from symbols in index expressions to their replacements. Example of a symbol: `@0`, an index that is
+            read from an array
     """
 
     number = flag = staticmethod(format_number)

@@ -2,7 +2,8 @@
 
 A value of the language is either an `Array`, or known at compile time. An `Array` is a graph node with the dtype that
 the program sees. Compile-time values are Python numbers, `Dim`s, strings, None, dtypes and tuples. A tuple or list can
-be used as an array: `x + [1, 2, 3]` adds a vector, whose numbers are weak scalars (they take the dtype of x).
+be used as an array: `x + [1, 2, 3]` adds a vector to x. The numbers of the vector are weak scalars, which take the
+dtype of x.
 
 `Typer` makes graph nodes from values: it broadcasts and promotes. `Typer` also has the rule for half precision: a value
 of f16 or bf16 is computed by an f32 node. A value is rounded to f16 or bf16 only by `astype`, as an output of the
@@ -170,7 +171,7 @@ class Typer:
     def _most_precise(self, value: Array, dtype: DType) -> Node:
         """Returns the most precise node from which the value can be converted to `dtype`.
 
-        For f64, the most precise node is the value's f64 node `wide`, if the value has such a node.
+        This is the f64 node `wide` of the value, if `dtype` is f64 and `wide` is not None.
         """
         return value.wide if value.wide is not None and dtype == f64 else value.node
 

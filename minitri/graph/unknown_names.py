@@ -3,10 +3,10 @@
     softmx(x)     there is no function `softmx`; did you mean `softmax`?
 
 In: a name, the expression around the name, the names assigned so far and the functions of the module. Out: a
-CompileError MT0101 or MT0103 with the correction. The one idea: an unknown name can be a name of another
-library, which is no spelling mistake. A user who writes `median` wants the median, not `mean`. The error message for a
-name of another library says what to write instead (minitri/language/foreign). If the program has a similar name, the
-message suggests this name as well.
+CompileError MT0101 or MT0103 with the correction. The one idea: an unknown name can be a name of a different library,
+such as numpy. Then it is no spelling mistake: a user who writes `median` wants the median, not `mean`. For a name of a
+different library, the error message says what to write instead (minitri/language/foreign). If the program has a similar
+name, the message suggests this name as well.
 """
 
 import re

@@ -176,8 +176,8 @@ class Indexing:
                 self.demands[operand][below] = None
 
     def scan_axis(self, node: ir.Scan, demand: Demand) -> tuple[str, Dim]:
-        """Returns the axis along which a scan runs to compute the needed element, and the shift of the scan: the number
-        of positions on this axis before the first element of the scan.
+        """Returns the axis along which a scan runs to compute the needed element, and the shift of the scan. The shift
+        is the number of positions on this axis before the first element of the scan.
 
         For example, the exclusive sum `pad(cumulative_sum(x[:-1]), ((1, 0),))` needs the scan at the index `i - 1`. The
         scan then runs along `i`, and the shift is 1.

@@ -160,8 +160,8 @@ class Reduce(_Op):
     rescale  a loop multiplies the partial sum by this value before the next block is added; None means 1
     shift    a loop adds this value to the partial sum before the next block is added; None means 0
 
-    The corrections `rescale` and `shift` have no effect on a reduction without a loop, because such a reduction has no
-    partial sum to correct. The file minitri/optimize/online_reductions/merge_loops.py adds `rescale` and `shift`.
+    Without a loop, the corrections `rescale` and `shift` have no effect, because there is no partial sum to correct.
+    The file minitri/optimize/online_reductions/merge_loops.py adds `rescale` and `shift`.
     """
 
     op: str
@@ -361,7 +361,7 @@ def needed(root: Op) -> set[Op]:
 
 
 def reduced_by(op: Op) -> tuple[str, ...]:
-    """Returns the axes that a reduction runs over or a matrix product sums over. Returns no axes for other ops."""
+    """Returns the axes that a reduction runs over or a matrix product sums over. Returns no axes for any other op."""
     return op.over if isinstance(op, Reduce) else (op.over,) if isinstance(op, Dot) else ()
 
 

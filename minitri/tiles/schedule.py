@@ -233,9 +233,9 @@ def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan
     """Raises CompileError MT0404 if the caller gives a block size for an axis that the minitri program never has. A
     block size for a missing axis would have no effect.
 
-    `general` makes the plans of this program for other sizes. An axis can be missing for some sizes only, for example
-    because its size is 1 or because it is merged into its neighbour. If other sizes have the axis, its block size is
-    accepted. So block sizes that were tuned for arrays of one shape are accepted for all shapes.
+    `general` makes the plans of this minitri program for other sizes. An axis can be missing for some sizes only, for
+    example because its size is 1 or because it is merged into its neighbour. If the program has the axis for any sizes,
+    the block size is accepted. So block sizes that were tuned for arrays of one shape are accepted for all shapes.
     """
     missing = [name for name in options.blocks if name not in axis_names(plan)]
     if not missing:

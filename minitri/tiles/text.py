@@ -1,4 +1,4 @@
-"""Formats tile programs as text, and parses such a text.
+"""Formats tile programs as text, and parses this text.
 
     program k0(input x: f32[7], output out: f32[7]) warps 4 {
       grid i: 7 by 4

@@ -101,8 +101,8 @@ class _Check:
                 yield from self.passes(variant)
 
     def first(self) -> CheckRow:
-        """Returns the row of the stage where the program begins: the graph, or the stage from whose text the program
-        was loaded.
+        """Returns the row of the stage where the minitri program begins. This is the graph, or the stage whose text was
+        loaded.
 
         The row of the graph also contains the comparison with the syntax tree.
         """
@@ -239,7 +239,7 @@ def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
 
 def _smallest(program: BaseProgram, call: Call, row: CheckRow) -> Failure:
     """Makes the arguments of a failing call smaller, as long as the same pass of the same variant is the first wrong
-    one.
+    pass.
     """
 
     def first(arguments: Mapping[str, Any]) -> tuple[Call, CheckRow] | None:

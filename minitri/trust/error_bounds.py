@@ -13,13 +13,13 @@ analysis: the value and the radius of each node are computed from the values and
 If all operands of an element are exact and the operator is correctly rounded, the language defines every bit of the
 result. The value of the enclosure is then the result of the operator in its own dtype, and the radius is 0. Sums of
 small whole numbers are exact too, because no order of addition rounds them. For each rounding of an inexact element,
-the radius grows by a multiple of u, which is half a unit in the last place of 1 in the dtype of the node. The file
+the radius grows by a multiple of u. In the dtype of the node, u is half a unit in the last place of 1. The file
 error_propagation.py computes how far the result of an operator can move if its operands move.
 
-A radius of inf means that the result can be any number, for example because a sum overflows in some orders of addition,
-or because rounding can change an index. Elements with a radius of inf are not checked. Left out: correlations between
-operands. For example, for an inexact x with radius e, `x - x` gets the radius 2e, although the result is exactly 0.
-Because correlations are left out, a bound is sometimes too large, but never too small.
+A radius of inf means that the result can be any number. Examples: a sum overflows in some orders of addition, or
+rounding can change an index. Elements with a radius of inf are not checked. Left out: correlations between operands.
+For example, for an inexact x with radius e, `x - x` gets the radius 2e, although the result is exactly 0. Because
+correlations are left out, a bound is sometimes too large, but never too small.
 """
 
 from __future__ import annotations
@@ -203,8 +203,9 @@ class _Analysis:
 
         If the node is an output, the result lies between the converted ends of the operand's interval, because rounding
         keeps order. If the node is no output, a fused kernel can round later in the computation. For example, a kernel
-        for `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums by s.
-        Therefore, if a node is no output, its value stays unrounded, and its radius grows by one rounding error.
+        for `softmax(x) @ v` can divide after the product. A kernel for `x @ (w * s)` can multiply the sums by s.
+        Therefore, the value of a node that is no output is not rounded here, and its radius grows by one rounding
+        error.
         """
         (x,) = node.args
         v, e = self.values[x], self.radii[x]
@@ -265,7 +266,7 @@ class _Analysis:
         of the elements so far, the running mean. The extra error occurs even if every term is exact.
 
         Let n be the number of elements, V = sum (x - mean)^2, and o the largest error of a running mean. If the running
-        mean changes by d after m elements, the error grows by at most o m |d|; the values m |d| of all changes add up
+        mean changes by d after m elements, the error grows by at most o m |d|. The values m |d| of all changes add up
         to at most sqrt(2 n V). The rounding errors of the sums themselves are added to this bound.
         """
         means = deviations(node)

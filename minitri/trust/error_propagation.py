@@ -17,8 +17,8 @@ distance is:
     sum of small whole numbers              0, because no order of addition rounds
 
 Here u is half a unit in the last place of 1. The formula is from chapter 4 of Higham's book "Accuracy and Stability of
-Numerical Algorithms". A distance of inf means that the result can be any number, for example because a partial sum
-overflows in some orders of addition. Left out: the rounding of an operator itself (error_bounds.py).
+Numerical Algorithms". A distance of inf means that the result can be any number. Example: a partial sum overflows in
+some orders of addition. Left out: the rounding of an operator itself (error_bounds.py).
 """
 
 import itertools
@@ -110,8 +110,8 @@ def _holds_zero(x: Any, e: Any) -> Any:
 
 
 def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
-    """Returns how far x % y can jump: |y| where x / y can round to different integers, inf where y can be 0, and 0
-    elsewhere.
+    """Returns how far x % y can jump. This is inf where y can be 0, |y| where x / y can round to different integers,
+    and 0 elsewhere.
     """
     places = [whole(x / y) for x, y in corners(args, radii)]
     jumps = np.logical_or.reduce([p != places[0] for p in places]) & ((radii[0] > 0) | (radii[1] > 0))

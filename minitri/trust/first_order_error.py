@@ -3,10 +3,10 @@
     sum(x - y)        becomes    sum(2 * abs(x - y))
     exp(x - y)                   exp(x - y) * (1 + abs(x - y)), about
 
-In: a graph. Out: a graph with the same inputs, which returns the magnitude of each float output. The magnitude says how
-large the numbers are whose rounding errors can reach the output. The results of two correct implementations of a
-program differ by a few units in the last place of the magnitude, for any order of addition. If terms cancel each other,
-the result is small, but its magnitude is still that of the terms.
+In: a graph. Out: a graph with the same inputs, which returns the magnitude of each float output. The magnitude is the
+size of the numbers whose rounding errors can reach the output. The results of two correct implementations of a program
+differ by a few units in the last place of the magnitude, for any order of addition. If terms cancel each other, the
+result is small, but its magnitude is as large as the terms.
 
 The method is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms", 2nd
 edition, section 3.3). The analysis is itself a graph, so it runs on the same device as the program. The file
@@ -71,8 +71,8 @@ class _Magnitudes:
                 self.size[node] = size
 
     def output(self, node: Node) -> Node:
-        """Returns the magnitude of a float node, which is 0 if the node is exact. For a node of another dtype, returns
-        the value of the node.
+        """Returns the magnitude of a float node, which is 0 if the node is exact. For a node that is not a float,
+        returns the value of the node.
         """
         if not node.dtype.is_float:
             return self.value[node]

@@ -186,7 +186,7 @@ class Watch:
     def _shape(self, op: Load | Store) -> tuple[int, ...]:
         """Returns the shape of the buffer that an op accesses.
 
-        Raises AccessError if the op assumes another layout of the buffer than the array in memory has.
+        Raises AccessError if the layout that the op assumes differs from the layout of the array in memory.
         """
         buffer = op.buffer
         if buffer not in self.shapes:
@@ -204,7 +204,7 @@ class Watch:
     def _twice(self, op: Store, offset: Any, again: Any) -> None:
         """Raises AccessError if a store writes an element a second time.
 
-        `again` is true for each element that is written a second time; the error names the first such element.
+        `again` is true for each element that is written a second time. The error names the first of these elements.
         """
         if again.any():
             at = self._index(op.buffer, offset[again][0])

@@ -1,10 +1,10 @@
 """Subscripts by numpy's rules: x[1:], x[..., None], x[i, j].
 
 In: an Array and the items between the brackets: integers, slices, None, ..., integer arrays. Out: a View node (basic
-indexing). If an item is an integer array, a Gather node follows the View node. A negative number in an integer array
-counts from the end of the indexed axis. An element whose index is out of bounds is NaN, 0 or False, depending on the
-dtype, because a kernel cannot raise an error. Left out: boolean masks, because the size of the result depends on the
-data.
+indexing). If an item is an integer array, a Gather node follows the View node. A negative number in an integer array is
+counted from the end of the indexed axis. If the index of an element is out of bounds, the element is NaN, 0 or False,
+depending on the dtype, because a kernel cannot raise an error. Left out: boolean masks, because the size of the result
+depends on the data.
 """
 
 from collections.abc import Sequence
@@ -82,10 +82,10 @@ def _fill_ellipsis(x: Array, items: list[Item]) -> list[Item]:
 
 
 def _position(t: Typer, item: Item, extent: Dim, axis: int) -> Dim:
-    """Returns the index expression for one integer index. A negative index counts from the end.
+    """Returns the index expression for one integer index. A negative index is counted from the end of the axis.
 
-    A symbolic index must have the same sign in each call. The index `-N` counts from the end, and `N - 4` counts from
-    the start, so each call checks that N >= 4.
+    A symbolic index must have the same sign in each call. Example: the index `N - 4` is counted from the start, so each
+    call checks that N >= 4. The index `-N` is counted from the end.
     """
     ensure(isinstance(item, (int, Dim)), "MT0206", f"an index must be an integer, not {describe(item)}")
     k = Dim.of(item)
@@ -97,7 +97,7 @@ def _position(t: Typer, item: Item, extent: Dim, axis: int) -> Dim:
 
 
 def _backwards(t: Typer, k: Dim) -> bool:
-    """Checks whether an index or bound is negative, and so counts from the end.
+    """Checks whether an index or bound is negative. A negative index is counted from the end of the axis.
 
     A symbolic index must have the same sign in each call, so each call checks the sign.
     """
@@ -156,7 +156,7 @@ def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Di
 
 
 def _bound(t: Typer, value: Value) -> tuple[Dim | None, bool]:
-    """Returns a bound of a slice, and whether the bound counts from the end. A missing bound is None."""
+    """Returns a bound of a slice, and whether the bound is counted from the end. A missing bound is None."""
     if value is None:
         return None, False
     is_known = isinstance(value, (int, Dim)) and not isinstance(value, bool)

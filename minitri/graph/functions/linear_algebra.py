@@ -9,8 +9,8 @@ has is a column axis (N). The axes of `...` have negative numbers as names, and 
 Since -1 is the last axis in every array, the axes of `...` align from the right, as in broadcasting.
 
 `tensordot` moves the summed axes to the end of the first array and to the front of the second array. Next, `tensordot`
-joins the summed axes of each array into one axis, and its other axes into another axis. Then `tensordot` multiplies the
-two matrices, and reshapes the product to the shape of the result.
+makes a matrix of each array: it joins the summed axes into one axis, and all remaining axes into a second axis. Then
+`tensordot` multiplies the two matrices, and reshapes the product to the shape of the result.
 
 Left out: the choice of a good order for several products. Several products are computed from left to right.
 """
@@ -37,8 +37,8 @@ from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, en
 def tensordot(t: Typer, x1: Array, x2: Array, axes: Value) -> Array:
     """Defines numpy's tensordot: multiplies x1 and x2 and sums over pairs of axes.
 
-    If `axes` is a number n, the pairs are the last n axes of x1 and the first n axes of x2. If `axes` is not a number,
-    it is a tuple of two items: the summed axes of x1, and the summed axes of x2.
+    If `axes` is a number n, the pairs are the last n axes of x1 and the first n axes of x2. Otherwise `axes` is a tuple
+    of two items: the summed axes of x1, and the summed axes of x2.
     """
     left, right = _summed_axes(axes, x1.rank, x2.rank)
     for j, k in zip(left, right):

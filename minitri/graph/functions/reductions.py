@@ -33,7 +33,7 @@ def accumulator(dtype: DType) -> DType:
 
 
 def reduce(t: Typer, op: str, x: Array, axes: tuple[int, ...], keepdims: Value, dtype: DType) -> Array:
-    """Applies the reduction `op` to some axes of x. With `keepdims`, the reduced axes stay as axes of size 1."""
+    """Applies the reduction `op` to some axes of x. With `keepdims`, the reduced axes are kept as axes of size 1."""
     axes = tuple(sorted(axes))
     node = x.node
     if axes:

@@ -35,7 +35,7 @@ def reshape(t: Typer, x: Array, shape: Value) -> Array:
 def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
     """Returns the shape for `reshape`, with a size in place of -1. `old` is the shape before `reshape`.
 
-    Raises CompileError MT0205 if there are several -1, other negative sizes, or no size that fits.
+    Raises CompileError MT0205 if there are several -1, if a size is below -1, or if no size fits.
     """
     holes = [k for k, e in enumerate(shape) if e == -1]
     fits = len(holes) <= 1 and all(e.constant is None or e.constant >= -1 for e in shape)
