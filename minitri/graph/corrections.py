@@ -1,4 +1,4 @@
-"""Corrects rejected expressions. Each correction rewrites the program's own code.
+"""Corrects rejected expressions. Each correction rewrites a part of the user's program.
 
     x ^ 2                x is f32             x ** 2
     a if x > 0 else b    x > 0 is an array    where(x > 0, a, b)
@@ -99,8 +99,8 @@ def rewritten_part(
 def _kinds(part: ast.Node, value: Any) -> set[str]:
     """Returns the conditions of corrections.toml that this part of a node meets.
 
-    Examples of conditions: `Tuple` is the class of a part, and `Array` is the type of its value. `-1` or `N` is the
-    value of a number or a size. `f array` is an array of floats.
+    Examples of conditions: `Tuple` (the class of the part), `Array` (the type of its value), `-1` or `N` (a number or a
+    size), `f array` (an array of floats).
     """
     kinds = {"", type(part).__name__, type(value).__name__, "" if isinstance(value, Array | str) else str(value)}
     return kinds | {f"{value.dtype.kind} array"} if isinstance(value, Array) else kinds

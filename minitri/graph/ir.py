@@ -152,9 +152,9 @@ def axis(k: int) -> Dim:
 
 
 def along(k: int, extent: Dim) -> Dim:
-    """Returns the index at which the k-th axis of a result reads an axis of this extent.
+    """Returns the index at which an axis of this extent is read along the k-th axis of a result.
 
-    The index is `dk`, or 0 if the extent is 1.
+    The index is `dk`, or 0 if the extent is 1, because an axis of size 1 is broadcast.
     """
     return dims.ZERO if extent == 1 else axis(k)
 

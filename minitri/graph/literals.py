@@ -66,8 +66,8 @@ def constants_in(node: Node) -> list[int | float | bool]:
 
 
 def names_in(value: Dim) -> str:
-    """Returns the names of the sizes in an expression, such as "M, N". An error message shows them beside its carets
-    (^^^).
+    """Returns the names of the sizes in an expression, such as "M, N". An error message shows these names beside its
+    carets (^^^).
 
     When a call breaks a condition, the sizes are known, and the text beside the carets shows them: "M=2, N=3". If the
     expression is a single name, returns "", because the error message itself then says "N = 3".

@@ -12,7 +12,7 @@ function. Raises CompileError MT0102 for arguments that are missing or of the wr
 are not known at compile time. Raises MT0207 for results whose type differs from the declared type.
 
 Arguments that decide a shape, such as an axis, must be known at compile time. The functions at the end of this file
-read these arguments. If the arithmetic in an argument fails, as in `1 // 0`, the functions raise a CompileError.
+read arguments of this kind. They raise a CompileError if the arithmetic in an argument fails, as in `1 // 0`.
 """
 
 from collections.abc import Callable, Mapping

@@ -3,11 +3,11 @@
     m[i] = max over r of x[i, r]
     s[i] = sum over r of F(x[i, r], m[i])
 
-In: the summed expression F, of a graph or of a kernel (`Terms`), and the reductions over the same elements that F
-depends on. Out: the transport T, or a refusal with its reason. T turns a sum that was computed with an old value of m
-into the sum for a new value of m. With T, the sum s and the reduction m are computed block by block. After each block,
-s becomes T(s; old m -> new m) + sum of F(block, new m). The transport can also combine sums that were computed from
-separate parts of the elements. The transport T follows from the structure of F:
+In: the summed expression F of a graph or a kernel (`Terms`), and the reductions that F depends on. The sum and these
+reductions run over the same elements. Out: the transport T, or a refusal with its reason. T turns a sum that was
+computed with an old value of m into the sum for a new value of m. With T, the sum s and the reduction m are computed
+block by block. After each block, s becomes T(s; old m -> new m) + sum of F(block, new m). The transport can also
+combine sums that were computed from separate parts of the elements. The transport T follows from the structure of F:
 
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
                     F * G, F / G, G independent of m       T(F) * T(G), T(F)

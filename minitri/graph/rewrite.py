@@ -60,7 +60,7 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
 def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, Node, Node], Node | None]) -> Graph:
     """Returns the graph in which `rule` replaces some nodes.
 
-    `by` is the pass that does this: reports show its name for each replaced node (see `fired`).
+    Reports show the name of the pass `by` for each replaced node (see `fired`).
 
     `rule` gets an interner, the old node and the node's copy in the new graph. If `rule` returns None, the new graph
     keeps the copy.

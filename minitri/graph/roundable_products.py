@@ -5,7 +5,7 @@
     z = floor(p)           floor is discontinuous: a rounding error of p can change z by 1
 
 In: a graph. Out: sets of nodes. The pass minitri/optimize/round_products.py rounds some of these products to bf16. The
-error bounds of minitri/trust/error_bounds.py include this rounding error for all of them.
+error bounds of minitri/trust/error_bounds.py include this rounding error for all these products.
 """
 
 from collections.abc import Callable

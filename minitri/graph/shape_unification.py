@@ -23,7 +23,7 @@ from minitri.language import ast
 
 
 def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, function: ast.Function) -> Value:
-    """Converts an argument to an array. The annotation of its parameter is an array type.
+    """Converts the argument for a parameter with an array type to an array.
 
     Binds the callee's dimension names to the sizes of the array. A weak scalar (a number without a fixed dtype) is
     converted to the dtype of the annotation. Raises CompileError MT0207 for a wrong rank.

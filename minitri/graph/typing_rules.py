@@ -267,7 +267,7 @@ class Typer:
             listed = " and ".join(map(literals.shown, shapes))
             message = f"the shapes {listed} of the {what} do not broadcast: {other} is not {result}"
             help = "sizes must be equal, or 1; insert an axis with x[:, None] or fix the shape"
-            sides = (other, result) if other in full else (result * (1 - other), ZERO)  # 1 is repeated, 0 meets 0
+            sides = (other, result) if other in full else (result * (1 - other), ZERO)  # other is 1, or result is 0
             self.require(sides[0], "==", sides[1], "MT0201", message, help=help)
         return result
 

@@ -298,10 +298,11 @@ class Indexing:
                 return []
 
     def mapped(self, exprs: Iterable[Dim], index: Sequence[Dim], picks: Mapping[Symbol, Dim] = {}) -> tuple[Dim, ...]:
-        """Returns the expressions `exprs` with new symbols. The needed index along a dimension replaces the symbol of
-        this dimension: with the index `[i, j + 1]`, `j + 1` replaces the symbol of the second dimension.
+        """Returns the index expressions `exprs` of a node for one needed element.
 
-        A gather computes indices (picked values). `picks` contains the replacements for their symbols.
+        The needed index along each dimension replaces the symbol of the dimension. Example: with the index
+        `[i, j + 1]`, `j + 1` replaces the symbol of the second dimension. `picks` contains replacements for the symbols
+        of picked values, which are the indices that a gather computes.
         """
         env = {axis_symbol(k): d for k, d in enumerate(index)} | {**picks}
         return tuple(self.ranges.simplify(d.substitute(env)) for d in exprs)

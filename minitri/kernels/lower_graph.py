@@ -163,7 +163,7 @@ class OpBuilder:
     """Makes the ops of a kernel, of a tile program or of a loop, one after another.
 
     axes   the names of the axes, in the order of the kernel
-    ops    the ops that were made so far; those of a tile program include its loops
+    ops    the ops that were made so far; in a tile program, loops are included
     """
 
     def __init__(self, axes: Iterable[str]) -> None:

@@ -4,10 +4,10 @@ In: tile programs, an array for each input, the sizes. Out: the output arrays. T
 programs one after another. Each axis has a current block, and a loop moves the current block along its axis. The file
 minitri/kernels/evaluate.py computes each op.
 
-In an unmasked program, the evaluator cuts off a block at the end of its axis. In a masked program, every element of a
-block exists, and masks decide which elements an access reads or writes. The sanitizer (minitri/trust/sanitizer.py)
-checks each access of a masked program. The error for a wrong access names the tile program, the point of the grid and
-the statement.
+In an unmasked tile program, the evaluator cuts off a block at the end of its axis. In a masked tile program, every
+element of a block exists, and masks decide which elements an access reads or writes. The sanitizer
+(minitri/trust/sanitizer.py) checks each access of a masked program. The error for a wrong access names the tile
+program, the point of the grid and the statement.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,8 +26,8 @@ Place = tuple[int, ...]  # the number of a tile along each axis of the grid
 
 
 def evaluate(plan: Plan, programs: Sequence[Program], inputs: Arrays, sizes: Sizes, masked: bool) -> tuple[Any, ...]:
-    """Runs tile programs and returns their outputs as numpy arrays. `masked` says whether the programs have masks for
-    their loads and stores.
+    """Runs tile programs and returns their outputs as numpy arrays. `masked` says whether the tile programs have masks
+    for their loads and stores.
 
     Raises AccessError for the first load or store outside of its array.
     """
@@ -68,8 +68,8 @@ class _Run(Values):
     def start(self, name: str, first: int, looping: bool = False) -> None:
         """Makes the block that starts at the index `first` the current block of an axis.
 
-        `looping` is true if a loop calls this method. In an unmasked program, an incomplete last block of a loop has
-        fewer indices.
+        `looping` is true if a loop calls this method. In an unmasked tile program, an incomplete last block of a loop
+        has fewer indices.
         """
         a = self.axes[name]
         self.real[name] = max(0, min(a.block, self.extents[name] - first))

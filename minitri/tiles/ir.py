@@ -169,14 +169,14 @@ class Program(LaunchOptions, eq=False):
         return replace(self, hints={**self.hints, **found}) if found else self
 
     def without_descriptors(self) -> Program:
-        """Returns the program without any use of tensor descriptors, neither in its options nor in its hints."""
+        """Returns the tile program without any use of tensor descriptors, neither in its options nor in its hints."""
         plain = self.hinted([x for x, hints in self.hints.items() if hints.descriptor], descriptor=())
         return replace(plain, descriptors=False, descriptor_stores=False) if self.descriptors else plain
 
     @property
     def peeled_tests(self) -> frozenset[Dim]:
-        """The bounds checks that a tile skips if it lies completely inside the last grid axis. There are none without
-        the option `peeled`.
+        """The bounds checks that a tile skips if it lies completely inside the last grid axis. The result is empty if
+        the tile program does not have the option `peeled`.
         """
         if not self.peeled or not self.grid or self.grid[-1].lanes != self.grid[-1].block:
             return frozenset()
@@ -216,11 +216,11 @@ def index_axes(op: Access) -> set[str]:
 
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
-    """Solves `condition >= 0` for the index of one axis, such as `i < n - 2`. This index is alone on its side of the
-    solution. The other side contains no axis of `lanes` and no loaded value.
+    """Solves `condition >= 0` for the index of one axis, such as `i < n - 2`. In the solution, this index is alone on
+    one side. The other side contains no axis of `lanes` and no loaded value.
 
-    Bounds checks are written in this form, because Triton then finds how many neighbouring elements have the same
-    result.
+    Bounds checks have a single index on one side, because Triton then finds how many neighbouring elements have the
+    same result.
     """
 
     def varies(s: Symbol) -> bool:

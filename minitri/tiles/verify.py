@@ -157,7 +157,7 @@ def _check(op: Op, known: set[Op], program: Program, masked: bool, loops: tuple[
 
 
 def _check_product(op: Dot, program: Program) -> None:
-    """Checks the tiles of a product. `tl.dot` takes two axes of each operand, with blocks of at least 16 indices."""
+    """Checks the tiles of a product. Each operand of `tl.dot` has two axes, with blocks of at least 16 indices."""
     own = {*op.tile, op.over}
     small = [a for a in own if program.axis(a).block < 16]
     more = [a for x in (op, op.a, op.b) for a in x.axes if a not in own and program.axis(a).block > 1]

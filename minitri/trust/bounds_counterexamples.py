@@ -44,7 +44,8 @@ class Example(NamedTuple):
 def out_of_bounds(
     program: Program, op: Access, tests: Sequence[Dim], conditions: Sequence[Condition] = (), tries: int = MAX_SIZES
 ) -> Example | None:
-    """Returns a counterexample: the access leaves its array although all `tests` hold. Returns None if none is found.
+    """Returns a counterexample: the access leaves its array although all `tests` hold. Returns None if the search finds
+    none.
 
     Each test is an integer expression; the test holds if the expression is at least 0. The search tries at most `tries`
     combinations of sizes.
@@ -68,8 +69,8 @@ def out_of_bounds(
 def not_written_once(
     program: Program, stores: Sequence[Store], tests: Sequence[Sequence[Dim]], conditions: Sequence[Condition] = ()
 ) -> Example | None:
-    """Returns a counterexample: the stores write an element of the buffer twice or never. Returns None if none is
-    found.
+    """Returns a counterexample: the stores write an element of the buffer twice or never. Returns None if the search
+    finds none.
 
     `tests` has the conditions of each store's mask.
     """
@@ -175,7 +176,7 @@ class _Points:
     def _corners(self, a: TileAxis, sizes: Mapping[str, int], line: tuple[Any, Any]) -> tuple[Any, Any]:
         """Returns a few indices from `line`, which has all indices of an axis.
 
-        These are the indices at the ends of blocks, at the ends of the axis, and next to the indices that `_zeros`
+        The returned indices are at the ends of blocks, at the ends of the axis, and next to the indices that `_zeros`
         returns.
         """
         if len(line[0]) <= 64:
@@ -189,8 +190,7 @@ class _Points:
         return block * a.block + lane, lane
 
     def _zeros(self, a: TileAxis, sizes: Mapping[str, int]) -> Iterator[int]:
-        """Returns indices along an axis. At these indices, the expression of a mask condition or of an index of the
-        access is 0.
+        """Returns the indices along an axis at which a mask condition, or an index of the access, has the value 0.
 
         Only expressions that depend on this axis and on sizes alone are examined.
         """

@@ -101,8 +101,8 @@ class _Check:
                 yield from self.passes(variant)
 
     def first(self) -> CheckRow:
-        """Returns the row of the stage where the minitri program begins. This is the graph, or the stage whose text was
-        loaded.
+        """Returns the row of the stage where the minitri program begins. A minitri program begins at the graph, or at
+        the stage whose text was loaded.
 
         The row of the graph also contains the comparison with the syntax tree.
         """

@@ -259,8 +259,8 @@ class _Analysis:
                 return value, _argument(node, x, e, value)
 
     def running_means_error(self, node: Reduce) -> Any:
-        """Returns the extra error of a sum that is computed in parts. Its terms are products of deviations from a mean,
-        as in a variance.
+        """Returns the extra error of a variance, or of a similar sum of products of deviations from means, that is
+        computed in parts.
 
         Online reductions compute this sum in parts (minitri/graph/partial_sum_correction.py). Each part uses the mean
         of the elements so far, the running mean. The extra error occurs even if every term is exact.

@@ -110,8 +110,8 @@ def _holds_zero(x: Any, e: Any) -> Any:
 
 
 def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
-    """Returns how far x % y can jump. This is inf where y can be 0, |y| where x / y can round to different integers,
-    and 0 elsewhere.
+    """Returns how far x % y can jump. The jump is inf where y can be 0, |y| where x / y can round to different
+    integers, and 0 elsewhere.
     """
     places = [whole(x / y) for x, y in corners(args, radii)]
     jumps = np.logical_or.reduce([p != places[0] for p in places]) & ((radii[0] > 0) | (radii[1] > 0))

@@ -5,15 +5,15 @@ one of these kinds:
 
     out of bounds   an access that no mask stops and that leaves its array
     not written     a read of an element that nothing has written yet
-    written twice   an element that is written a second time, by any program
-    never written   an element of an output that no program writes
+    written twice   an element that is written a second time, by any grid program
+    never written   an element of an output that no grid program writes
     layout          a buffer whose shape and strides differ from the shape and strides of the array
-    race            a program reads an element that another program of the same kernel writes
+    race            a grid program reads an element that a different grid program of the same kernel writes
     not neutral     an element past the end of a reduced axis whose value would change the result of the reduction
 
-The error names the program, the position of the program in the grid, the buffer and the index. The error also shows the
-statement as the stage prints it, and the source text of that statement. Left out: whether the values of the elements
-are right (minitri/trust/check_passes.py).
+The error names the tile program, the point of the grid, the buffer and the index. The error also shows the statement as
+the stage prints it, and the source text of that statement. Left out: whether the values of the elements are right
+(minitri/trust/check_passes.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,7 +61,7 @@ def element(buffer: Buffer, index: Sequence[int]) -> str:
 
 
 class Watch:
-    """Checks every access while all programs of a plan run.
+    """Checks every access while all tile programs of a plan run.
 
     runs      the grid programs that have begun: the name of the kernel, and the position in the grid
     writers   for each temporary and output: the number of the run that wrote each element; -1 if no run wrote it
@@ -159,9 +159,8 @@ class Watch:
             raise self._error("not neutral", problem, op, ())
 
     def done(self, op: Op, values: Mapping[Op, Any], env: Mapping[Symbol, Any], real: Mapping[str, int]) -> None:
-        """Does nothing.
-
-        A hook, which the evaluator calls after each op, so that a subclass can look at the computed values.
+        """A hook that does nothing. The evaluator calls the hook after each op, so that a subclass can look at the
+        computed values.
 
         `env` has, for each axis, the indices of the present tile. `real[axis]` is how many indices of the present tile
         lie inside the axis.

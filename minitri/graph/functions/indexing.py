@@ -111,7 +111,10 @@ def _backwards(t: Typer, k: Dim) -> bool:
 
 
 def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
-    """Returns the length of a slice, and the index at which axis `axis` of the result reads the sliced axis."""
+    """Returns the length of a slice, and the index expression at which the result reads the sliced axis.
+
+    In the expression, the symbol of the axis `axis` stands for the position in the slice.
+    """
     step = 1 if item.step is None else int(as_offset(as_int(item.step, "the step of a slice"), "the step"))
     ensure(step != 0, "MT0206", "the step of a slice must not be 0")
     start, stop = _bounds(t, item, extent, step > 0)

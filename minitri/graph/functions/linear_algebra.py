@@ -210,8 +210,8 @@ def _implied(arrays: Sequence[Labels]) -> Labels:
 def _unnamed(arrays: Sequence[Labels]) -> tuple[int, ...]:
     """Returns the axes for which `...` stands in the result.
 
-    `...` can stand for a different number of axes in each array. In the result, `...` stands for the largest of these
-    numbers of axes.
+    `...` can stand for a different number of axes in each array. In the result, `...` stands for as many axes as in the
+    array where it stands for the most axes.
     """
     most = max((sum(isinstance(x, int) for x in labels) for labels in arrays), default=0)
     return tuple(range(-most, 0))

@@ -78,8 +78,8 @@ def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
 def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
     """Returns the index map of one group of `_groups`: an index for each old axis, as an expression over the new axes.
 
-    `first` is the position of the first new axis in the new shape. The old axes and the new axes of a group number the
-    same elements in row-major order.
+    `first` is the position of the first new axis in the new shape. Both the old axes and the new axes of a group
+    enumerate the same elements in row-major order.
     """
     if len(old) == len(new) == 1:
         return [ir.axis(first)]
