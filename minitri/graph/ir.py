@@ -177,8 +177,7 @@ def ranges(shape: Shape) -> dict[dims.Symbol, intervals.Range]:
 class Condition(Record):
     """A relation between sizes that each call of the program checks.
 
-    If the relation does not hold, the call raises a CompileError with the code, message, label and help of the
-    condition.
+    If the relation is not true, the call raises a CompileError with the code, message, label and help of the condition.
     """
 
     left: Dim
@@ -191,7 +190,7 @@ class Condition(Record):
     span: Span | None = None
 
     def decided(self) -> bool | None:
-        """Returns True if the relation holds for all sizes, False if it holds for no sizes, and otherwise None."""
+        """Returns True if the relation is true for all sizes, False if it is false for all sizes, and otherwise None."""
         room = self.left - self.right
         room = room if all(isinstance(a, Symbol) for a in room.atoms()) else tidy(room)
         if self.relation == ">=":
@@ -201,7 +200,7 @@ class Condition(Record):
         return (room == 0) == (self.relation == "==")
 
     def holds(self, env: Mapping[Symbol, int]) -> bool:
-        """Checks whether the relation holds. `env` must have a value for every symbol in the relation."""
+        """Checks whether the relation is true. `env` must have a value for every symbol in the relation."""
         left, right = self.left.compute(env), self.right.compute(env)
         return {"==": left == right, "!=": left != right, ">=": left >= right}[self.relation]
 

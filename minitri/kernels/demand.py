@@ -13,9 +13,8 @@ is needed at an index of new axes, such as `[i, j]`. If a View is needed at an i
 this index into the needed index of the operand. A Reduce needs its operand at an index with one more axis, which is
 summed over. A Gather needs its operand at an index that contains computed values.
 
-If a kernel has only one operation, each dimension of the result gets a new axis, and so does each dimension that the
-operation sums over. If a kernel has several operations, minitri/optimize/fusion/shared_axes.py decides which axes
-they share.
+If a kernel has only one operation, each dimension of the result and each summed dimension gets a new axis. If a kernel
+has several operations, minitri/optimize/fusion/shared_axes.py decides which axes they share.
 """
 
 from collections import defaultdict
@@ -321,8 +320,8 @@ class Indexing:
         return name
 
     def pieces(self, node: ir.Concat, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Returns those operands of a concat that possibly contain the needed element. Each operand comes with the
-        element's index in this operand, and with guards that test whether the operand contains the element.
+        """Returns the operands of a concat that can contain the needed element. Each operand comes with the element's
+        index in this operand, and with guards that test whether the operand contains the element.
         """
         out: list[tuple[Node, Demand]] = []
         offset = dims.ZERO

@@ -374,9 +374,7 @@ def reads_bytes(dot: Dot) -> bool:
 
 
 def live(body: Iterable[Op], results: Iterable[Op] = ()) -> tuple[Op, ...]:
-    """Eliminates dead code: returns only those ops of `body` that a store or one of `results` depends on, in their
-    order.
-    """
+    """Eliminates dead code: keeps the stores, the ops in `results`, and all ops that these ops depend on."""
     ops = list(body)
     kept = {*postorder([*results, *(op for op in ops if isinstance(op, Store))], children)}
     return tuple(op for op in ops if op in kept)

@@ -3,7 +3,7 @@
 Each buffer is written before it is read. Each op comes after its operands. The dtype and the axes of each op follow
 from its operands. A reduction runs only over axes that the kernel declares as `reduce`, not as parallel. The pipeline
 runs the checks of this module after each pass over a plan, and on each plan that was parsed from text. `verify_op` has
-the rules that hold for kernels and tile programs alike.
+the rules that kernels and tile programs have in common.
 """
 
 from collections.abc import Iterable, Iterator

@@ -7,8 +7,8 @@
 The one idea: a kernel only accesses elements inside its arrays, as long as every index is inside its axis. So three
 kinds of loads and stores need a test. Accesses of the first kind use an axis whose extent is no multiple of the block
 size. If the block size does not divide the extent, the last block has elements past the end of the axis (an
-*overhang*). Accesses of the second kind use an axis whose block size is no power of two, so that its tiles have more
-elements than its blocks. Accesses of the third kind have guards, which are conditions of gathers and of operands of a
+*overhang*). Accesses of the second kind use an axis whose block size is no power of two. Then the tiles have more
+elements than the blocks. Accesses of the third kind have guards, which are conditions of gathers and of operands of a
 concat.
 
 Elements past the end of a reduced axis must not change the reduction. So the neutral element of the reduction, such as

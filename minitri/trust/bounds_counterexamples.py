@@ -44,10 +44,10 @@ class Example(NamedTuple):
 def out_of_bounds(
     program: Program, op: Access, tests: Sequence[Dim], conditions: Sequence[Condition] = (), tries: int = MAX_SIZES
 ) -> Example | None:
-    """Returns a counterexample: the access leaves its array although all `tests` hold. Returns None if the search finds
-    none.
+    """Returns a counterexample: the access leaves its array although all `tests` are true. Returns None if the search
+    finds none.
 
-    Each test is an integer expression; the test holds if the expression is at least 0. The search tries at most `tries`
+    Each test is an integer expression. A test is true if its expression is at least 0. The search tries at most `tries`
     combinations of sizes.
     """
     every = [False, True] if any(not isinstance(a, Symbol) for d in (*op.index, *tests) for a in d.atoms()) else [False]

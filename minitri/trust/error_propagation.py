@@ -33,7 +33,7 @@ from minitri.base.operators_unlike_numpy import float_to_int
 from minitri.base.types import DType
 
 Arrays = Sequence[Any]
-ERRATIC = ("remainder", "fmod", "floor_divide", "power")  # their integer results jump, as those of bit operators do
+ERRATIC = ("remainder", "fmod", "floor_divide", "power")  # their integer results can jump, like bit operators
 WRAPPING = ("add", "subtract", "multiply", "square", "negative", "abs")
 LONGER = np.finfo(np.longdouble).eps < np.finfo(np.float64).eps  # false on some machines
 BITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}

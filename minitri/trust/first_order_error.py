@@ -4,9 +4,9 @@
     exp(x - y)                   exp(x - y) * (1 + abs(x - y)), about
 
 In: a graph. Out: a graph with the same inputs, which returns the magnitude of each float output. The magnitude is the
-size of the numbers whose rounding errors can reach the output. The results of two correct implementations of a program
-differ by a few units in the last place of the magnitude, for any order of addition. If terms cancel each other, the
-result is small, but its magnitude is as large as the terms.
+size of the numbers whose rounding errors can reach the output. For any order of addition, the results of two correct
+implementations differ by a few units in the last place of the magnitude. If terms cancel each other, the result is
+small, but its magnitude is as large as the terms.
 
 The method is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms", 2nd
 edition, section 3.3). The analysis is itself a graph, so it runs on the same device as the program. The file
@@ -35,7 +35,7 @@ from minitri.graph import ir
 from minitri.graph.ir import Apply, Contract, Graph, Interner, Node, Reduce, Scan, View, children
 from minitri.graph.rewrite import compute, copy, number
 
-UNITS = {"f64": 2.0**-52, "f32": 2.0**-23}  # one unit of a size
+UNITS = {"f64": 2.0**-52, "f32": 2.0**-23}  # a unit in the last place of 1
 NARROW = {"f16": 2.0**-10, "bf16": 2.0**-7}
 ROUNDED = 1 / 16  # share of a rounding error: two results seldom round to different neighbours
 EXACT = ("negative", "positive", "abs", "maximum", "minimum", "where")  # operators that do not round

@@ -2,9 +2,9 @@
 
 In: an Array and the items between the brackets: integers, slices, None, ..., integer arrays. Out: a View node (basic
 indexing). If an item is an integer array, a Gather node follows the View node. A negative number in an integer array is
-counted from the end of the indexed axis. If the index of an element is out of bounds, the element is NaN, 0 or False,
-depending on the dtype, because a kernel cannot raise an error. Left out: boolean masks, because the size of the result
-depends on the data.
+counted from the end of the indexed axis. A kernel cannot raise an error. So an element with an index that is out of
+bounds is NaN, 0 or False, depending on the dtype. Left out: boolean masks, because the size of the result depends on
+the data.
 """
 
 from collections.abc import Sequence

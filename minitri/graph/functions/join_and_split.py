@@ -197,7 +197,7 @@ def split(t: Typer, x: Array, indices_or_sections: Value, axis: Value) -> tuple[
     size = x.shape[k]
     if isinstance(indices_or_sections, tuple):
         places = [as_offset(c, "a place to cut") for c in indices_or_sections]
-        places = [size + p if (p.constant or 0) < 0 else p for p in places]  # a negative position counts from the end
+        places = [size + p if (p.constant or 0) < 0 else p for p in places]  # negative: counted from the end
         ends = [ZERO, *(smallest(largest(p, 0), size) for p in places), size]
     else:
         count = as_int(indices_or_sections, "the number of parts")

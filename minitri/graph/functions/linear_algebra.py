@@ -297,7 +297,7 @@ def _joined(t: Typer, x: _Term, y: _Term, later: Container[Label], precision: st
     if not over:
         labels = (*batch, *rows, *columns)
         return _Term(multiplied(t, x.aligned(t, labels), y.aligned(t, labels)), labels)
-    wide = [*batch, *rows[:-1], *columns[:-1]]  # the last row and column axis form the matrix, all others batch axes
+    wide = [*batch, *rows[:-1], *columns[:-1]]  # the last row and column axis form the matrix; others are batches
     row, column = rows[-1:] or [NONE], columns[-1:] or [NONE]
     depth = dims.product([x.array.shape[x.labels.index(n)] for n in over])
     left, right = x.aligned(t, [*wide, *row, *over]), y.aligned(t, [*wide, *over, *column])

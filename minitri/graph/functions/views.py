@@ -48,7 +48,7 @@ def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
     message = "cannot tell what -1 stands for next to a size of 0"
     t.require(known, ">=", dims.ONE, "MT0205", message)
     size = rest // known
-    if rest != dims.product(old):  # a removed size may be 0: then the sizes of the whole arrays say nothing
+    if rest != dims.product(old):  # a removed size may be 0, so the whole arrays prove nothing
         message = f"no size fits -1: without the sizes that both shapes have, {rest} is not a multiple of {known}"
         t.require(rest, "==", size * known, "MT0205", message)
     return tuple(size if e == -1 else e for e in shape)
