@@ -158,7 +158,7 @@ def legalise(graph: Graph) -> Graph:
 
 
 def trivial_reduction(i: Interner, node: Node, view: MakeView = Interner.view) -> Node | None:
-    """Removes a scan over an axis of extent 1. From a reduction, removes the axes of extent 1.
+    """Removes scans over an axis of extent 1, and removes axes of extent 1 from reductions.
 
     Returns None if the node has no axis of extent 1 to remove.
     """
