@@ -87,8 +87,8 @@ def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
 def _require_exact(t: Typer, op: str, x: int | Dim, y: Dim) -> None:
     """Adds the condition that `2**N` or `1 << N` fits i64, and that the exponent is not negative.
 
-    Only under this condition, the i64 result equals Python's result, because an integer in Python has any size, and
-    Python's `2 ** -1` is a fraction.
+    Without this condition, the i64 result can differ from Python's result. In Python, an integer has any size, and
+    `2 ** -1` is a fraction.
     """
     help = "write a float: `2.0 ** N`"
     if op == "**":
@@ -175,8 +175,8 @@ _ATTRIBUTES: dict[str, Callable[[Typer, Array], Value]] = {
 def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
     """Calls an elementwise operator whose arguments need special treatment.
 
-    The special treatment is for keyword arguments, the bounds of `clip`, and numbers that are not combined with an
-    array.
+    Three kinds of arguments need special treatment: keyword arguments, the bounds of `clip`, and numbers in a call
+    without arrays.
     """
     for keyword in keywords:
         is_bound = name == "clip" and keyword in ("min", "max")

@@ -1,11 +1,11 @@
 """Finds the products that may be rounded to bf16, and the operations whose results can jump.
 
     p = x @ w              a product of bf16 arrays
-    y = sum(p, axis=1)     p may be rounded, because a reduction uses it, and so may the operand of a scan or a concat
+    y = sum(p, axis=1)     p may be rounded, because a reduction (or a scan, or a concat) uses it
     z = floor(p)           floor is discontinuous: a rounding error of p can change z by 1
 
-In: a graph. Out: sets of nodes. minitri/optimize/round_products.py rounds some of these products to bf16.
-minitri/trust/error_bounds.py allows this rounding error for all of them.
+In: a graph. Out: sets of nodes. The pass minitri/optimize/round_products.py rounds some of these products to bf16. The
+error bounds of minitri/trust/error_bounds.py include this rounding error for all these products.
 """
 
 from collections.abc import Callable
@@ -17,14 +17,16 @@ from minitri.graph.ir import Apply, Concat, Contract, Graph, Node, Reduce, Scan
 
 
 def roundable_products(graph: Graph) -> set[Node]:
-    """Returns the products of bf16 arrays that a reduction, scan or concat uses, if all results of the graph are bf16."""
+    """Returns the products of bf16 arrays on which a reduction, scan or concat depends. Returns no product if some
+    result of the graph is not bf16.
+    """
     used = used_by(graph, lambda n: isinstance(n, (Concat, Reduce, Scan)))
     narrow = all(o.dtype == bf16 for o in graph.outputs)
     return {n for n in used if narrow and isinstance(n, Contract) and n.a.dtype == n.b.dtype == bf16}
 
 
 def used_by(graph: Graph, user: Callable[[Node], bool]) -> set[Node]:
-    """Returns the nodes that nodes for which `user` returns True depend on."""
+    """Returns the operands of each node `n` for which `user(n)` is true, and all nodes on which these operands depend."""
     used: set[Node] = set()
     for node in reversed(graph.nodes()):
         if node in used or user(node):

@@ -2,7 +2,8 @@
 
 A value of the language is either an `Array`, or known at compile time. An `Array` is a graph node with the dtype that
 the program sees. Compile-time values are Python numbers, `Dim`s, strings, None, dtypes and tuples. A tuple or list can
-be used as an array: `x + [1, 2, 3]` adds a vector, whose numbers are weak scalars (they take the dtype of x).
+be used as an array: `x + [1, 2, 3]` adds a vector to x. The numbers of the vector are weak scalars, which take the
+dtype of x.
 
 `Typer` makes graph nodes from values: it broadcasts and promotes. `Typer` also has the rule for half precision: a value
 of f16 or bf16 is computed by an f32 node. A value is rounded to f16 or bf16 only by `astype`, as an output of the
@@ -36,7 +37,8 @@ class Array(Record):
     `dtype` itself.
 
     weak   whether the value is a weak scalar, which takes the dtype of the other operand
-    wide   the node of the same value in f64, if the dtype is f32 by default only, as in the quotient of integers
+    wide   the node of the same value in f64. Only a value that is f32 by default has this node, such as a quotient of
+           integers
     """
 
     node: Node
@@ -169,7 +171,7 @@ class Typer:
     def _most_precise(self, value: Array, dtype: DType) -> Node:
         """Returns the most precise node from which the value can be converted to `dtype`.
 
-        For f64, the most precise node is the value's f64 node `wide`, if the value has such a node.
+        This is the f64 node `wide` of the value, if `dtype` is f64 and `wide` is not None.
         """
         return value.wide if value.wide is not None and dtype == f64 else value.node
 
@@ -182,7 +184,7 @@ class Typer:
         return Array(self.convert(value, dtype), dtype)
 
     def rounded(self, value: Array) -> Node:
-        """Returns a node with the value in the dtype that the program sees and that memory holds, such as f16."""
+        """Returns a node with the value in the dtype that the program sees and that is stored in memory, such as f16."""
         return self._narrowed(value.node, value.dtype)
 
     # ---- promotion -------------------------------------------------------------------
@@ -236,7 +238,8 @@ class Typer:
             self.conditions.append(condition)
 
     def require_sizes(self, shape: Sequence[Dim], what: str = "a size") -> Shape:
-        """Returns the shape, and requires that none of its sizes is negative. `what` is what the message calls a size.
+        """Returns the shape, and requires that none of its sizes is negative. `what` names a size in the error message:
+        "a size" or "a pad width", for example.
 
         A call with a negative size raises CompileError MT0205.
         """
@@ -264,7 +267,7 @@ class Typer:
             listed = " and ".join(map(literals.shown, shapes))
             message = f"the shapes {listed} of the {what} do not broadcast: {other} is not {result}"
             help = "sizes must be equal, or 1; insert an axis with x[:, None] or fix the shape"
-            sides = (other, result) if other in full else (result * (1 - other), ZERO)  # 1 is repeated, 0 meets 0
+            sides = (other, result) if other in full else (result * (1 - other), ZERO)  # other is 1, or result is 0
             self.require(sides[0], "==", sides[1], "MT0201", message, help=help)
         return result
 
@@ -298,7 +301,7 @@ class Typer:
         node = self._applied(row, values, dtype)
         if node.dtype == bool_:
             return Array(node, bool_)
-        # without a float array of the program among the operands, the result is f32 only by default
+        # if no operand is a float array of the program, the result is f32 only by default
         is_chosen = any(isinstance(v, Array) and v.dtype.is_float and not v.weak and v.wide is None for v in typed)
         wide = self._applied(row, values, f64) if dtype == f32 and not is_chosen else None
         return Array(node, dtype, weak, wide)
@@ -361,7 +364,7 @@ def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Arra
 def read_at(t: Typer, x: Array, places: Mapping[int, Dim], *added: Dim) -> Array:
     """Returns the elements of x at one index along each axis in `places`. The result does not have these axes.
 
-    `added` has the sizes of axes at the end of the result, over which the indices in `places` can run.
+    `added` contains the sizes of new axes at the end of the result. The indices in `places` can contain these new axes.
     """
     kept = [k for k in range(x.rank) if k not in places]
     index = [places[k] if k in places else ir.axis(kept.index(k)) for k in range(x.rank)]
