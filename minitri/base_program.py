@@ -1,11 +1,11 @@
-"""Makes the stages of a program, for the arrays or sizes of any call, without running anything.
+"""Compiles a minitri program to its stages, for the arrays or sizes of a call, but runs no kernel.
 
-In: a module, and the name of its function to compile (the entry). Out: the `Context` of a call, and its `Compilation`.
-The graph has symbolic sizes, so calls of all sizes and targets share one graph.
+In: a module, and the entry: the name of the function that is compiled. Out: the `Context` of a call, and its
+`Compilation`. The graph has symbolic sizes, so calls of all sizes and targets share one graph.
 
-Left out: the kernels that calls run (runtime/variants.py), and the methods that users call (program.py). Modules that
-run, measure and check programs must not import program.py, because program.py imports these modules. Such modules use
-the class `BaseProgram` instead.
+Left out: running kernels (runtime/variants.py), and the methods that users call (program.py). Modules that run, measure
+and check programs must not import program.py, because program.py imports these modules. Such modules use the class
+`BaseProgram` instead.
 """
 
 from __future__ import annotations
@@ -122,14 +122,15 @@ class BaseProgram:
     def fitted(self, call: Call) -> Call:
         """Returns the call with arrays in the layout that the program needs.
 
-        A program that was not read from a stage accepts any layout.
+        Only a program that was read from the text of a stage needs a certain layout.
         """
         return call
 
     def context(self, call: Call, target: Target, known: bool = True, wide: bool = False) -> Context:
         """Returns the compilation context of a call: everything that decides what is compiled.
 
-        known   whether sizes and strides become literals; otherwise the kernels work for any sizes and strides
+        known   whether sizes and strides become literals in the kernels; if not, the kernels work for any sizes and
+                strides
         wide    whether memory offsets have 64 bits even if 32 bits are enough
         """
         wide = wide or self._wide(call.instance, call.sizes, call.arrays.values())
