@@ -48,8 +48,7 @@ MAX_STAGES = 8  # compilations kept for one program, with all their stages
 
 @hides_frames_of_methods
 class Program(BaseProgram):
-    """A function of the language. The function is compiled again when the dtypes, sizes or devices of its arguments are
-    new.
+    """A function of the language, which is compiled again for each new dtype, size or device of its arguments.
 
     without   names of optimisations to leave out, or "all" (`OPTIONAL` in minitri/optimize/pass_table.py lists the
               names)

@@ -6,7 +6,7 @@
 In: tiles or scalars of f32. Out: f32 of the same shape. The docstring of each function gives its largest error. The one
 idea: where Triton writes several instructions to keep denormals, an approximation uses one instruction of the GPU's
 special function unit, which flushes denormals to 0. Kernels call the approximations as `rt.NAME`
-(minitri/triton/rt.py). minitri/optimize/fast_math/ decides which kernels use the approximations.
+(minitri/triton/rt.py). The package minitri/optimize/fast_math decides which kernels use the approximations.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.

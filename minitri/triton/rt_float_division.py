@@ -1,13 +1,13 @@
-"""Divisions that are as accurate as Triton's `div_rn`, and take fewer instructions.
+"""Accurate divisions that take fewer instructions than Triton's `div_rn`.
 
     tl.div_rn(x, y)      about 16 instructions for each element, and a branch for special cases
     rt.divide(x, y)      8 instructions for each element if y has one value for a whole row, and no branch
 
-In: tiles or scalars of f32 or f64. Out: the result, with an error of a few units in the last place (`ulp` in
-minitri/base/operators.toml). The one idea: work that all elements of a row share is done once, and special cases that
-cannot occur need no instructions. Kernels call the functions as `rt.NAME` (minitri/triton/rt.py).
+In: tiles or scalars of f32 or f64. Out: the result. The largest errors, in units in the last place, are the numbers
+`ulp` in minitri/base/operators.toml. The one idea: work that all elements of a row share is done once, and special
+cases that cannot occur need no instructions. Kernels call the functions as `rt.NAME` (minitri/triton/rt.py).
 
-Left out: quotients of two tiles of the same shape, which `div_rn` computes.
+Left out: quotients of two tiles of the same shape, for which `divide` calls `div_rn`.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
@@ -40,8 +40,8 @@ def sigmoid(x):
 def divide(a, b):
     """Returns a / b. If b has one value for a whole row of a, the reciprocal of b is computed once for the row.
 
-    The quotient of f32 numbers is rounded correctly. But if one value of b divides a row, a quotient below 2**-100 has an
-    error of up to 2 ulp.
+    The quotient of f32 numbers is rounded correctly. But if one value of b divides a row, a quotient below 2**-100 has
+    an error of up to 2 units in the last place.
     """
     if a.dtype == tl.float64:
         return a / b
@@ -49,7 +49,7 @@ def divide(a, b):
         return tl.div_rn(a, b)
     elif a.numel < 32768 and (len(b.shape) == 0 or b.numel < a.numel):
         return _divide_by_few(a, b)
-    else:  # also for 32 elements of each of 1024 threads, which leave no registers for intermediate results
+    else:  # also if each of 1024 threads has 32 elements: no registers are left for intermediate results
         return tl.div_rn(a, b)
 
 
@@ -57,10 +57,11 @@ def divide(a, b):
 def _divide_by_few(a, b):
     """Returns a / b with few instructions for each element of a.
 
-    A power of two scales a and b, so that b is between 1/2 and 1. The quotient a * (1 / b) is corrected twice by its
-    remainder, which a fused multiplication and addition computes exactly. The second correction rounds correctly:
-    Markstein, Computation of elementary functions on the IBM RISC System/6000 processor, 1990. A remainder is not
-    smaller than a if a is zero, infinite or NaN, or if the quotient is.
+    A power of two scales a and b. If |b| < 2**126 and b is no denormal, the scaled |b| is between 1/2 and 1. Otherwise
+    the scaled |b| is between 2**-23 and 4, which also has an ordinary reciprocal. The quotient a * (1 / b) is corrected
+    twice by its remainder, which a fused multiplication and addition computes exactly. The second correction rounds
+    correctly: Markstein, Computation of elementary functions on the IBM RISC System/6000 processor, 1990. If a or the
+    quotient is zero, infinite or NaN, the remainder is not smaller than a. Then the uncorrected quotient is returned.
     """
     exponent = (b.to(tl.int32, bitcast=True) >> 23) & 255
     scale = (tl.maximum(253 - exponent, 1) << 23).to(tl.float32, bitcast=True)
