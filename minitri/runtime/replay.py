@@ -35,8 +35,8 @@ def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, lis
     kernels in the same way.
 
     The result is None if an argument is neither a dense tensor nor a number. The key does not contain the values of
-    float arguments: a `Replay` passes these values at run time. An integer argument of a float parameter (`floats`) is
-    also left out of the key, if a float can represent the integer.
+    float arguments: a `Replay` passes these values at run time. If an integer is the argument of a float parameter
+    (`floats`), and a float can represent the integer, the key does not contain the integer either.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -144,7 +144,9 @@ class Replay:
         return tensors[-1] if self.single else tuple(tensors[self.first :])
 
     def _run_single(self, step: _Step) -> Callable[[list[int], Sequence[Any]], Any]:
-        """Returns a faster version of `_run` for the most frequent calls: those with only one kernel and one output."""
+        """Returns a faster version of `_run` for calls with only one kernel and one output, which are the most frequent
+        calls.
+        """
         (make,), stream, device = self.made, self.stream, self.device
         start, programs, pick, numbers = step.start, step.programs, step.pick, step.numbers
 
@@ -217,7 +219,7 @@ class Captured(Bound):
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(call.device):
             finish_launchers()
-            self()  # the work of a first launch must not become part of the graph
+            self()  # the first launch does additional work, which must not become part of the CUDA graph
             torch.cuda.synchronize()
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may load kernels
                 self()
@@ -259,7 +261,7 @@ class ReplayCache:
         self.kept: Recent[Key, Replay] = Recent(MAX_REPLAYS)
         self.again: Again | None = None
         self._recent: Replay | None = None  # the replay of the last call
-        self._repeated: Replay | None = None  # the replay that two calls in a row last shared
+        self._repeated: Replay | None = None  # the last replay that two successive calls shared
 
     def find(self, key: Key, pointers: Sequence[int], args: Sequence[Any]) -> Replay | None:
         """Returns the `Replay` (recorded call) for this key, or None if there is no such `Replay`.
