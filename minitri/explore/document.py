@@ -10,7 +10,7 @@
                                                             o(wn), s(erves) or w(hole) (provenance.py)
     mark      = {label, spans}                              spans: [source, start, end]
 
-A mark is the index of a node of the graph; a line of a stage has the marks of the nodes that the line comes from
+A mark is the index of a node of the graph. A line of a stage has the marks of the nodes that the line comes from
 (provenance.py). The page highlights everything that shares a mark with the text under the pointer. Texts in the data
 are not escaped for HTML, because the page inserts them as text, never as HTML. Left out: making the HTML file
 (page.py).
@@ -92,8 +92,8 @@ def document(
 def program(compiled: Compilation, label: str, quick: bool, measured: Seconds, tell: Tell) -> dict[str, Any]:
     """Returns all stages of one program, as data.
 
-    If `quick` is true, the data lacks what takes seconds to compute, namely Triton's stages and passes, the steps of
-    execution_trace.py, the guided walk (guided_walk.py) and the fusion plans (fusion_drawings.py).
+    If `quick` is true, the data has no parts that take seconds to compute. These parts are Triton's stages and passes,
+    the steps of execution_trace.py, the guided walk (guided_walk.py) and the fusion plans (fusion_drawings.py).
     """
     trace = Trace(compiled)
     sources = _Sources(trace)
@@ -144,7 +144,7 @@ class _Sources:
     def __init__(self, trace: Trace) -> None:
         spans = [s for n in trace.nodes for s in n.spans]
         own, every = trace.source, {id(s.source): s.source for s in spans}.values()
-        # An expression is parsed once more, as the body of a function: then an equal source is in `every`.
+        # The text of an expression is parsed twice, so `every` can have a source that equals `own`.
         self.parts = [(own, 0, len(own.text)), *(part for s in every if s != own for part in _used(s, spans))]
         self.data = [
             {"name": s.name, "text": s.text[a:b], "line": s.line_column(a)[0], "library": s is not own}

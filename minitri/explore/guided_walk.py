@@ -36,17 +36,17 @@ from minitri.tiles.text import programs_lines
 from minitri.triton.source import line_ops
 
 STEPS = table_beside(__file__, "guided_walk.toml")["steps"]
-TEMPLATES = Environment(undefined=StrictUndefined)  # of texts, which the page inserts as text
+TEMPLATES = Environment(undefined=StrictUndefined)  # nothing is escaped: the page inserts texts as text, not HTML
 TEMPLATES.filters |= {"listed": listed, "assignments": lambda sizes: [f"{n} = {size}" for n, size in sizes.items()]}
 FUNCTIONS = ("exp", "exp2", "log", "tanh", "sin", "cos", "sqrt", "rsqrt", "erf", "sigmoid")
-MOVES = ("view", "cast", "const", "index")  # nobody wants to follow these
-OTHER_PANES = {"source", "drawn", "player"}  # of the walk that are no stages
+MOVES = ("view", "cast", "const", "index")  # the walk does not follow these operations
+OTHER_PANES = {"source", "drawn", "player"}  # panes of the walk that are no stages
 NEUTRAL = {float("-inf"): "maximum", float("inf"): "minimum", 0.0: "sum", 1.0: "product"}
 LOADED = re.compile(
     r"tl\.load\((?P<pointer>\w+) \+ (?P<place>.+?)(?:, mask=(?P<mask>.+?))?(?:, other=(?P<other>.+?))?(?:, \w+=\S+)*\)$"
 )
 VIEW = re.compile(r": \w+\[(?P<shape>[^]]*)\] = (?P<code>view \S+ \{index = \[(?P<index>d\d+(?:, d\d+)*)\]\})")
-Data = Mapping[str, Any]  # a part of a page
+Data = Mapping[str, Any]  # plain data of a part of the page
 
 
 def walk(trace: Trace, stages: Sequence[Data], passes: Sequence[Data], player: Data | None) -> list[dict[str, Any]]:
@@ -171,8 +171,8 @@ class _Walk:
         return [(p["name"], _reason(p)) for p in changed]
 
     def _neutral(self) -> list[str]:
-        """Returns texts: each says which value masked elements have in a reduction, and why this value does not change
-        the result.
+        """Returns texts about masked elements in reductions. A text says which value the masked elements have, and why
+        this value does not change the result.
         """
         ops = list(self.program.ops())
         values = [op.other for op in ops if isinstance(op, Load) and _conditions(op) and op.other]
@@ -228,7 +228,7 @@ def _filled(template: str, facts: Data) -> str:
 
 
 def _part(a: TileAxis) -> str:
-    """Returns how much of an axis one grid program works on as text, such as `64 of 512 along i`."""
+    """Returns a text such as `64 of 512 along i`, which says how many elements of an axis one grid program works on."""
     return f"{'all' if a.role == 'whole' else f'{a.block} of'} {a.extent} along {a.name}"
 
 

@@ -126,7 +126,7 @@ def _nvidia(code: KernelCode, limits: Multiprocessor | None) -> Usage:
 def _amd(code: KernelCode, limits: Multiprocessor | None) -> Usage:
     shared, text, warps = code.built.metadata.shared, code.text("amdgcn"), code.kernel.program.warps
     registers = _number(r"; TotalNumVgprs: (\d+)", text) or _number(r"; NumVgprs: (\d+)", text)
-    waves = _number(r"; Occupancy: (\d+)", text)  # the warps that the registers allow on one SIMD
+    waves = _number(r"; Occupancy: (\d+)", text)  # how many warps fit into the registers of one SIMD unit
     counts: dict[str, int] = {}
     if limits and waves:
         counts = {"warps": limits.warps // warps, "registers": waves * SIMDS // warps}

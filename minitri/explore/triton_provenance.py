@@ -57,7 +57,7 @@ NOWHERE = Origin(NONE, "")
 def _origins(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str], frame: Nodes) -> list[Origin]:
     """Returns an `Origin` (nodes, and how the row depends on them) for each row of one kernel.
 
-    own     the nodes of each row, or None for a row that has the nodes of the rows that use its results
+    own     the nodes of each row; None if the row gets the nodes of the rows that use its results
     frame   the nodes of the kernel's stores, which become the nodes of rows whose results are not used
     """
     users = served(rows, own, kept)
@@ -116,8 +116,8 @@ def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Calla
 def _rows(nodes: Sequence[ast.AST]) -> tuple[list[Row], frozenset[str]]:
     """Returns a row for each line with a statement, and the names that a loop carries.
 
-    A statement has one line. The head of a loop or of a branch has a line of its own. A loop carries the names that are
-    defined both outside of a loop and in a loop.
+    A statement has one line. The head of a loop or of a branch has a line of its own. A name that is assigned both
+    outside of loops and in a loop counts as carried by a loop.
     """
     defined, used = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)
     for name in nodes:
