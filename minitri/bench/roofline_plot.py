@@ -107,7 +107,7 @@ def _save(figure: Any, path: str) -> None:
 
 
 def _roofline(axes: Any, cases: Sequence[Case], copy: float) -> None:
-    """Draws operations per second over operations per byte.
+    """Draws each case as a point: operations per second over operations per byte.
 
     Only necessary operations and bytes are counted, so unnecessary work does not make a program look faster.
     """
@@ -139,7 +139,8 @@ def _ratios(axes: Any, cases: Sequence[Case]) -> None:
 
 
 def _operations(case: Case) -> int:
-    """Returns the number of operations that the case declares, or if it declares none, the number that its graph needs.
+    """Returns the number of operations that the case declares. If the case declares none, returns the number that its
+    graph needs.
 
     For attention with a mask, the declared number counts no operations for attention scores that are masked.
     """
