@@ -7,11 +7,12 @@ In: a `Trace` (provenance.py), and the plain data of the page's stages, its pass
     rows    [[line, …], [line, …]]              the lines of each pane that the text names, and that the page reveals
     sketch  {kind, caption, …}                  kind: fusion, grid, tile or mask; the sketch is None if the step needs none
 
-The walk follows the node of the graph whose operation has a line in the most stages. If several nodes have lines in
-equally many stages, the walk prefers a matrix product, then a function such as exp, then a reduction, then the last
-operation. The text of a step says what is new in its stage, what is gone since the stage before (stages.toml), and what
-both mean for this program. For example, a text says how many kernels and grid programs there are. A step is left out if
-the two stages that it shows have the same text. The texts of the steps are in guided_walk.toml.
+The walk follows the node of the graph whose operation has a line in the most stages. Several nodes can have lines in
+equally many stages. Then the walk prefers a matrix product, then a function such as exp, then a reduction, then the
+last operation. The text of a step says what is new in a stage, and what the stage before had that is gone
+(stages.toml). The text also says what both changes mean for this program. For example, a text says how many kernels and
+grid programs there are. A step is left out if the two stages that it shows have the same text. The texts of the steps
+are in guided_walk.toml.
 
 Left out: how a drawing looks (page/sketch.js).
 """

@@ -75,8 +75,8 @@ def shared_bytes(target: Target) -> int | None:
 
 
 def blocks_at_once(limits: Multiprocessor, warps: int, registers: int, shared: int) -> dict[str, int]:
-    """Returns, for each limiting resource, how many thread blocks one multiprocessor can hold. The least of the
-    returned numbers is the number of blocks that the multiprocessor holds.
+    """Returns how many thread blocks one multiprocessor can run at once, for each resource that limits the number. The
+    smallest of the returned numbers is the number of blocks that run at once.
 
     A thread block has `warps` warps, `registers` registers for each thread and `shared` bytes of shared memory.
     """

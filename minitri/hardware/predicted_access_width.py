@@ -216,8 +216,8 @@ def _added(x: Info, y: Info) -> Info:
 
 
 def _multiplied(x: Info, y: Info) -> Info:
-    """Analyses the product of x and y. A factor whose neighbouring values increase by one counts as not divisible,
-    because a divisor of the first value does not always divide the next values.
+    """Analyses the product of x and y. If the neighbouring values of a factor increase by one, the factor's divisor is
+    taken to be 1. A larger divisor of the first value does not always divide the next values.
     """
     parts = [i.divisibility if i.contiguity == 1 else 1 for i in (x, y)]
     return Info(1, min(ANY, parts[0] * parts[1]), min(x.constancy, y.constancy))

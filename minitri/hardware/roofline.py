@@ -13,8 +13,8 @@ rates, a more realistic time is predicted for each kernel too:
 The predicted time contains a maximum because memory accesses and arithmetic overlap: the slower of the two determines
 the time. `REACHED` holds the shares of the peak rates that the fastest kernels of docs/log/benchmarks.json reach on an
 H200. A wave is a group of grid programs that fills all multiprocessors once. The factor `waves` is the cost of a last
-wave that is only partly filled. For example, 133 grid programs on 132 multiprocessors take as long as 264 programs,
-because both numbers need two waves.
+wave that is only partly filled. For example, 133 grid programs on 132 multiprocessors take as long as 264 grid
+programs, because both numbers need two waves.
 
 Source: Williams, Waterman and Patterson, "Roofline: An Insightful Visual Performance Model for Multicore
 Architectures", 2009. Left out of the prediction: caches, the order of accesses, latency, and blocks that a loop skips.
@@ -154,8 +154,8 @@ def waves(programs: int, chip: Chip) -> float:
     """Returns how many times as long the grid programs take as they would if all multiprocessors were busy until the
     end.
 
-    Example: on 132 multiprocessors, 132 programs have the factor 1, and 33 programs have the factor 4, because 33
-    programs keep only a quarter of the multiprocessors busy.
+    For example, on 132 multiprocessors, 132 grid programs have the factor 1. And 33 grid programs have the factor 4,
+    because they keep only a quarter of the multiprocessors busy.
     """
     if programs == 0:
         return 0.0

@@ -2,8 +2,8 @@
 
 In: an emitted plan and a `Call`. Out: the outputs. On a GPU, kernels run on the current stream, and the call returns
 before the kernels end. On a CPU, each kernel runs in Triton's interpreter. No kernel writes to an input. Results stay
-on the device of the arguments. Other functions of this module move the arrays of a call to the CPU or to a GPU, so that
-any stage can run on any device. `target_of` finds the target of a device.
+on the device of the arguments. Some functions of this module move the arrays of a call to the CPU or to a GPU. Any
+stage can then run on any device. `target_of` finds the target of a device.
 
 A system that overcommits memory promises a process more memory than the machine has, and kills the process when it uses
 this memory. To prevent this, minitri raises MT0401 for an array on a CPU that is larger than the machine's memory. Left

@@ -35,8 +35,8 @@ def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, lis
     kernels in the same way.
 
     The result is None if an argument is neither a dense tensor nor a number. The key does not contain the values of
-    float arguments: a `Replay` passes these values at run time. If an integer is the argument of a float parameter
-    (`floats`), and a float can represent the integer, the key does not contain the integer either.
+    float arguments: a `Replay` passes these values at run time. The parameters in `floats` also accept integers. If a
+    float can represent such an integer, the key does not contain the integer either.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -66,8 +66,8 @@ def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> 
     type, shape or layout.
 
     The guards of torch.compile (checks of arguments in C code) compare the new arguments with `args`. Without such
-    guards in torch, or if an argument is no tensor, `again_like` returns None. All code of a repeated call is in one
-    function to save time on the host, because the GPU waits for the host in many programs.
+    guards in torch, or if an argument is no tensor, `again_like` returns None. In many programs, the GPU waits for the
+    host. To save time on the host, all code of a repeated call is in one function.
     """
     tensors_alone = len(pointers) == len(args) > 0 and all(p % 16 == 0 for p in pointers)
     check = _guards(args) if tensors_alone else None

@@ -143,9 +143,9 @@ def first_line(error: Exception) -> str:
 def close(result: Any, expected: Any, scale: Any = None) -> bool:
     """Checks whether a result equals the expected result, except for rounding errors.
 
-    The tolerance for an element has two parts: a few units in the last place of the element, and the same number of
-    units in the last place of its row's root mean square. If `scale` is given, the tolerance also covers rounding
-    errors of operands that are as large as `scale` (minitri/trust/first_order_error.py).
+    The tolerance for an element is the sum of two parts. One part is a few units in the last place of the element. The
+    other part is the same number of units in the last place of its row's root mean square. If `scale` is given, the
+    tolerance also covers rounding errors of operands that are as large as `scale` (minitri/trust/first_order_error.py).
     """
     if isinstance(expected, tuple):
         scales = scale if scale is not None else (None,) * len(expected)

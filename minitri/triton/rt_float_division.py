@@ -24,8 +24,8 @@ from minitri.triton.rt_fast_math import reciprocal
 def sigmoid(x):
     """Returns 1 / (1 + exp(-x)), computed from exp(-|x|), because exp(-|x|) cannot overflow.
 
-    The divisor is in [1, 2], so its reciprocal needs no special cases: one step of Newton's method makes the GPU's
-    approximation exact, up to a rounding.
+    The divisor is in [1, 2], so its reciprocal needs no special cases. One step of Newton's method makes the GPU's
+    approximation of the reciprocal exact, up to a rounding.
     """
     z = libdevice.exp(-tl.abs(x))
     above, below = tl.where(x >= 0, 1.0, z), 1.0 + z

@@ -129,7 +129,7 @@ rt = Namespace(
         "is_finite": lambda x: np.isfinite(x).all(),
         "to_f32": lambda x: x.astype(np.float32),
         **dict.fromkeys(("to_f16", "byte_to_f16"), lambda x: x.astype(np.float16)),
-        **dict.fromkeys(("settle", "wait_for_previous"), lambda: np.int32(0)),  # nothing else runs meanwhile
+        **dict.fromkeys(("settle", "wait_for_previous"), lambda: np.int32(0)),  # the interpreter need not wait
         "unknown": lambda x: x,
         "to_bf16": lambda x: x.astype(np.float32).astype(_BF16),
         "reduce_max_in_parts": lambda x: np.maximum.reduce(x, axis=1),
