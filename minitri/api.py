@@ -149,9 +149,10 @@ def definition(value: Any) -> Definition | None:
 class FunctionProgram(Program):
     """A minitri program made from a Python function.
 
-    The program is compiled again when a function or constant that it uses changes. Therefore every use of the program
-    compares the functions and constants with their earlier values. Apart from this comparison, a repeated call on a GPU
-    is as fast as a call of an ordinary `Program`. The constructor takes the settings that the class `Program` takes.
+    The program is compiled again when a function or constant that it uses changes. Every use of the program compares
+    these functions and constants with their earlier values. Except for the comparison of functions and constants, a
+    repeated call on a GPU is as fast as a call of an ordinary `Program`. The constructor takes the settings that the
+    class `Program` takes.
     """
 
     def __init__(self, definition: Definition, **settings: Any) -> None:

@@ -4,8 +4,8 @@ In: a module, and the entry: the name of the function that is compiled. Out: the
 `Compilation`. The graph has symbolic sizes, so calls of all sizes and targets share one graph.
 
 Left out: running kernels (runtime/variants.py), and the methods that users call (program.py). Modules that run, measure
-and check programs must not import program.py, because program.py imports these modules. Such modules use the class
-`BaseProgram` instead.
+and check programs must not import program.py, because program.py imports these modules. Modules that program.py imports
+use the class `BaseProgram` instead of `Program`.
 """
 
 from __future__ import annotations
@@ -100,10 +100,11 @@ class BaseProgram:
 
         Raises CompileError MT03xx if the arguments do not fit the parameters.
 
-        If a parameter has no annotation, its type is taken from the array. In this type, the sizes are names such as
-        `n0`, so that calls with other sizes share the graph. Some programs are right for certain sizes only, and the
-        graph of such a program contains the sizes of the call as numbers. For example, for vectors x and y of N
-        elements, `reshape(x, (2, -1)) * y` multiplies arrays of the shapes (2, N/2) and (N,), which fit for N = 2 only.
+        If a parameter has no annotation, its type is taken from the array. In the type of a parameter without
+        annotation, the sizes are names such as `n0`, so that calls with other sizes share the graph. Some programs are
+        right for certain sizes only, and the graph of such a program contains the sizes of the call as numbers. For
+        example, for vectors x and y of N elements, `reshape(x, (2, -1)) * y` multiplies arrays of the shapes (2, N/2)
+        and (N,), which fit for N = 2 only.
         """
         self.refresh()
         call = bind(self.function, args, keywords)

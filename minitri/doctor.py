@@ -5,10 +5,10 @@
                           fix: pip install "triton>=3.6"
 
 In: nothing. Out: a row for each part, such as numpy, torch or the GPU. A row has a state and a detail, such as a
-version. If the state is not `ok`, the row also has a fix: a command for the user. Importing torch or running a compiler
-can be slow, and can crash. Therefore a child process with a time limit imports torch and runs compilers. Because of the
-child process, a broken installation of torch results in a row of the report, not in a traceback. Versions are read from
-package metadata, without an import.
+version. If the state is not `ok`, the row also has a fix: a command for the user. A child process with a time limit
+imports torch and runs compilers, because both can be slow, and can crash. Because of the child process, a broken
+installation of torch results in a row of the report, not in a traceback. Versions are read from package metadata,
+without an import.
 
 Left out: repairs. minitri only shows the command that repairs a part, and the user runs it.
 """
@@ -184,7 +184,8 @@ def _nvidia_smi() -> str:
 def cache() -> Row:
     """Returns the row of the cache folder, which says whether minitri can write files there.
 
-    If the cache folder does not exist yet, the check examines whether minitri could create it, but does not create it.
+    If the cache folder does not exist yet, the function checks whether minitri could create the folder, but creates
+    nothing.
     """
     directory = configured_folder()
     existing = next((p for p in (directory, *directory.absolute().parents) if p.exists()), Path("/"))

@@ -6,10 +6,10 @@
     stages.value("tile")                runs all passes up to the one that makes the stage `tile`
     stages["tile"]                      the text of this stage
 
-In: a `Context`. It has a parsed module, the name of the function to compile, facts about the function's parameters,
-known sizes and a target. Out: a `Compilation`, which has every stage as a value and as text. A stage is made when it is
-first requested. After each pass that changed something, the verifier of the IR runs. If the verifier fails, the error
-MT0403 names the pass and shows the IR before and after the pass.
+In: a `Context`. A `Context` has a parsed module, the name of the function to compile, facts about the function's
+parameters, known sizes and a target. Out: a `Compilation`, which has every stage as a value and as text. A stage is
+made when it is first requested. After each pass that changed something, the verifier of the IR runs. If the verifier
+fails, the error MT0403 names the pass and shows the IR before and after the pass.
 
 The passes of `CORE` can compile every program: they make one kernel for each node that computes, with a simple
 schedule. The optimisations are in minitri/optimize/pass_table.py, which is imported only for optimised programs.
@@ -94,8 +94,8 @@ class Context:
     def key(self) -> tuple[Any, ...]:
         """Returns a hashable key that identifies this compilation among the compilations of one program.
 
-        The key leaves out the options that autotuning chooses, such as block sizes. But the key contains the option
-        `descriptors`, because it also depends on the addresses of the arrays.
+        The key leaves out the options that autotuning chooses, such as block sizes. The key contains the option
+        `descriptors`, because this option also depends on the addresses of the arrays.
         """
         sizes, layouts = tuple(self.sizes.items()), tuple(self.layouts.items())
         return self.instance.key, sizes, layouts, str(self.target), self.wide, self.options.descriptors

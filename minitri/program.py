@@ -175,7 +175,7 @@ class Program(BaseProgram):
         return Captured(*self.prepare(*args, **keywords))
 
     def on_gpu(self, /, *args: Any) -> tuple[Any, ...]:
-        """Returns the arguments of a call. Each array on the CPU is replaced by a copy on this machine's GPU."""
+        """Returns the arguments of a call, with a copy on this machine's GPU in place of each array on the CPU."""
         moved = on_gpu(self._bound(args, {}))
         pairs = zip(self.function.params, args)
         return tuple(moved.arrays[p.name].owner if p.name in moved.arrays else a for p, a in pairs)

@@ -239,8 +239,8 @@ def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, .
     """Returns the strides that the text of a stage requires of an array.
 
     The text has a number or a name for each stride, such as `x.stride0`. If the strides of the array equal all numbers
-    in the text, the array keeps its strides. Otherwise the named strides are chosen so that a row-major copy fits
-    around the strides with numbers.
+    in the text, the array keeps its strides. If a number differs, the named strides are chosen for a copy: in row-major
+    order, and larger than all strides with numbers.
 
     The value of each named stride is added to the dict `sizes`.
     """

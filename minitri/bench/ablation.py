@@ -137,7 +137,7 @@ def wall_times(peers: Mapping[str, Calls], pace: Pace) -> Times:
 
 
 def versions_of(case: Case, optimisations: Sequence[str], arrays: Sequence[Any]) -> dict[str, Program]:
-    """Returns the versions of a case, by name: one with all optimisations, the others without one optimisation each.
+    """Returns the versions of a case, by name: one with all optimisations, and one without each optimisation.
 
     An optimisation is skipped if leaving it out does not change the generated code.
     """

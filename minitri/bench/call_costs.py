@@ -6,8 +6,8 @@ reported host time is the median of 20 batches of 500 calls. The batches of all 
 speed of a shared machine can change by half within seconds.
 
 The time to a first result starts with the text of a program and ends when the result of the program is available. All
-modules are imported before the measurement, and the input is on the GPU. The time to a first result is measured twice.
-First, all caches are empty. Then a second process uses the caches that the first process has filled.
+modules are imported before the measurement, and the input is on the GPU. The time to a first result is measured twice:
+with empty caches, and in a second process with the caches of the first process.
 """
 
 import os

@@ -19,7 +19,7 @@ this library function is timed too.
 In the benchmark's programs, attention is written as its mathematical definition. In torch, the mathematical definition
 of attention computes the scores of only some queries at a time, so that the longest case fits into memory. Attention is
 also timed with the kernels of cuDNN and FlashAttention-2, which `scaled_dot_product_attention` calls, and with compiled
-flex_attention. If a machine lacks an implementation, the report says so.
+flex_attention. If a machine lacks an implementation, the report says that the implementation is missing.
 """
 
 import math

@@ -119,8 +119,8 @@ def _copied(a: Any) -> Any:
 def _bytes_moved(case: Case, arrays: Arrays, reference: Arrays) -> int:
     """Returns the number of bytes that the case must read and write.
 
-    The elements of a float result count as large as those of the first input, because the reference result has the
-    wider dtype f64.
+    A float element of the result counts as many bytes as an element of the first input, because the reference result
+    has the wider dtype f64.
     """
     read, like = [a.nbytes for a in arrays], arrays[0]
     out = sum(r.numel() * (like if r.is_floating_point() else r).element_size() for r in reference)
@@ -133,7 +133,7 @@ def _bytes_moved(case: Case, arrays: Arrays, reference: Arrays) -> int:
 def _implementations(case: Case, sets: Sequence[Arrays], row: Row, tune: bool) -> dict[str, Maker]:
     """Returns a function for each implementation. The function prepares the implementation and returns its calls.
 
-    If schedules are measured, the time of this measurement is stored in `row`.
+    If schedules are measured, the time for measuring them is stored in `row`.
     """
     makers: dict[str, Maker] = {"minitri": partial(_bound, case.program, sets)}
     ways = {"eager": case.eager, "library": case.library, **case.peers}

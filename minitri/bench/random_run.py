@@ -7,14 +7,14 @@ right.
 torch.compile takes several seconds to compile a program. Because torch.compile is slow, worker processes (one for each
 processor core) compile a batch of programs before the batch is measured. After the compilation, the main process
 measures the programs one after another, while the workers do nothing. Inductor, the compiler behind torch.compile, has
-a cache, from which the main process loads the compiled code. Inductor's cache also has schedules that inductor chose by
-measuring while many processes shared the GPU. These schedules are deleted. All caches are in a new folder, so the time
-to minitri's first result is measured with empty caches. The time to the first result of torch.compile is measured in a
+a cache, from which the main process loads the compiled code. The main process deletes from this cache the schedules
+that inductor chose by measuring while many processes shared the GPU. All caches are in a new folder, so the time to
+minitri's first result is measured with empty caches. The time to the first result of torch.compile is measured in a
 worker process, which shares the processor with other workers.
 
 A result is right if its error is small, or at most twice as large as the error of eager torch. If eager torch has no
-correct digit, the exact result is a difference of nearly equal numbers, as in mean(x - mean(x)). Then ten times the
-error of eager torch is allowed.
+correct digit, ten times the error of eager torch is allowed. In this case, the exact result is a difference of nearly
+equal numbers, as in mean(x - mean(x)).
 """
 
 import os
@@ -164,7 +164,7 @@ def measured(
 
 
 def compile_time(text: str, inputs: Sequence[Input], device: str) -> float:
-    """In a worker process, returns the seconds that the first call of a program takes with torch.compile."""
+    """Returns the seconds that the first call of a program takes with torch.compile. Runs in a worker process."""
     torch.backends.cuda.matmul.allow_tf32 = False  # as in `compare`, because the cache key contains this setting
     arrays = [tensor(i, device) for i in inputs]
     seconds = call_costs.first_result(partial(torch.compile(torch_twin(text), dynamic=False), *arrays))[1]

@@ -87,7 +87,7 @@ def plot_file(figures: str, path: str) -> None:
 
 
 def _pyplot() -> Any:
-    """Returns matplotlib's module pyplot, with settings under which equal figures become identical files."""
+    """Returns matplotlib's module pyplot, with settings that make the files of equal figures identical."""
     try:
         import matplotlib
     except ImportError:
@@ -142,6 +142,6 @@ def _operations(case: Case) -> int:
     """Returns the number of operations that the case declares. If the case declares none, returns the number that its
     graph needs.
 
-    For attention with a mask, the declared number counts no operations for attention scores that are masked.
+    For attention with a mask, the declared number leaves out the operations of masked attention scores.
     """
     return case["flops"] or case["work"]["graph"]["flops"]

@@ -2,8 +2,8 @@
 
     python -m minitri.explore.compile_worker
 
-In: requests on standard input, each one line of JSON. Out: one line of JSON for each request. A field with `?` is
-optional:
+In: requests on standard input, each one line of JSON. A field with `?` is optional. Out: one line of JSON for each
+request:
 
     request   {text, types?, entry?, sizes?, target?, all?}
     answer    a document (document.py); if the request lacks `all`, the document has only minitri's own stages, none of

@@ -13,8 +13,8 @@ that calls the function.
 
 On Blackwell GPUs, matrix products are computed in tensor memory, which other instructions allocate. Rows that allocate
 tensor memory define the name `TENSOR`, and rows that access tensor memory use this name. Through the name `TENSOR`,
-triton_provenance.py finds which matrix products use an allocation, just as the name of a register shows which load uses
-an address.
+triton_provenance.py finds which matrix products use an allocation. In the same way, the name of a register shows which
+load uses an address.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      allocates columns: defines TENSOR
     ATOMS.OR RZ, [UR6+0x14], R3                records the allocation: defines TENSOR
@@ -24,9 +24,9 @@ an address.
 The single PTX instruction `tcgen05.alloc` becomes about thirty machine instructions. The code that frees tensor memory
 also has traps, which stop the kernel if columns of tensor memory were never allocated. Instructions that allocate or
 free tensor memory have no line of the source. If one of several consecutive instructions without a source line
-allocates or frees tensor memory, all of these instructions count as allocating tensor memory. But the instructions that
-enter and leave the kernel never count as allocating tensor memory. Left out: which columns of tensor memory belong to
-which product.
+allocates or frees tensor memory, all of these instructions count as allocating tensor memory. Instructions that enter
+or leave the kernel never count as allocating tensor memory. Left out: which columns of tensor memory belong to which
+product.
 """
 
 import re

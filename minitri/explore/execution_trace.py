@@ -18,10 +18,10 @@ access without its mask.
 The evaluator of tile programs (tiles/evaluate.py) computes all values, and the sanitizer (trust/sanitizer.py) reports
 each access. The module execution_trace.py only records the values and accesses.
 
-The sizes are so small that a screen can show the arrays, and most sizes are no multiples of a block, so that masks
-matter. Several combinations of sizes are tried, until the sizes fulfil the program's conditions. Programs with matrix
-products get larger sizes, because a tile of a matrix product has at least 16 elements along an axis. Left out: the
-steps of later grid programs, if the steps of the earlier grid programs already have about `MAX_CELLS` elements.
+The sizes are so small that a screen can show the arrays, and most sizes are no multiples of a block, so that masks have
+an effect. Several combinations of sizes are tried, until the sizes fulfil the program's conditions. Programs with
+matrix products get larger sizes, because a tile of a matrix product has at least 16 elements along an axis. Left out:
+the steps of later grid programs, if the steps of the earlier grid programs already have about `MAX_CELLS` elements.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ class _Recorder(Watch):
     line: Mapping[int, int]
 
     def copy(self) -> _Recorder:
-        """Returns a copy of the recorder with a copy of the memory. A run of one recorder then does not affect the
-        other.
+        """Returns a copy of the recorder and of its memory, so that runs of the recorder and of the copy do not affect
+        each other.
         """
         made = _Recorder(self.plan, self.programs, deepcopy(self.memory), self.sizes)
         made.writers, made.runs = deepcopy(self.writers), [*self.runs]

@@ -135,5 +135,5 @@ def operator(op: Operation) -> str:
 
 
 def _key(value: str, spans: Sequence[Span]) -> tuple[Any, ...]:
-    """Returns what identifies a value: its name in the fusion decision, and its places in the source."""
+    """Returns a key that identifies a value: its name in the fusion decision, and its places in the source."""
     return value, *((id(s.source), s.start, s.end) for s in spans)

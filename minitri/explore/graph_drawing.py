@@ -130,7 +130,7 @@ class _Picture:
 
 
 def box(label: str, type: str, kind: str, marks: Iterable[int], output: bool = False) -> dict[str, Any]:
-    """Returns a box without its place. Long texts become several lines."""
+    """Returns a box without its position in the drawing. Long texts become several lines."""
     label, type = ("\n".join(wrap(text, LONGEST)) for text in (label, type))
     return {"label": label, "type": type, "kind": kind, "marks": list(marks), "output": output}
 

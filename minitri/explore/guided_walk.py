@@ -7,10 +7,10 @@ In: a `Trace` (provenance.py), and the plain data of the page's stages, its pass
     rows    [[line, …], [line, …]]              the lines of each pane that the text names, and that the page reveals
     sketch  {kind, caption, …}                  kind: fusion, grid, tile or mask; the sketch is None if the step needs none
 
-The walk follows the node of the graph whose operation has a line in the most stages. Several nodes can have lines in
-equally many stages. Then the walk prefers a matrix product, then a function such as exp, then a reduction, then the
-last operation. The text of a step says what is new in a stage, and what the stage before had that is gone
-(stages.toml). The text also says what both changes mean for this program. For example, a text says how many kernels and
+The walk follows the node of the graph whose operation has a line in the most stages. If several nodes have lines in
+equally many stages, the order of preference is: a matrix product, a function such as exp, a reduction, the last
+operation. The text of a step says what is new in a stage, and what has disappeared since the previous stage
+(stages.toml). The text also says what the changes mean for the program. For example, a text says how many kernels and
 grid programs there are. A step is left out if the two stages that it shows have the same text. The texts of the steps
 are in guided_walk.toml.
 
@@ -81,7 +81,7 @@ class _Walk:
     """The walk along a node: the tile program that computes the node, and the accesses (loads or stores) that drawings
     of the walk show.
 
-    load     the load to draw: along a loop if possible, otherwise along an axis that one block covers if possible
+    load     the load to draw: best a load along a loop, second best a load along an axis that one block covers
     tested   the last axis that a mask tests
     masked   an access whose mask tests the axis `tested`
     """

@@ -13,12 +13,12 @@ value has the nodes of the lines that use the value (`served`). The head of a lo
 the loop. Three kinds of lines have the nodes of all stores of the kernel: the head of the function, the heads of its
 branches, and lines that wait for an earlier kernel.
 
-In Triton's own stages, the location of an operation leads to a line of the generated source (debug_locations.py). The
-operation has the nodes of this line. Some operations have no location, such as a constant that Triton moves out of a
-loop, an address, or an allocation of tensor memory. An operation without a location has the nodes of the operations
-that use its result. If the result of an operation is not used, or if the location is the head of the function, the
-operation belongs to the whole kernel. An operation that belongs to the whole kernel has the nodes of all stores of the
-kernel.
+In Triton's own stages, the location of an operation leads to a line of the generated source (debug_locations.py). An
+operation with a location has the nodes of the line to which the location leads. Some operations have no location, such
+as a constant that Triton moves out of a loop, an address, or an allocation of tensor memory. An operation without a
+location has the nodes of the operations that use its result. If the result of an operation is not used, or if the
+location is the head of the function, the operation belongs to the whole kernel. An operation that belongs to the whole
+kernel has the nodes of all stores of the kernel.
 """
 
 import ast

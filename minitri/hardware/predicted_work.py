@@ -114,8 +114,8 @@ def graph_work(graph: Graph, sizes: Sizes) -> Work:
 
 
 def _needed(graph: Graph, sizes: Sizes) -> dict[Node, int]:
-    """Returns, for each node of the graph, how many elements of its value other nodes need. A slice or a gather, for
-    example, needs only some elements of its operand.
+    """Returns a number for each node of the graph: how many elements of the node's value other nodes need. A slice or a
+    gather, for example, needs only some elements of its operand.
     """
     needed = dict.fromkeys(graph.nodes(), 0)
     needed |= {n: _count(n.shape, sizes) for n in graph.outputs}
@@ -186,7 +186,7 @@ def _computed(op: Op) -> set[str]:
 
 
 def tile_work(program: Program, sizes: Sizes) -> Work:
-    """Returns the bytes that all programs of a grid load and store, and the operations that these programs compute."""
+    """Returns the bytes that all grid programs of a kernel load and store, and the operations that they compute."""
     tiles = {a.name: a.tiles.evaluate(sizes) for a in program.axes}
     extents = {a.name: a.extent.evaluate(sizes) for a in program.axes}
     lanes = {a.name: tiles[a.name] * a.lanes for a in program.axes}
@@ -207,8 +207,8 @@ def tile_work(program: Program, sizes: Sizes) -> Work:
 def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
     """Returns the average share of a loop's blocks that the tiles of the grid compute and do not skip, from 0 to 1.
 
-    For example, causal attention skips about half of the blocks, because they contain only masked elements. So its
-    share is 0.5 or a little more. The average is computed from at most `SAMPLES` tiles along each axis.
+    For example, the share in causal attention is 0.5 or a little more, because about half of the blocks contain only
+    masked elements and are skipped. The average is computed from at most `SAMPLES` tiles along each axis.
     """
     if not (bounds := [d for d in (loop.first, loop.last) if d is not None]):
         return 1.0
@@ -238,7 +238,7 @@ def _blocks(loop: Loop, block: int, extent: int, known: Sizes) -> int:
 
 
 def _repetitions(own: set[str], counts: Sizes, repeated: set[str], tiles: Sizes) -> int:
-    """Returns how often an op runs, counted over all programs of the grid and all elements of the op.
+    """Returns how often an op runs, counted over all grid programs and all elements of the op.
 
     Each of the op's axes contributes its number of elements as a factor of the result. Each axis in `repeated` that is
     not an axis of the op contributes its number of tiles, because the op runs again for each tile.

@@ -1,9 +1,9 @@
 """The targets (GPUs and Triton's interpreter) that programs are compiled for, and the stages that each target has.
 
-In: a text that names an architecture, such as `cuda:90`, a GPU, such as `a100` (chips.toml has the names of GPUs), or
-the `interpreter`. The text can be in capital or small letters. Out: a `Target`, whose method `of_triton` gives Triton's
-name for the target. `StageUnavailable` is raised for a stage, such as machine code, that this machine or target cannot
-make.
+In: the text `interpreter`, or the name of an architecture such as `cuda:90`, or of a GPU such as `a100` (chips.toml has
+the names of GPUs). The text can be in capital or small letters. Out: a `Target`, whose method `of_triton` gives
+Triton's name for the target. `StageUnavailable` is raised for a stage, such as machine code, that this machine or
+target cannot make.
 """
 
 from __future__ import annotations
