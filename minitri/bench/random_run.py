@@ -7,7 +7,7 @@ right.
 torch.compile takes several seconds to compile a program. Because torch.compile is slow, worker processes (one for each
 processor core) compile a batch of programs before the batch is measured. After the compilation, the main process
 measures the programs one after another, while the workers do nothing. Inductor, the compiler behind torch.compile, has
-a cache, from which the main process loads the compiled code. The main process deletes from this cache the schedules
+a cache, from which the main process loads the compiled code. The main process deletes schedules from inductor's cache
 that inductor chose by measuring while many processes shared the GPU. All caches are in a new folder, so the time to
 minitri's first result is measured with empty caches. The time to the first result of torch.compile is measured in a
 worker process, which shares the processor with other workers.

@@ -19,8 +19,8 @@ This module determines the same three powers of two from the expression (`Dim`) 
     constancy      how many neighbouring values are equal
 
 A size that is an argument of a kernel can be a multiple of 16 in one call but not in another call. The field `given` of
-a `Width` therefore lists the sizes that must be multiples of 16, so that the access has this width. Left out: tiles
-whose loads and stores need different layouts (assignments of elements to threads).
+a `Width` lists the sizes that must be multiples of 16, so that an access has this width. Left out: tiles whose loads
+and stores need different layouts (assignments of elements to threads).
 """
 
 import math

@@ -190,7 +190,7 @@ def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:
 def strided(
     shape: Sequence[int], strides: Sequence[int], dtype: Any, allocate: Callable[[int, Any], Any] = np.zeros
 ) -> Any:
-    """Returns a new numpy array with these strides. The strides count elements.
+    """Returns a new numpy array with these strides. The strides are in elements.
 
     `allocate(count, dtype)` allocates memory for `count` elements.
     """
@@ -203,8 +203,8 @@ def strided(
 def as_tensor(array: Any) -> Any:
     """Returns the numpy array as a torch tensor with the same memory.
 
-    torch does not know the bf16 of the package ml_dtypes. Therefore an array of bf16 is passed to torch as 16-bit
-    integers, and torch reads their bits as its own bf16.
+    torch does not know the bf16 of the package ml_dtypes. An array of bf16 is passed to torch as 16-bit integers, and
+    torch reads their bits as its own bf16.
     """
     import torch
 

@@ -2,8 +2,8 @@
 
 In: the parameters of a function and the caller's arguments. Out: a `Call`. A `Call` has the size of each dimension, an
 `ArrayView` of each array, and an `Instance` of the function. The `Instance` holds facts that the annotations do not
-give. These are the number of axes of each pack `*B` (a name for any number of dimensions), the types of parameters
-without annotation, and compile-time values. Each mismatch raises a CompileError MT03xx. The message names the
+give: the number of axes of each pack such as `*B`, the types of parameters without annotation, and compile-time values.
+A pack is a name for any number of dimensions. Each mismatch raises a CompileError MT03xx. The message names the
 parameter, the given type and the expected type, but never a value of the user's data.
 
 Instead of arrays, the method `Program.lower` also takes sizes, which the function given_sizes reads from keyword

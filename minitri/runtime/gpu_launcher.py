@@ -10,10 +10,10 @@ launches this kernel directly. Second, torch comes with a compiled launcher, mad
 wait for a C compiler. Without torch's launcher, Triton up to 3.6 compiles a launcher for each signature, and also a
 library that loads machine code. Compiling the launcher and the library runs a C compiler twice before the first result.
 
-Some kernels still use Triton's launcher, because torch's launcher does not support them. These are kernels with tensor
-descriptors, kernels for GPUs of other vendors, and kernels with an early start. While a profiler is active, all kernels
-use Triton's launcher. A call does not wait for the C compiler that makes a launcher for early starts. Until Triton's
-launcher is ready, torch's launcher starts the kernel without an early start.
+Some kernels still use Triton's launcher, because torch's launcher does not support them. Triton's launcher is used for
+kernels with tensor descriptors, kernels for GPUs of other vendors, and kernels with an early start. While a profiler is
+active, all kernels use Triton's launcher. A call does not wait for the C compiler that makes a launcher for early
+starts. Until Triton's launcher is ready, torch's launcher starts the kernel without an early start.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class NativeKernel:
     def loaded(self, device: int, pointers: Sequence[int], numbers: Sequence[int]) -> Start:
         """Returns the function that launches the kernel for arguments of these types and alignments.
 
-        The kernel is compiled if necessary.
+        If the kernel has not been compiled for them yet, it is compiled now.
 
         `device` must be the current device.
         """
@@ -127,9 +127,8 @@ def _prepare_launcher(source: Any, descriptors: int) -> None:
     """Makes Triton's launcher for a kernel with this number of tensor descriptors. Up to Triton 3.6, making a launcher
     runs a C compiler.
 
-    The launcher itself is not used here. Making the launcher fills Triton's cache, in which the compiled kernel later
-    finds the launcher. Triton's driver object must exist first, because a launcher gets the type of descriptors from
-    the driver.
+    The function only fills Triton's cache, in which the compiled kernel later finds the launcher. Triton's driver
+    object must exist first, because a launcher gets the type of descriptors from the driver.
     """
     with contextlib.suppress(Exception):
         driver()

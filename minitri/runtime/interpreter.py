@@ -82,7 +82,9 @@ class _Language:
 
 
 class _Name(str):
-    """The name of a dtype, with the attribute `itemsize`. Triton reads both from the dtype of an argument."""
+    """The name of a dtype, with the attribute `itemsize`. Triton reads the name and the attribute from the dtype of an
+    argument.
+    """
 
     itemsize: int
 

@@ -2,12 +2,12 @@
 
 In: an emitted plan and a `Call`. Out: the outputs. On a GPU, kernels run on the current stream, and the call returns
 before the kernels end. On a CPU, each kernel runs in Triton's interpreter. No kernel writes to an input. Results stay
-on the device of the arguments. Some functions of this module move the arrays of a call to the CPU or to a GPU. Any
-stage can then run on any device. `target_of` finds the target of a device.
+on the device of the arguments. This module also moves the arrays of a call to the CPU or to a GPU, so that any stage
+can run on any device. `target_of` finds the target of a device.
 
 A system that overcommits memory promises a process more memory than the machine has, and kills the process when it uses
-this memory. To prevent this, minitri raises MT0401 for an array on a CPU that is larger than the machine's memory. Left
-out: a check of GPU memory, because torch itself raises an error if GPU memory is too small.
+this memory. So that its process is not killed, minitri raises MT0401 for a CPU array that is larger than the machine's
+memory. Left out: a check of GPU memory, because torch itself raises an error if GPU memory is too small.
 """
 
 import math

@@ -6,9 +6,9 @@
 In: a function that compiles a program with given options, the candidate options, and the right result. Out: a `Tuning`,
 which has one trial (a measured time or an error) for each candidate. The one idea: a cost model proposes candidates,
 and measurements decide. The first candidate is the choice of the cost model. Threads compile all candidates at the same
-time. Then the candidates run one after another. Only a candidate whose result is close to the reference can win. A
-candidate with a wrong result is rejected, and so is a candidate that does not compile. The printed table of candidates
-says why a candidate was rejected: for example, because its tile needs too much shared memory.
+time. After the compilation, the candidates run one after another. Only a candidate whose result is close to the
+reference can win. A candidate with a wrong result is rejected, and so is a candidate that does not compile. The printed
+table of candidates says why a candidate was rejected: for example, because its tile needs too much shared memory.
 
 The options of the fastest candidate are cached on disk (minitri/base/json_disk_cache.py). Left out: a search beyond
 this short list of candidates.
@@ -143,9 +143,9 @@ def first_line(error: Exception) -> str:
 def close(result: Any, expected: Any, scale: Any = None) -> bool:
     """Checks whether a result equals the expected result, except for rounding errors.
 
-    The tolerance for an element is the sum of two parts. One part is a few units in the last place of the element. The
-    other part is the same number of units in the last place of its row's root mean square. If `scale` is given, the
-    tolerance also covers rounding errors of operands that are as large as `scale` (minitri/trust/first_order_error.py).
+    The tolerance for an element is a few units in the last place of a sum: the element plus the root mean square of the
+    element's row. If `scale` is given, the tolerance also covers rounding errors of operands that are as large as
+    `scale` (minitri/trust/first_order_error.py).
     """
     if isinstance(expected, tuple):
         scales = scale if scale is not None else (None,) * len(expected)

@@ -154,8 +154,8 @@ def _reference(program: BaseProgram, given: dict[str, Any]) -> Any:
 
 
 def _scale(program: BaseProgram, call: Call) -> Any:
-    """Returns a magnitude for each element of the result. It is the size of the numbers whose rounding errors can reach
-    the element (minitri/trust/first_order_error.py).
+    """Returns the magnitude of the numbers whose rounding errors can reach each element of the result
+    (minitri/trust/first_order_error.py).
 
     Returns None if the magnitudes cannot be computed, because the program begins at a stage after the graph, or because
     there is not enough memory.

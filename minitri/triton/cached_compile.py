@@ -158,8 +158,8 @@ def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
 def _is_usual() -> bool:
     """Checks whether minitri can use its own cache key and run the stages of Triton's compiler itself.
 
-    Some settings of Triton forbid cached kernels, or change the place of the cache. Other settings inspect or change
-    the compilation. With any of these settings, minitri must call `triton.compile` instead.
+    minitri must call `triton.compile` instead if a setting of Triton forbids or moves the cache, or inspects or changes
+    the compilation.
     """
     from triton import knobs
 

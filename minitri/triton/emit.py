@@ -2,22 +2,22 @@
 
 In: a tile program. Out: the text of one `@triton.jit` function, and a description of its arguments. Each line of the
 function computes at most one operation of the tile program. Triton records a line number for each machine instruction.
-So the line number tells to which operation an instruction belongs. `EmittedKernel.lines` has the operation of each line
-that computes one.
+The line number of an instruction tells which operation the instruction belongs to. `EmittedKernel.lines` has the line
+number of each operation.
 
     %2: f32[i, j] = subtract %0, %1        v2 = v0 - v1[:, None]
 
 The tile program already contains every choice between programs of different speed, as an operation or as a hint. The
-emitter decides only how to write the program in Triton. For example, a bounds check becomes `i < 777` rather than `777
-- i > 0`, because Triton recognises only the first form when it vectorises loads. The emitter writes Triton's own `//`
-and `%` where the ranges of the operands prove that no operand is negative. Elsewhere the emitter writes calls of `rt`
-functions instead of `//` and `%` (triton/expressions.py). If the axes of a factor of a product have the wrong order,
-`tl.trans` transposes the factor. A condition that several loads or stores test is computed once, under one name.
+emitter decides only how to write the program in Triton. For example, the bounds check `777 - i > 0` becomes `i < 777`,
+because Triton recognises only the second form when it vectorises loads. The emitter writes Triton's own `//` and `%`
+where the ranges of the operands prove that no operand is negative. Elsewhere the emitter writes calls of `rt` functions
+instead of `//` and `%` (triton/expressions.py). If the axes of a factor of a product have the wrong order, `tl.trans`
+transposes the factor. A condition that several loads or stores test is computed once, under one name.
 
-No text from the user gets into the Triton source. Instead, the emitter chooses all names: v0, v1, … for values, p0… for
-buffers, s0… for sizes, a0… for scalars, and i, j, r… for axes. The names of dtypes come from a table, and numbers are
-formatted from their values. An expression that depends only on sizes is computed by the host, and passed to the kernel
-as an integer argument.
+No text from the user gets into the Triton source. The emitter chooses all names: v0, v1, … for values, p0… for buffers,
+s0… for sizes, a0… for scalars, and i, j, r… for axes. The names of dtypes come from a table, and numbers are formatted
+from their values. An expression that depends only on sizes is computed by the host, and passed to the kernel as an
+integer argument.
 """
 
 from contextlib import ExitStack

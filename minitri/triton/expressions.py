@@ -73,7 +73,7 @@ class Lines:
 def constant(value: int | float | bool, dtype: DType) -> str:
     """Returns a constant as a 0-d tensor.
 
-    Triton turns every number that equals zero into +0.0. So -0.0 is written as the product `0.0 * -1.0`.
+    -0.0 is written as the product `0.0 * -1.0`, because Triton turns every number that equals zero into +0.0.
     """
     if dtype.name == "bf16" and value != 0:  # the only bf16 constant in the interpreter of Triton 3.6 is 0
         return f"rt.to_bf16({constant(value, f32)})"
@@ -127,8 +127,8 @@ class Expressions:
     extents     the number of elements that a tile has along each axis with several elements, in the program's order of
                 axes
     names       the name in the source of each computed operation, such as v3
-    predicates  the name in the source of each computed condition: m and the number of its line, such as m5. In the
-                keys, a loaded value is the symbol with the value's name
+    predicates  the name in the source of each computed condition: m and the number of its line, such as m5. A key
+                contains the name in the source of each loaded value
     """
 
     def __init__(self, program: Program, lines: Lines) -> None:

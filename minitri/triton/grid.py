@@ -36,8 +36,8 @@ def widened(lanes: str, program: Program) -> str:
 class Grid:
     """Writes lines that compute the indices along axes with the roles "grid" (split into tiles) and "whole" (one tile).
 
-    If a loop runs along an axis, the class writes only the positions in a block of the axis. It leaves out positions
-    that no operation uses.
+    If a loop runs along an axis, the class writes the positions in a block of the axis, unless no operation uses these
+    positions.
 
     If each grid program computes several tiles, all later lines of the function are inside a loop over these tiles.
     """
@@ -97,8 +97,8 @@ class Grid:
     def _grouped(self, row: TileAxis, column: TileAxis, more: bool) -> None:
         """Writes lines that number the tiles in groups of several rows of tiles.
 
-        The grid programs of one group run at about the same time. So an operand that one grid program has loaded is
-        still in the L2 cache when the others load it.
+        The grid programs of one group run at about the same time. An operand that one grid program of a group has
+        loaded is still in the L2 cache when the others load it.
         """
         rows, columns = self.size(row.tiles), self.size(column.tiles)
         place = "tile"

@@ -247,7 +247,7 @@ scan_sum, scan_prod, scan_max, scan_min = (_along(tl.associative_scan, function)
 
 @triton.jit
 def reduce_max_in_parts(x):
-    """Returns the maximum of each row of a matrix product. First, elementwise maxima reduce the product to 16 columns.
+    """Returns the maximum of each row of a matrix product. Elementwise maxima first reduce the product to 16 columns.
 
     When tensor cores have computed the product, each thread holds a quarter of a row. The maximum of a quarter of a row
     would be one chain of instructions, in which each instruction waits for the previous instruction. After elementwise
@@ -327,8 +327,8 @@ def dot(a, b, acc, precision: tl.constexpr = tl.constexpr("ieee")):
 
 @triton.jit
 def _dot_of_parts(a, b):
-    """Returns a @ b * 2**26, computed from three products of TF32 numbers. The factor 2**26 comes from `_tf32_parts`,
-    which multiplies each operand by 2**13.
+    """Returns `a @ b * 2**26`, computed from three products of TF32 numbers. The factor `2**26` comes from
+    `_tf32_parts`, which multiplies each operand by `2**13`.
 
     The sums start from 0, not from the accumulator of `dot`, because tensor cores truncate sums. After `_dot_of_parts`,
     `dot` adds its accumulator to the sums.

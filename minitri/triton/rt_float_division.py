@@ -40,8 +40,8 @@ def sigmoid(x):
 def divide(a, b):
     """Returns a / b. If b has one value for a whole row of a, the reciprocal of b is computed once for the row.
 
-    The quotient of f32 numbers is rounded correctly. But if one value of b divides a row, a quotient below 2**-100 has
-    an error of up to 2 units in the last place.
+    The quotient of f32 numbers is rounded correctly. If one value of b divides a row, the error of quotients below
+    `2**-100` is up to 2 units in the last place.
     """
     if a.dtype == tl.float64:
         return a / b
@@ -57,11 +57,12 @@ def divide(a, b):
 def _divide_by_few(a, b):
     """Returns a / b with few instructions for each element of a.
 
-    A power of two scales a and b. If |b| < 2**126 and b is no denormal, the scaled |b| is between 1/2 and 1. Otherwise
-    the scaled |b| is between 2**-23 and 4, which also has an ordinary reciprocal. The quotient a * (1 / b) is corrected
-    twice by its remainder, which a fused multiplication and addition computes exactly. The second correction rounds
-    correctly: Markstein, Computation of elementary functions on the IBM RISC System/6000 processor, 1990. If a or the
-    quotient is zero, infinite or NaN, the remainder is not smaller than a. Then the uncorrected quotient is returned.
+    A power of two scales a and b. If b is a normal number and `|b| < 2**126`, the scaled |b| is between 1/2 and 1. Any
+    other finite b except 0 gets a scaled |b| between `2**-23` and 4, whose reciprocal is a normal number too. The
+    quotient a * (1 / b) is corrected twice by its remainder, which a fused multiplication and addition computes
+    exactly. The second correction rounds correctly: Markstein, Computation of elementary functions on the IBM RISC
+    System/6000 processor, 1990. If a or the quotient is zero, infinite or NaN, the uncorrected quotient is returned. In
+    these cases, the remainder is not smaller than a.
     """
     exponent = (b.to(tl.int32, bitcast=True) >> 23) & 255
     scale = (tl.maximum(253 - exponent, 1) << 23).to(tl.float32, bitcast=True)

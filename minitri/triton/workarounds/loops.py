@@ -3,8 +3,8 @@
 *Overwritten operands of products.* A tensor core of a Hopper GPU reads the first operand of a product from registers,
 if the grid program has computed this operand. The grid program continues while the tensor core is still reading the
 registers. In a loop that Triton pipelines, the grid program meanwhile computes the operand of the next product. Triton
-3.6 lets it write the next operand to registers that are still being read (triton-lang/triton, issue 9433). If the
-registers are overwritten too early, the sums of the product are wrong, and differ from call to call.
+3.6 lets the grid program write this operand to registers that are still being read (triton-lang/triton, issue 9433). If
+the registers are overwritten too early, the sums of the product are wrong, and differ from call to call.
 
     for r_start in range(0, 512, BLOCK_R):
         rt.settle()                             becomes wgmma.wait_group 0
