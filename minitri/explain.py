@@ -112,7 +112,7 @@ def _access(op: Load | Store, statement: str) -> str:
 
 def _claim(v: Verdict) -> str:
     """Returns the text of a claim about a memory access, such as "in bounds". If the claim is not proven, the text says
-    so in capital letters.
+    in capital letters that it is not proven.
     """
     words = v.subject if v.claim == NEEDED else v.claim
     return words if v.ok else f"{words}: {v.status.upper()}"

@@ -61,7 +61,8 @@ class Cell:
     """One case without one optimisation, compared with the same case with all optimisations.
 
     time, memory, first   ratios: the value without the optimisation over the value with it; 0.0 if not measured
-    note                  the reason why the version did not run, or the error of its result; "" if the result was right
+    note                  the reason why the version did not run, or why its result was wrong; "" if the result was
+                          right
     """
 
     case: str

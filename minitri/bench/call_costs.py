@@ -120,7 +120,7 @@ def first_result(call: Callable[[], T]) -> tuple[T, float]:
     compilation one garbage collection takes as long as compiling a small program.
     """
     results: list[T] = []
-    seconds = timeit.timeit(lambda: (results.append(call()), _wait()), _wait, number=1)  # without the collector
+    seconds = timeit.timeit(lambda: (results.append(call()), _wait()), _wait, number=1)  # no garbage collection
     return results[0], seconds
 
 

@@ -167,7 +167,7 @@ def _functions() -> dict[str, str]:
 # ---- attention ----------------------------------------------------------------------------------
 
 
-WINDOW = 512  # as in programs.mt
+WINDOW = 512  # the same number as in programs.mt
 AT_ONCE = 2048  # queries whose scores the reference computes at a time
 
 

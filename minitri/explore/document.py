@@ -70,7 +70,7 @@ def document(
     part = 1.0 if other is None else 0.5
     programs = [program(compiled, name, quick, measured, lambda done, text: tell(part * done, text))]
     if other is not None:
-        known = ("target", "file", "entry", "expression")  # the page shows the name and the target anyway
+        known = ("target", "file", "entry", "expression")  # the page always shows the name and the target
         changed = [f"{n}={v}" for n, v in compare.items() if n not in known]
         label = ", ".join([other.context.entry] * bool(name) + changed)
         programs.append(program(other, label, quick, None, lambda done, text: tell(0.5 + part * done, text)))
@@ -122,7 +122,7 @@ def _stages(trace: Trace, quick: bool, tell: Tell) -> list[dict[str, Any]]:
     """
     tell(0, "stages of minitri")
     if not quick and trace.compilation.context.target.stages:
-        with suppress(StageUnavailable):  # each stage has its own note that it is missing
+        with suppress(StageUnavailable):  # each stage that is missing has its own note
             trace.machine.make(lambda done, text: tell(0.1 + 0.5 * done, text))
     return [_stage(trace, name, quick) for name in trace.stages]
 

@@ -96,7 +96,7 @@ class _Player:
 
     def _kernel(self, program: Program) -> dict[str, Any]:
         lines = list(program_lines(program))
-        line = {id(about): k for k, (_, about) in reversed(list(enumerate(lines))) if about is not None}  # its first
+        line = {id(about): k for k, (_, about) in reversed(list(enumerate(lines))) if about is not None}  # first lines
         before = self.watch.copy()
         grid = [list(map(int, place)) for place in places(program, self.sizes)]
         runs = self.watch.play(program, line, grid, MAX_CELLS // len(self.programs))
@@ -198,9 +198,9 @@ def _numbers(values: Any) -> list[str]:
 # ---- a small instance ---------------------------------------------------------------------------
 
 
-MAX_ELEMENTS = 4096  # of one array
+MAX_ELEMENTS = 4096  # the most elements of one array
 FEW = ((7, 5, 6, 4), (8, 8, 8), (6, 6), (4, 4), (12, 12), (2, 2), (1, 1))
-MORE = ((20, 18, 17, 19), (16, 16), (32, 32))  # for products
+MORE = ((20, 18, 17, 19), (16, 16), (32, 32))  # sizes for programs with matrix products
 
 
 def small(compiled: Compilation) -> Compilation | None:

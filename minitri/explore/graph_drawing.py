@@ -209,7 +209,7 @@ def layout(
     graph.add_edges_from(edges)
     level = {n: k for k, layer in enumerate(nx.topological_generations(graph)) for n in layer}
     inputs = [n for n in graph if graph.in_degree(n) == 0 and graph.out_degree(n)]
-    level |= {n: min(level[s] for s in graph.successors(n)) - 1 for n in inputs}  # right above the first user
+    level |= {n: min(level[s] for s in graph.successors(n)) - 1 for n in inputs}  # one layer above the first user
     bends = _with_bends(graph, level)
     order = sorted(nx.topological_sort(graph), key=level.__getitem__)
     layers = [list(layer) for _, layer in groupby(order, level.__getitem__)]

@@ -13,7 +13,7 @@ kernels (minitri/profile.py measures these times). The roofline comes from minit
   - registers and local memory, as the assembler reports them (through cuobjdump for NVIDIA, through LLVM for AMD),
   - shared memory, from Triton,
   - how many warps of the kernel run at once, and what limits this number (minitri/hardware/chips.py),
-  - a count of instructions by kind (instruction_sets.toml). An instruction in a loop counts once.
+  - a count of instructions by kind (instruction_sets.toml). An instruction in a loop is counted once.
 
 Left out: measurements, and the drawing of the figures on the page (page/figures.js).
 """

@@ -29,7 +29,7 @@ SCRIPTS = (
     "load", "links", "tip", "text", "drawing", "pane", "split", "sketch", "walk", "frame", "diff", "ledger", "figures",
     "cells", "player", "start",
 )  # fmt: skip
-EDITOR = ("codemirror", "completion", "editor", "problems", "sizes", "gallery", "share", "live")  # of a served page
+EDITOR = ("codemirror", "completion", "editor", "problems", "sizes", "gallery", "share", "live")  # for an editor
 
 
 class Page:

@@ -80,11 +80,11 @@ class Server(ThreadingHTTPServer):
     """
 
     daemon_threads = True
-    allow_reuse_port = False  # a port has one server
+    allow_reuse_port = False  # two servers cannot share a port
     request_queue_size = CONNECTIONS
 
     def __init__(self, port: int = 0, first: Mapping[str, Any] | None = None) -> None:
-        self.quick, self.full = Desk(QUICK), Desk(FULL, newest=True)  # first: a taken port closes the server
+        self.quick, self.full = Desk(QUICK), Desk(FULL, newest=True)  # if the port is taken, both are closed
         super().__init__((ADDRESS, port), Handler)
         self.token = _kept_token(port) if port else secrets.token_urlsafe(24)
         self.address = f"http://{ADDRESS}:{self.server_port}/{self.token}/"

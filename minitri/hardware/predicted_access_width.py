@@ -4,7 +4,8 @@
     x[i + 1]                      4 bytes: it begins 4 bytes past a multiple of 16
     out[i], i < 1000003           4 bytes: i < 1000003 is tested
 
-In: a tile program for its target. Out: a `Width` for each load and store, with the reason why the access is not wider.
+In: the tile program of a kernel, compiled for a target. Out: a `Width` for each load and store, with the reason why the
+access is not wider.
 
 The one idea: a thread loads or stores a group of neighbouring elements, up to 16 bytes, with one instruction under
 three conditions. First, elements that are neighbours along one axis must be neighbours in memory. Second, each group

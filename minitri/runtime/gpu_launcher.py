@@ -4,11 +4,11 @@ Triton's dispatcher.
 In: an emitted kernel and its Triton function. Out: for each combination of types and alignments of arguments, a
 function that launches the kernel. The launch function receives a stream and numbers (addresses, sizes).
 
-Two ideas save time on the host. First, Triton's dispatcher determines types, alignment, options and a cache key again
-at each launch. In minitri, calls with equal types and alignments share one compiled kernel, and a repeated call
-launches this kernel directly. Second, torch comes with a compiled launcher, made for torch.compile, so minitri need not
-wait for a C compiler. Without torch's launcher, Triton up to 3.6 compiles a launcher for each signature, and also a
-library that loads machine code. Compiling the launcher and the library runs a C compiler twice before the first result.
+Two ideas save time on the host. First, calls with equal types and alignments share one compiled kernel, and a repeated
+call launches this kernel directly. Triton's dispatcher would determine types, alignment, options and a cache key again
+at each launch. Second, torch comes with a compiled launcher, made for torch.compile, so minitri need not wait for a C
+compiler. Without torch's launcher, Triton up to 3.6 compiles a launcher for each signature, and also a library that
+loads machine code. Compiling the launcher and the library runs a C compiler twice before the first result.
 
 Some kernels still use Triton's launcher, because torch's launcher does not support them. Triton's launcher is used for
 kernels with tensor descriptors, kernels for GPUs of other vendors, and kernels with an early start. While a profiler is

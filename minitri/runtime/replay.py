@@ -4,9 +4,9 @@ compiled kernels.
     Replay     a call with new tensors of the same dtypes, shapes, strides, alignment and device: allocates and launches
     Captured   a call with the same arrays and the same outputs (`Bound`) as one CUDA graph
 
-Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. The function
-`again_like` makes a faster check whether the next call has arguments of the same types and shapes as the previous call.
-`ReplayCache` keeps the `Replay` objects of a program.
+Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. A faster check
+(`again_like`) compares the types and shapes of the next call's arguments with those of the previous call. `ReplayCache`
+keeps the `Replay` objects of a program.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> 
     The returned function returns None, without running anything, if the new arguments possibly differ from `args` in
     type, shape or layout.
 
-    The guards of torch.compile (checks of arguments in C code) compare the new arguments with `args`. Without such
-    guards in torch, or if an argument is no tensor, `again_like` returns None. In many programs, the GPU waits for the
-    host. To save time on the host, all code of a repeated call is in one function.
+    The guards of torch.compile (checks of arguments in C code) compare the new arguments with `args`. If torch has no
+    guards, or if an argument is no tensor, `again_like` returns None. In many programs, the GPU waits for the host. To
+    save time on the host, all code of a repeated call is in one function.
     """
     tensors_alone = len(pointers) == len(args) > 0 and all(p % 16 == 0 for p in pointers)
     check = _guards(args) if tensors_alone else None

@@ -130,7 +130,7 @@ def power(b, n):
         base = base * base
         exponent = exponent >> 1
     if n.dtype.is_int_signed():
-        sign = tl.where((n & 1) != 0, b, 1)  # for b = ±1
+        sign = tl.where((n & 1) != 0, b, 1)  # the result for b = 1 and b = -1
         result = tl.where(n < 0, tl.where((b == 1) | (b == -1), sign, 0), result)
     return result
 
