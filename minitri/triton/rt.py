@@ -312,6 +312,7 @@ def dot(a, b, acc, precision: tl.constexpr = tl.constexpr("ieee")):
     """Returns a @ b + acc, accumulated in the dtype of `acc`. The docstring of minitri/kernels/ir.py explains
     `precision`.
     """
+    # 1.4901161193847656e-08 is 2**-26, which undoes the factor of `_dot_of_parts`.
     if precision == "tf32x3_unchecked":
         return tl.fma(_dot_of_parts(a, b), 1.4901161193847656e-08, acc)
     elif precision == "tf32x3":
