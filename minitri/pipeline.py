@@ -6,13 +6,13 @@
     stages.value("tile")                runs all passes up to the one that makes the stage `tile`
     stages["tile"]                      the text of this stage
 
-In: a `Context`, which has a parsed module, the name of the function to compile, facts about its parameters, known sizes
-and a target. Out: a `Compilation`, which has every stage as a value and as text. A stage is made when it is first
-requested. After each pass that changed something, the verifier of the IR runs. If the verifier fails, the error MT0403
-names the pass and shows the IR before and after the pass.
+In: a `Context`. A `Context` has a parsed module, the name of the function to compile, facts about the function's
+parameters, known sizes and a target. Out: a `Compilation`, which has every stage as a value and as text. A stage is
+made when it is first requested. After each pass that changed something, the verifier of the IR runs. If the verifier
+fails, the error MT0403 names the pass and shows the IR before and after the pass.
 
 The passes of `CORE` can compile every program: they make one kernel for each node that computes, with a simple
-schedule. minitri/optimize/pass_table.py, which is imported only for optimised programs, has the optimisations.
+schedule. The optimisations are in minitri/optimize/pass_table.py, which is imported only for optimised programs.
 """
 
 import os
@@ -54,7 +54,7 @@ ROOMS = "minitri.optimize.pass_table"  # the module with the table of optimisati
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """The first stage of a program that was read from the text of a stage, such as a tile program."""
+    """The stage at which a program begins if it was read from the text of a stage, such as the stage `tile`."""
 
     stage: str
     value: Any
@@ -94,7 +94,8 @@ class Context:
     def key(self) -> tuple[Any, ...]:
         """Returns a hashable key that identifies this compilation among the compilations of one program.
 
-        The key leaves out the options that autotuning chooses, such as block sizes.
+        The key leaves out the options that autotuning chooses, such as block sizes. The key contains the option
+        `descriptors`, because this option also depends on the addresses of the arrays.
         """
         sizes, layouts = tuple(self.sizes.items()), tuple(self.layouts.items())
         return self.instance.key, sizes, layouts, str(self.target), self.wide, self.options.descriptors
@@ -174,7 +175,9 @@ def lower_each(plan: Plan, lowered: Callable[[Kernel], tuple[Program, bool]]) ->
 
 
 def targeted(programs: Programs, context: Context) -> Programs:
-    """Returns the tile programs with workarounds for errors in Triton, without options that the target lacks."""
+    """Returns the tile programs with workarounds for errors in Triton. If the target is not CUDA, the limit on
+    registers is removed, because only CUDA has this option.
+    """
     if context.target.kind != "cuda":
         programs = programs.map(lambda p: replace(p, registers=0) if p.registers else p)
     return programs.map(lambda p: hide_starts(settle(p)))
