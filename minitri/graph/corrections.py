@@ -122,7 +122,7 @@ def result_type(
 
 
 def _changed(node: ast.Node, edit: Edit) -> str:
-    """Returns the text of the node after the edit, without the rest of the line."""
+    """Returns the text of the node after the edit, without the text around the node."""
     start, end = min(node.span.start, edit.span.start), max(node.span.end, edit.span.end)
     text = node.span.source.text
     return text[start : edit.span.start] + edit.text + text[edit.span.end : end]

@@ -152,9 +152,9 @@ def axis(k: int) -> Dim:
 
 
 def along(k: int, extent: Dim) -> Dim:
-    """Returns the index at which an axis of this extent is read along the k-th axis of a result.
+    """Returns the index at which a result reads an axis that becomes the k-th axis of the result.
 
-    The index is `dk`, or 0 if the extent is 1, because an axis of size 1 is broadcast.
+    The index is `dk`. If the extent of the axis that is read is 1, the index is 0, because this axis is broadcast.
     """
     return dims.ZERO if extent == 1 else axis(k)
 

@@ -29,7 +29,7 @@ LARGEST, EXACT = float(np.finfo(np.float16).max), 1 << 11  # f16's largest numbe
 
 
 class Scale(Record):
-    """The scale that the weights in the second factor of a product are multiplied by.
+    """The scale that multiplies the weights in the second factor of a product.
 
     product   the node that multiplies whole numbers by the scale
     rounded   the cast of `product` to f16

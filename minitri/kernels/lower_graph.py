@@ -367,7 +367,8 @@ def _op_key(node: Node, demand: Demand) -> Key:
 
 def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
     """Checks whether `value` already equals `rest` for elements whose guard (condition) fails. Then no `where` has to
-    select between `value` and `rest`. Only a load, or a load followed by casts, has a known value for these elements.
+    select between `value` and `rest`. For an element whose guard fails, only a load, or a load followed by casts, has a
+    known value.
     """
     load = value
     while isinstance(load, ir.Compute) and load.op == "cast":

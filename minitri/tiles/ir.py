@@ -114,8 +114,8 @@ class LaunchOptions(Record, kw_only=True, eq=False):
 
     warps              the number of warps that run one grid program
     stages             how many blocks a pipelined loop keeps in flight; an option of Triton's compiler
-    group              rasterisation: this many tiles of the last-but-one grid axis run side by side, so that their
-                       operands stay in the L2 cache
+    group              rasterisation: the number of tiles along the last-but-one grid axis that run side by side, so
+                       that their operands stay in the L2 cache
     descriptors        loads use tensor descriptors where that is possible
     persistent         the number of grid programs of a persistent kernel; 0 means one grid program for each tile
     registers          the most registers that a thread may use; 0 means that Triton's compiler decides

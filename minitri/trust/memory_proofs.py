@@ -1,4 +1,5 @@
-"""Proves of a masked program: accesses stay in their arrays, bounds checks are needed, elements are written once.
+"""Proves for a masked tile program that accesses stay in their arrays, bounds checks are needed, and elements are
+written once.
 
 In: a masked tile program, and the conditions that the call has checked. Out: a list of verdicts:
 
@@ -38,8 +39,8 @@ BOUNDS, NEEDED, ONCE = "in bounds", "needed", "written once"
 class Verdict(NamedTuple):
     """The verdict on one claim about an access.
 
-    status  "proven", "needed" (an example or a reason shows it), "refuted", "idle" (a bounds check that is not needed)
-            or "not proven"
+    status  one of "proven", "needed" (an example or a reason shows it), "refuted", "idle" (the bounds check is not
+            needed) and "not proven"
     why     the proof, the example or the reason in words
     """
 

@@ -4,8 +4,8 @@
 
 In: numbers and sizes that are known at compile time. Out: an array. `arange` makes an `Index` node, which computes in
 i64, and a conversion to the dtype of the result. Integers that are too large for an `Index` node are computed from the
-positions 0, 1, 2, …. This arithmetic is in i64 or u64, and wraps around. The functions result_type, can_cast, isdtype,
-finfo and iinfo are computed at compile time.
+positions 0, 1, 2, …. Their i64 or u64 arithmetic wraps around. The functions result_type, can_cast, isdtype, finfo and
+iinfo are computed at compile time.
 """
 
 import math

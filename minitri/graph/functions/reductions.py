@@ -1,5 +1,5 @@
-"""Reductions and scans as graph nodes: sums, extremes, means, variances, argmax and argmin, cumulative sums; also the
-differences of neighbouring elements.
+"""Makes reductions and scans as graph nodes: sums, extremes, means, variances, argmax, argmin, cumulative sums. Also
+makes differences of neighbouring elements.
 
     sum(x, axis=1)                 reduce.sum x {axes = [1]}
     mean(x, axis=1)                the sum, divided by the number of elements
