@@ -49,7 +49,7 @@ from minitri.triton import compiled_stages, emit, source
 from minitri.triton.emit import EmittedKernel
 from minitri.triton.workarounds.loops import hide_starts, settle
 
-ROOMS = "minitri.optimize.pass_table"  # the module with the table of optimisations
+PASS_TABLE = "minitri.optimize.pass_table"  # the module with the table of optimisations
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ class Pass:
     """One pass of the compiler. `run(value, context)` makes the stage `stage` from the stage before it.
 
     function   the main function of the pass; the docstring of its module explains the pass
-    without    the function that runs instead of `run` if the pass is left out; None if the pass cannot be left out
+    instead    the function that runs in place of `run` if the pass is left out; None if the pass cannot be left out
     verify     the verifier: a function that raises ValueError if the result of the pass breaks a rule of its IR
     text       the function that prints the result of the pass as text
     """
@@ -118,7 +118,7 @@ class Pass:
     stage: str
     run: Callable[[Any, Context], Any]
     function: Callable[..., Any]
-    without: Callable[[Any, Context], Any] | None = None
+    instead: Callable[[Any, Context], Any] | None = None
     _: KW_ONLY
     verify: Callable[[Any], None] = lambda value: None  # the parser and Triton check their stages themselves
     text: Callable[[Any], str]
@@ -126,9 +126,9 @@ class Pass:
     def made(self, before: Any, context: Context) -> Any:
         """Returns the result of this pass for `before`, the value of the previous stage.
 
-        If the caller has left out this pass, the function in the field `without` of the pass runs instead.
+        If the caller has left out this pass, the function `instead` runs.
         """
-        run = self.without if self.without is not None and self.name in context.without else self.run
+        run = self.instead if self.instead is not None and self.name in context.without else self.run
         return run(before, context)
 
 
@@ -161,14 +161,14 @@ def simple_schedule(kernel: Kernel, context: Context) -> Schedule:
     return with_options(kernel, chosen, replace(context.options, descriptors=False))
 
 
-def lower_each(plan: Plan, lowered: Callable[[Kernel], tuple[Program, bool]]) -> Programs:
-    """Returns the tile programs of a plan. The function `lowered` returns the tile program of a kernel, and whether
+def lower_each(plan: Plan, lower_one: Callable[[Kernel], tuple[Program, bool]]) -> Programs:
+    """Returns the tile programs of a plan. The function `lower_one` returns the tile program of a kernel, and whether
     memory offsets need 64 bits.
     """
     programs: list[Program] = []
     for kernel in plan.kernels:
         check_time()
-        program, wide = lowered(kernel)
+        program, wide = lower_one(kernel)
         check_lanes(program)
         programs.append(replace(program, wide=wide))
     return Programs(plan, tuple(programs))
@@ -225,7 +225,7 @@ def passes(without: Collection[str]) -> tuple[Pass, ...]:
     """Returns the passes of a compilation without the named optimisations; "all" leaves out every optimisation."""
     if set(without) == {"all"}:
         return CORE
-    rooms = import_module(ROOMS)
+    rooms = import_module(PASS_TABLE)
     rooms.check_names(without)
     return CORE if "all" in without else rooms.PASSES
 

@@ -126,7 +126,7 @@ masked_pass = partial(tile_pass, masked=True)
 
 def room(
     kind: Callable[..., Pass], name: str, stage: str, place: str, *facts: Callable[[Context], Any],
-    without: Callable[[Any, Context], Any] = same, gpu: bool = False, together: bool = False,
+    instead: Callable[[Any, Context], Any] = same, gpu: bool = False, together: bool = False,
 ) -> Pass:  # fmt: skip
     """Makes a row of the table of passes for an optimisation. The pass calls the function that `place` names, with a
     program and further arguments (`facts`). Each function in `facts` computes one of these arguments, for example the
@@ -134,7 +134,7 @@ def room(
 
     kind      the function that makes the row, for example `graph_pass`
     place     the module in minitri/optimize and the function that does the work: "pack_operands:pack"
-    without   the function that runs in place of a removed optimisation
+    instead   the function that runs in place of a removed optimisation
     gpu       whether the optimisation runs for GPUs only. Triton's interpreter has no tensor cores and runs one
               program at a time, so such an optimisation would not help.
     together  whether the function gets all tile programs at once, and not each tile program alone
@@ -153,7 +153,7 @@ def room(
 
         return value.map(changed) if isinstance(value, Programs) and not together else changed(value)
 
-    return kind(name, stage, run, function, without)
+    return kind(name, stage, run, function, instead)
 
 
 def _core(name: str, **changes: Any) -> Pass:
@@ -166,7 +166,7 @@ def _core(name: str, **changes: Any) -> Pass:
 # Columns: name, stage that it makes, place of the function that does the work, further facts that this function needs.
 PASSES: tuple[Pass, ...] = (
     *map(_core, ("parse", "build", "specialise")),
-    room(graph_pass, "simplify", "graph.folded", "simplify:simplify", without=lambda g, c: legalise(g)),
+    room(graph_pass, "simplify", "graph.folded", "simplify:simplify", instead=lambda g, c: legalise(g)),
     room(graph_pass, "strength-reduction", "graph.strength", "strength_reduction:reduce_strength"),
     room(graph_pass, "round-products", "graph.rounded", "round_products:round_products", gpu=True),
     room(graph_pass, "batch-into-rows", "graph.rows", "batch_into_rows:fold", gpu=True),
@@ -177,7 +177,7 @@ PASSES: tuple[Pass, ...] = (
     room(graph_pass, "split-kv", "graph.loops", "split_kv:split_loops", chip, gpu=True),
     room(graph_pass, "split-k", "graph.products", "split_k:split_products", chip, gpu=True),
     room(graph_pass, "split-scan", "graph.simplified", "split_scan:split_scans", chip, lambda c: c.layouts, gpu=True),
-    room(plan_pass, "fusion", "kernels.fused", "fusion.fuse:fuse", lambda c: c.layouts, without=lambda g, c: one_kernel_each(g, c.layouts)),
+    room(plan_pass, "fusion", "kernels.fused", "fusion.fuse:fuse", lambda c: c.layouts, instead=lambda g, c: one_kernel_each(g, c.layouts)),
     room(plan_pass, "output-layouts", "kernels.laid", "output_layouts:lay_out"),
     room(plan_pass, "collapse-axes", "kernels.flat", "collapse_axes:flatten"),
     room(plan_pass, "online-reductions", "kernels.online", "online_reductions.merge_loops:online", lambda c: partial(looped, context=c)),
@@ -192,7 +192,7 @@ PASSES: tuple[Pass, ...] = (
     room(masked_pass, "f16-multiplication", "tile.halved", "f16_multiplication:halve"),
     room(masked_pass, "tensor-descriptors", "tile.described", "tensor_descriptors:describe",
          lambda c: c.options.descriptors is not False,  # a tile program that was loaded as text may have descriptors
-         without=lambda programs, c: programs.map(Program.without_descriptors)),
+         instead=lambda programs, c: programs.map(Program.without_descriptors)),
     room(masked_pass, "cache-hints", "tile.cached", "cache_hints:mark"),
     room(masked_pass, "fast-operators", "tile.fast", "fast_math.fast_operators:hasten"),
     room(masked_pass, "row-maximum-tree", "tile.parted", "row_maximum_tree:part"),
@@ -219,7 +219,7 @@ PARTS = (
     Room("mask-elision", "tile.masked", "minitri.optimize.mask_elision"),
     *(Room(name, "tile", rule.__module__) for name, rule in RULES.items()),
 )  # fmt: skip
-ROOMS = (*(Room(p.name, p.stage, p.function.__module__) for p in PASSES if p.without and p.function), *PARTS)
+ROOMS = (*(Room(p.name, p.stage, p.function.__module__) for p in PASSES if p.instead), *PARTS)
 OPTIONAL = tuple(room.name for room in ROOMS)
 
 
