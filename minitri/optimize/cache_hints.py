@@ -1,4 +1,5 @@
-"""tile → tile: marks the loads of a loop that sums columns. The L2 cache may drop the loaded elements before others.
+"""tile → tile: marks the loads of a loop that sums columns. The L2 cache may drop the loaded elements before other
+data.
 
     x @ w, x: bf16[1, 4096], w: bf16[4096, 4096]
 
@@ -8,9 +9,9 @@ The program reads each element of w once, so these elements need not stay in the
 matrix takes 3 to 7 % less time with the hint. The hint is `eviction_policy="evict_first"` in Triton and
 `L2::evict_first` in PTX.
 
-In: a masked program. Out: the same program with hints. Only kernels that write little have hints, because the hint costs
-time if a kernel writes as much as it reads. Left out: reductions of rows, which the hint can make slower. Also left out:
-kernels with tensor cores, whose programs share blocks through the cache.
+In: a masked program. Out: the same program with hints. Only kernels that write little get the hint, because the hint
+costs time if a kernel writes as much as it reads. Left out: reductions of rows, which the hint can make slower. Also
+left out: kernels with tensor cores, whose programs share blocks through the cache.
 """
 
 from minitri.base.dims import Symbol
@@ -30,9 +31,7 @@ def mark(program: Program) -> Program:
 
 
 def _sums_columns(loop: Loop) -> bool:
-    """Checks whether elements that lie next to each other in memory belong to different columns, which the loop runs
-    along.
-    """
+    """Checks whether neighbouring elements in memory belong to different columns, so that the loop runs along columns."""
     steps = [
         op.offset.coefficient(Symbol(a, "axis"))
         for op in loop.body if isinstance(op, Load)

@@ -4,9 +4,9 @@
 
 The table `CORE` in minitri/pipeline.py has the passes that every program needs. The table in this module adds the
 optimisation passes, which this project calls *rooms*. Most optimisations are rows between the rows of `CORE`. Two
-optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and `fusion` replaces `one-kernel-each`. The
-option `--without NAME` removes an optimisation. The optimisations in `PARTS` have no row of their own, because they are
-parts of the pass `lower` or of the pass `mask`.
+optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and `fusion` replaces `one-kernel-each`. The rows
+`lower` and `mask` of `CORE` run other functions in this table. The optimisations in `PARTS` are parts of these two
+passes, so they have no row of their own. The option `--without NAME` removes an optimisation.
 """
 
 from collections.abc import Callable, Collection
@@ -128,9 +128,9 @@ def room(
     kind: Callable[..., Pass], name: str, stage: str, place: str, *facts: Callable[[Context], Any],
     without: Callable[[Any, Context], Any] = same, gpu: bool = False, together: bool = False,
 ) -> Pass:  # fmt: skip
-    """Makes a row of the table of passes for an optimisation. The pass calls the function that `place` names, with a
-    program and further arguments (`facts`). Each function in `facts` computes one of these arguments, for example the
-    chip, from the compilation context.
+    """Makes a row of the table of passes for an optimisation. The pass calls the function that `place` names, with the
+    result of the previous stage and with further arguments. Each function in `facts` computes one further argument from
+    the compilation context, for example the chip.
 
     kind      the function that makes the row, for example `graph_pass`
     place     the module in minitri/optimize and the function that does the work: "pack_operands:pack"

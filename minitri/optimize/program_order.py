@@ -1,4 +1,4 @@
-"""tile → tile: changes the order of tiles and blocks, so that long programs start first ("longest first").
+"""tile → tile: changes the order of tiles and blocks, so that long grid programs start first ("longest first").
 
     for r {last = i_start + 128}       the larger i_start, the more iterations
     warps 4                            becomes   warps 4 group 8 descending
@@ -47,7 +47,7 @@ def order(program: Program, chip: Chip, group: int | None = None) -> Program:
 
 
 def _returns(program: Program) -> bool:
-    """Checks whether the program has a loop without carried values over the same axes as the previous loop.
+    """Checks whether the program has a loop that carries no values and runs over the same axes as the previous loop.
 
     Returns False for persistent programs, because Triton merges their loops.
     """
@@ -64,7 +64,7 @@ def _rises(program: Program, axis: TileAxis) -> bool:
 
 
 def _length(program: Program, axis: TileAxis, tile: int) -> int:
-    """Returns the number of indices over which the program for one tile loops. Loops without bounds are not counted.
+    """Returns how many indices the loops of the grid program for one tile visit. Loops without bounds are not counted.
 
     An axis of unknown size is assumed to have FAR (1024) blocks.
     """
