@@ -9,10 +9,10 @@ row. Later, minitri/optimize/collapse_axes.py replaces the two indices in `x[d0 
 d0.
 
 If an array has gaps, or lacks one of the reduced axes, the address of an element needs the row and the column
-separately. If a reduction reads an array of one of these two kinds, the axis that is contiguous in memory stays
-separate. Other neighbouring reduced axes become one axis if the reduction can then be split into more than 1.5 times as
-many parts. Two sums that read the same array are treated alike, because the two sums will share a kernel. In the
-following example, the axes of lengths 96 and 16 become one axis:
+separately. A reduction of such an array keeps the axis that is contiguous in memory. The other neighbouring axes of
+such a reduction become one axis if the reduction can then be split into more than 1.5 times as many parts. Two sums
+that read the same array are treated alike, because the two sums will share a kernel. In the following example, the axes
+of lengths 96 and 16 become one axis:
 
     sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """

@@ -5,12 +5,12 @@
     whole j: 5 by 8        reduce.sum x   x is 0 for j >= 5, by its load, so it needs no `where`
 
 In: a tile program. Out: the program with masks, like the result of minitri/tiles/mask.py, but with fewer tests. The
-printed program gives the reason for each omitted test. A test is omitted if another test implies this test, or if no
-element of the last block leaves the array. The second reason (no element leaves the array) is enough on grid axes only.
-On a grid axis no result depends on elements past the end, because the mask of the store drops these elements. For an
-element past the end, a load returns the neutral element of the reduction that uses the load, for example 0 for a sum.
-This pass evaluates the ops between the load and the reduction for an element past the end. If the result of these ops
-is the neutral element too, the reduction needs no `where` that masks its operand.
+printed program gives the reason for each omitted test. A test is omitted if another test implies this test, or if all
+elements of the last block lie in the array. The second reason (all elements lie in the array) is enough on grid axes
+only. On a grid axis no result depends on elements past the end, because the mask of the store drops these elements. For
+an element past the end, a load returns the neutral element of the reduction that uses the load, for example 0 for a
+sum. This pass evaluates the ops between the load and the reduction for an element past the end. If the result of these
+ops is the neutral element too, the reduction needs no `where` that masks its operand.
 
 Other passes omit tests as well. The file skip_blocks/skip.py gives the last, shorter block a loop of its own. The pass
 in boundary_peeling.py runs before this pass and marks some programs `peeled`. In a peeled program, the code for
@@ -81,7 +81,7 @@ class MaskElision(Masking):
         return found
 
     def _stays_in_array(self, op: Load, axis: TileAxis, others: Sequence[Dim]) -> bool:
-        """Checks whether a load stays in its array for every element of a tile along an axis.
+        """Checks whether every element of a tile along an axis lies in the array that is loaded.
 
         On a grid axis no result depends on elements past the end, because the mask of the store drops these elements.
         """

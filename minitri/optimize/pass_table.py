@@ -67,8 +67,8 @@ def looped(kernel: Kernel, context: Context) -> list[str]:
 def schedule_of(kernel: Kernel, context: Context) -> Schedule:
     """Returns the schedule of a kernel for the target of a context. With `--without all`, returns the simple schedule.
 
-    Tensor descriptors are used only if the target supports them and the offsets of the kernel fit into 32 bits, or if
-    the caller's options demand descriptors. The result is never a schedule that Triton is known to compile wrongly.
+    Tensor descriptors need a target that supports them, and offsets that fit into 32 bits. The caller's options can
+    demand tensor descriptors in all cases. The result is never a schedule that Triton is known to compile wrongly.
     """
     if "all" in context.without:
         return pipeline.simple_schedule(kernel, context)
@@ -99,12 +99,12 @@ def lower(plan: Plan, context: Context) -> Programs:
 
 
 def _plans_of_other_sizes(context: Context) -> list[Plan]:
-    """Returns the plans of the program for several sets of sizes. Together, the returned plans contain every axis that
-    a kernel of the program can have.
+    """Returns the plans of the minitri program for several sets of sizes. Together, the returned plans contain every
+    axis that a kernel of the program can have.
 
     Two plans have symbolic sizes: the plan before neighbouring axes are merged, and the plan after the merge. The plans
-    with known sizes are for a GPU. For each name of a size, one plan has this size long and all others short, and one
-    more plan has all sizes long. Long reductions are split into parts, and each split adds an axis.
+    with known sizes are for a GPU. For example, the sizes M and N give three plans: with a long M, with a long N, and
+    with both sizes long. Long reductions are split into parts, and each split adds an axis.
     """
     compiled = Compilation(replace(context, sizes={}, layouts={}, options=Options()))
     plans = [compiled.value("kernels.fused"), compiled.value("kernels")]

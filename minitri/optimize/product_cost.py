@@ -3,8 +3,8 @@
     x @ w.mT          x: f32[512, 1024], w: f32[512, 1024]          tiles of 64 by 64
 
 The result of this example has 64 tiles, so half of a chip with 132 multiprocessors would be idle. If the depth (the
-axis that is summed over) is divided into four parts for each tile, there are 256 grid programs, and each of them sums
-over 256 indices. A second kernel adds the results of the parts (split_k.py). For a tile and a number of parts, the
+axis that is summed over) is divided into four parts for each tile, there are 256 grid programs. Each of these programs
+sums over 256 indices. A second kernel adds the results of the parts (split_k.py). For a tile and a number of parts, the
 estimated time is the following sum:
 
     start-up time for each wave of programs + blocks of depth * time of a block + second kernel
@@ -57,14 +57,14 @@ TF32_PARTS = (
 
 
 def has_few_tiles(chip: Chip, batch: int, rows: int, columns: int) -> bool:
-    """Checks whether a product of f32 arrays has so few small tiles that its depth may be divided into parts."""
+    """Checks whether a product of f32 arrays has so few small tiles that dividing its depth into parts can pay."""
     return batch * -(-rows // TF32_PARTS[-1].rows) * -(-columns // TF32_PARTS[-1].columns) <= 2 * chip.multiprocessors
 
 
 def cheapest(
     chip: Chip, paces: Iterable[Pace], parts: Iterable[int], batch: int, rows: int, columns: int, depth: int
 ) -> tuple[int, Pace]:
-    """Returns the number of parts and the pace that have the least estimated time.
+    """Returns the number of parts and the tile (`Pace`) that have the least estimated time.
 
     Among choices with equal times, the choice with the fewest parts is returned.
     """

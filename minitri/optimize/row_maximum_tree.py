@@ -33,8 +33,8 @@ def _is_of_a_wide_product(program: Program, op: Op) -> bool:
 
 
 def _product(op: Op) -> tuple[Op, bool]:
-    """Follows elementwise ops back to the op that a tile is computed from. Returns this op, and whether a loop carries
-    its value.
+    """Returns the op that a tile is computed from by elementwise ops. Also returns whether a loop carries the value of
+    this op.
     """
     while isinstance(op, Compute):
         op = max(op.args, key=lambda o: len(o.axes))

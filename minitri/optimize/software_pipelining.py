@@ -13,7 +13,7 @@
 In: a tile program. Out: the same program, with loops whose iterations do not begin with a wait. Shared memory can
 contain two blocks of an array, and an iteration uses one of the two blocks. So Triton starts to load the next block
 only at the end of an iteration. A product at the beginning of the next iteration must wait for the block that is being
-loaded. After this pass, each block arrives during the arithmetic of an iteration.
+loaded. After this pass, each block is loaded during the arithmetic of an iteration.
 
 The technique is software pipelining by one product (Lam, "Software pipelining: an effective scheduling technique for
 VLIW machines", 1988). This technique is also called rotation scheduling (Chao, LaPaugh and Sha, 1993). Loop rotation,

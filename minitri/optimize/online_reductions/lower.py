@@ -177,8 +177,8 @@ class OnlineLowering(Lowering):
         return body.once(body.computed("where", untouched, self.constant(transport, identity), transport))
 
     def _corrected_after_loop(self, op: Reduce | Dot) -> Op:
-        """Returns the final sum after the loop. In rows whose maximum is -inf, the sum is corrected from the finite
-        number that the loop used as the maximum to the true maximum.
+        """Returns the final sum after the loop. In rows whose maximum is -inf, the loop used a finite number as the
+        maximum. One more factor corrects the sum for the true maximum.
         """
         assert op.rescale is not None
         (y,) = followed(op)

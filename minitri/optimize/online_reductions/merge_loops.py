@@ -92,8 +92,7 @@ def _is(op: Op, name: str) -> bool:
 
 
 class KernelTerms(Terms[Op]):
-    """Access to the expressions of a kernel, in the form that
-    minitri/graph/partial_sum_correction.py needs.
+    """Reads the expressions of a kernel for the functions in minitri/graph/partial_sum_correction.py.
 
     `over` contains the axes that are reduced.
     """
@@ -143,7 +142,7 @@ class _Online(OpBuilder):
         return bool(self.looped & set(ir.reduced_by(op)))
 
     def _is_sum(self, op: Op) -> TypeGuard[Reduction]:
-        """Checks whether an op is a sum or product of floats over a looped axis."""
+        """Checks whether an op is a sum or a matrix product of floats over a looped axis."""
         is_sum = isinstance(op, Dot) or isinstance(op, Reduce) and op.op == "sum" and op.dtype.is_float
         return is_sum and self._over(op)
 

@@ -111,8 +111,8 @@ class _Proof:
     def _is_zero_or_nan(self, update: Update, y: Update) -> bool:
         """Checks whether a sum can only be 0 or nan while its running maximum is -inf.
 
-        The proof has two steps. The sum is 0 at the start of the loop. An iteration whose elements are all -inf keeps
-        the sum 0 or nan.
+        The proof has two steps. The sum is 0 at the start of the loop. After an iteration whose elements are all -inf,
+        the sum is still 0 or nan.
         """
         bottom, own = free(y.carry, {BOTTOM}), _own_maximum(y)
         assert own is not None
@@ -158,7 +158,7 @@ def _own_maximum(update: Update) -> Reduce | None:
 
 
 class _Iteration:
-    """One iteration, evaluated with assumptions.
+    """One iteration of a loop, evaluated under assumptions about some ops.
 
     known   assumed values of some ops, which are not computed
     some    whether the assumptions may be true for some elements of a block only
