@@ -16,8 +16,8 @@ In: a chip, and the sizes of a product. Out: the number of parts of the depth (f
 a tile (for schedules/products.py) with the least estimated time. The time that a block takes was measured on an H200,
 for each number of rows. The script tests/sweep_dequantised_product_cost.py measures all choices on a chip and compares
 them with the choice of the cost model. The measured times are also used for second factors that are computed from more
-than 8 bits, although products with these wider factors were not measured. Left out: products with many rows, whose
-second factor is converted and stored once (pack_operands.py).
+than 8 bits. Products with such wider factors were not measured. Left out: products with many rows, whose second factor
+is converted and stored once (pack_operands.py).
 """
 
 from typing import NamedTuple

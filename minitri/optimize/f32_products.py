@@ -16,8 +16,8 @@ A product whose `precision` argument is absent gets the precision "tf32x3" or "i
 get "ieee", and so do all products on chips without fast tensor cores. Products whose second factor is not contiguous
 along the depth (the summed axis) also get "ieee". The parts of the second factor are stored in shared memory, where
 tensor cores need TF32 blocks that are contiguous along the depth. The parts of the first factor stay in registers, so
-its layout does not matter. The file pack_operands.py copies large second factors into a layout that is contiguous along
-the depth.
+the layout of the first factor does not matter. The file pack_operands.py copies large second factors into a layout that
+is contiguous along the depth.
 
 Products of attention are computed from TF32 parts in kernels of their own, because a loop with both products would need
 too many registers. The results of the first product, the scores, are then stored in memory.

@@ -9,7 +9,7 @@ last, most of the chip is idle until that program ends. Therefore, programs that
 (Graham, "Bounds on multiprocessing timing anomalies", 1969: longest processing time first). If the tiles at the end of
 the last grid axis have the most work, as in causal attention, the programs for these tiles start first. Tiles along the
 last-but-one grid axis form groups, and within a group the longest programs start first. A group has about as many
-programs as the GPU runs at once, so the data that the programs of a group load stays in the L2 cache.
+programs as the GPU runs at once. So the data that the programs of a group load stays in the L2 cache.
 
 If a program has two loops over the same elements, the second loop starts with the last block. When the second loop
 starts, the last blocks are still in the cache, because the first loop has just read them:

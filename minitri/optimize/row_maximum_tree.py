@@ -9,7 +9,7 @@ chains of comparisons run at the same time.
 In: a masked program. Out: the same program, with the hint `in_parts` on some maxima. A maximum gets the hint `in_parts`
 if each warp has complete rows of a product with at least COLUMNS (128) columns. For a product that a loop carries,
 CARRIED_COLUMNS (32) columns are enough for the hint. Without parts, the comparisons in a loop that carries a product
-form a single chain, and NVIDIA's assembler makes the tensor cores wait for each instruction.
+form a single chain. NVIDIA's assembler then makes the tensor cores wait for each instruction.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Reduce

@@ -98,8 +98,8 @@ def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, dep
 
 
 def _unit(node: Contract, depth: int) -> int:
-    """Returns a number of elements, for example 8 for f16. If the length of a part is a multiple of this number, and
-    complete rows begin at multiples of 16 bytes, then each part of a row also begins at a multiple of 16 bytes.
+    """Returns a number of elements, for example 8 for f16. If complete rows begin at multiples of 16 bytes, so do parts
+    of rows whose length is a multiple of this number.
     """
     return math.gcd(depth, ALIGNMENT // node.a.dtype.bytes)
 

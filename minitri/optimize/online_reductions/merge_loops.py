@@ -163,9 +163,9 @@ class _Online(OpBuilder):
         """Removes from x the divisors that can move out of the sum. Returns the rest of x, and the removed divisors,
         which are applied after the sum.
 
-        A divisor can move out of a sum if it is constant along the summed axes and at least 1. x can also be the cast
-        of a quotient. The divisor of a cast quotient can move out only if the numerator is an exponential. An
-        exponential of x - max is at most 1, so its cast does not overflow.
+        A divisor can move out of a sum if it is constant along the summed axes and at least 1. The argument x can also
+        be the cast of a quotient. The divisor of a cast quotient can move out only if the numerator is an exponential.
+        An exponential of x - max is at most 1, so its cast does not overflow.
         """
         match x:
             case Compute(op="cast", args=(y,)) if y.dtype.is_computed_as(x.dtype):

@@ -15,9 +15,9 @@ pass works for all loops and contains no rule for attention in particular. A blo
 
 In causal attention, the condition of the `where` holds for all elements of the blocks below the diagonal. A loop over
 these blocks does not need to test the condition. So the pass replaces one loop by two or three loops over the same
-carried values: one loop without the test, and the other loops with the test. The text of each loop lists what was
-proven (`because`). If the last block of a loop with products can be incomplete, this block gets a loop of its own. So
-the loop over all complete blocks needs no bounds check.
+carried values. One of these loops does not test the condition. The text of each loop lists what was proven (`because`).
+If the last block of a loop with products can be incomplete, this block gets a loop of its own. So the loop over all
+complete blocks needs no bounds check.
 
 Left out: loops over several axes, loops that store, and conditions on values read from memory. The technique is from
 Griebl, Feautrier and Lengauer, "Index set splitting", 2000.
