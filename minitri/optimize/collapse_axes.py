@@ -24,17 +24,17 @@ Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has rows of 8 element
 from dataclasses import replace
 from itertools import combinations
 
-from minitri.base.dims import ZERO, Dim, Pair, Remainder
+from minitri.base.dims import ZERO, Dim, Pair, Remainder, Symbol
 from minitri.base.intervals import Ranges, joined
 from minitri.base.operators import POSITIONS
 from minitri.base.pass_logs import fired
 from minitri.kernels import ir
 from minitri.kernels.ir import Axis, Compute, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scan, Store
-from minitri.optimize.schedules.block_sizes import ENOUGH, contiguity, innermost, rival, vector, widest_bytes
+from minitri.optimize.schedules.block_sizes import contiguity, elements_of_a_program, innermost, rival, vector
 from minitri.optimize.schedules.long_bodies import instructions
 from minitri.tiles.schedule import ceil_pow2
 
-ACCESS, DIVISION = 6, 4  # instructions of a load or store, and of a division by a constant
+ACCESS, DIVISION = 6, 4  # about how many instructions a load or store takes, and a division by a constant
 
 
 def flatten(plan: Plan) -> Plan:
@@ -72,33 +72,39 @@ def _last_two(kernel: Kernel) -> list[tuple[Axis, Axis]]:
 
 
 def _is_cheaper(merged: Kernel, kernel: Kernel) -> bool:
-    """Checks whether no store needs a division, and whether threads need no more instructions than before."""
-    stored = [d for op in merged.body if isinstance(op, Store) for d in op.index]
-    return not any(map(_pairs, stored)) and _cost(merged) <= _cost(kernel)
-
-
-def _without_ones(op: Load | Store) -> Load | Store:
-    """Returns a load or store whose index has no axes of size 1."""
-    kept = [k for k, (d, e) in enumerate(zip(op.index, op.buffer.shape)) if d != 0 or e != 1]
-    index, shape, strides = (tuple(of[k] for k in kept) for of in (op.index, op.buffer.shape, op.buffer.strides))
-    return replace(op, index=index, buffer=replace(op.buffer, shape=shape, strides=strides))
+    """Checks whether threads need at most as many instructions as before. A merge is never cheaper if a store would
+    divide its index.
+    """
+    stores = [op for op in merged.body if isinstance(op, Store)]
+    divides = any(_pairs(d) for op in stores for d in op.index)
+    return not divides and _cost(merged) <= _cost(kernel)
 
 
 def _cost(kernel: Kernel) -> float:
-    """Estimates the instructions that a thread needs for one element of the result.
+    """Estimates the instructions that a thread needs for one element, from the ops that depend on the last axis.
 
-    A load or store of several elements at once counts as one access. Elements of a block past the end of a row count
-    a quarter: they are computed, but not loaded.
+    Each different quotient or remainder is computed once. Elements of a block past the end of a row count a quarter:
+    they are computed, but not loaded.
     """
-    row, along = int(kernel.axes[-1].extent), kernel.axes[-1].symbol
-    block = min(ceil_pow2(row), 2 * ENOUGH if widest_bytes(kernel) <= 2 else ENOUGH)
-    dims = [d for op in kernel.body for d in ir.index_expressions(op) if along in d.symbols()]
-    guards = {d for op in kernel.body if not isinstance(op, Store) for d in getattr(op, "guards", ()) if d in dims}
-    accesses = [op for op in kernel.body if isinstance(op, (Load, Store)) and along in op.offset.symbols()]
-    divisions = {(a.a, a.b) for d in dims for a in d.atoms() if isinstance(a, Pair)}
-    computed = sum(instructions(op.op) for op in kernel.body if isinstance(op, Compute))
-    needed = computed + len(guards) + sum(ACCESS / vector(op, along) for op in accesses)
-    return needed * (3 + -(-row // block) * block / row) / 4 + DIVISION * len(divisions)
+    last = kernel.axes[-1]
+    varying = {d for op in kernel.body for d in ir.index_expressions(op) if last.symbol in d.symbols()}
+    pairs = {(atom.a, atom.b) for d in varying for atom in d.atoms() if isinstance(atom, Pair)}
+    guards = {d for op in kernel.body if isinstance(op, Load) for d in op.guards if d in varying}
+    needed = len(guards) + sum(_instructions(op, last.symbol) for op in kernel.body)
+    return needed * (3 + _padding(kernel, int(last.extent))) / 4 + DIVISION * len(pairs)
+
+
+def _instructions(op: Op, along: Symbol) -> float:
+    """Returns the instructions of an op for each element. A load or store of several elements at once is one access."""
+    if isinstance(op, (Load, Store)):
+        return ACCESS / vector(op, along) if along in op.offset.symbols() else 0
+    return instructions(op.op) if isinstance(op, Compute) else 0
+
+
+def _padding(kernel: Kernel, row: int) -> float:
+    """Returns the elements of the blocks that cover a row, for each element of the row."""
+    block = min(ceil_pow2(row), elements_of_a_program(kernel))
+    return -(-row // block) * block / row
 
 
 def _rejoined(kernel: Kernel) -> Kernel:
@@ -196,6 +202,13 @@ def _merged(op: Op, a: Axis, b: Axis, divided: bool) -> Op | None:
             row, column = (a.name if n == b.name else n for n in op.tile)
             return replace(op, tile=(row, column)) if not divided and a.name not in (op.over, *op.tile) else None
     return op
+
+
+def _without_ones(op: Load | Store) -> Load | Store:
+    """Returns a load or store whose index has no axes of size 1."""
+    kept = [k for k, (d, e) in enumerate(zip(op.index, op.buffer.shape)) if d != 0 or e != 1]
+    index, shape, strides = (tuple(of[k] for k in kept) for of in (op.index, op.buffer.shape, op.buffer.strides))
+    return replace(op, index=index, buffer=replace(op.buffer, shape=shape, strides=strides))
 
 
 def _uses(exprs: tuple[Dim, ...], a: Axis, b: Axis) -> bool:

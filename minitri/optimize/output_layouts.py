@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from minitri.base.dims import Dim, axis_names
+from minitri.base.dims import Dim, Pair
 from minitri.base.pass_logs import fired
 from minitri.graph.ir import contiguous
 from minitri.kernels.demand import plain_axis
@@ -141,10 +141,20 @@ def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
     ones = tuple(k for k, d in enumerate(index) if d == 0)
     votes = Counter({own: 0})
     for bytes, where in accesses:
-        steps = (sorted(d.terms, key=lambda term: -term[1]) for d in where)  # 8*i + r: i has the larger stride
-        names = [a for terms in steps for monomial, _ in terms for a in axis_names([Dim({monomial: 1})])]
-        found = tuple(dict.fromkeys(place[a] for a in names if a in place))
+        names = (name for d in where for name in _axes_by_stride(d))
+        found = tuple(dict.fromkeys(place[name] for name in names if name in place))
         if sorted(found) == list(own):
             votes[found] += bytes
     best = max(votes, key=votes.__getitem__)
     return (*ones, *best) if best != own and len(ones) + len(own) == len(index) else tuple(range(len(index)))
+
+
+def _axes_by_stride(index: Dim) -> Iterator[str]:
+    """Yields the axes of an index, the largest stride first: i before r in `8*i + r`, and also in `(8*i + r) % 100`."""
+    for monomial, _ in sorted(index.terms, key=lambda term: -term[1]):
+        for atom in monomial:
+            if isinstance(atom, Pair):
+                yield from _axes_by_stride(atom.a)
+                yield from _axes_by_stride(atom.b)
+            elif atom.kind == "axis":
+                yield atom.name

@@ -88,7 +88,7 @@ def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node 
     if wanted == "swapped":
         swapped = _swapped(i, node)
         return _transposed(i, _packed(i, swapped, layouts, "depth") or swapped)
-    last, moves = node.rank - 1, _moves(node, layouts, wanted)
+    last, moves = node.rank - 1, (_moves_first(node, layouts, wanted), _moves_second(node, layouts, wanted))
     if not any(moves):
         return None
     second, scale = taken_out(i, node) if moves[1] else (node.b, None)
@@ -99,27 +99,47 @@ def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node 
     return made if scale is None else scaled(i, made, scale)
 
 
-def _moves(node: Contract, layouts: Layouts, wanted: str) -> tuple[bool, bool]:
-    """Decides for each of the two factors of a product whether to copy it."""
-    *_, m, n = (e.constant or 0 for e in node.shape)
-    last, loaded = node.rank - 1, is_read(node.a)
+def _moves_first(node: Contract, layouts: Layouts, wanted: str) -> bool:
+    """Checks whether to copy the first factor. Each column of the result uses each element of this factor once."""
+    last, columns = node.rank - 1, node.shape[-1].constant or 0
+    if not (is_read(node.a) and is_read(node.b)) or _fits(node.a, last, layouts, wanted):
+        return False
+    if _is_of_parts(node, wanted):
+        return columns >= REUSE_OF_ASYNC and _is_large(node, WORTH_F32)
+    reuse, worth = _least(node)
+    if _fits(node.a, last, layouts, wanted, ASYNC):  # the hardware can copy the rows as they are
+        reuse = REUSE_OF_ASYNC
+    elif wanted == "any" and not is_along_depth(node.a, last, layouts, ASYNC):  # each element is a load of its own
+        worth = min(worth, WORTH_COMPUTED)
+    return columns >= reuse and _is_large(node, worth)
+
+
+def _moves_second(node: Contract, layouts: Layouts, wanted: str) -> bool:
+    """Checks whether to copy the second factor. Each row of the result uses each element of this factor once."""
+    depth, rows = node.rank - 2, node.shape[-2].constant or 0
     if not is_read(node.b):
-        return False, False
-    if wanted == "depth" and node.precision != "tf32":  # a product of TF32 parts
-        first = loaded and n >= REUSE_OF_ASYNC and _is_large(node, WORTH_F32)
-        second = (
-            m >= REUSE_OF_PARTS and _is_large(node, WORTH_OF_COPY) and not is_along_depth(node.b, last - 1, layouts)
-        )
-        return first and not _fits(node.a, last, layouts, wanted), second
-    worth, reuse = (WORTH, REUSE) if node.a.dtype.bits == 16 or node.precision == "tf32" else (WORTH_F32, REUSE_OF_F32)
-    computed, pipelined = _places(node.b, layouts) is None, _fits(node.a, last, layouts, wanted, ASYNC)
-    least = min(worth, WORTH_COMPUTED)
-    odd = wanted == "any" and not pipelined and not is_along_depth(node.a, last, layouts, ASYNC)
-    of_computed = REUSE_OF_CONVERTED if is_converted(node) else min(reuse, REUSE_OF_COMPUTED)
-    first = loaded and n >= (REUSE_OF_ASYNC if pipelined else reuse) and _is_large(node, least if odd else worth)
-    second = m >= (of_computed if computed else reuse)
-    second = second and _is_large(node, least if computed or wanted == "any" else worth)
-    return first and not _fits(node.a, last, layouts, wanted), second and not _fits(node.b, last - 1, layouts, wanted)
+        return False
+    if _is_of_parts(node, wanted):
+        fits = is_along_depth(node.b, depth, layouts)
+        return rows >= REUSE_OF_PARTS and _is_large(node, WORTH_OF_COPY) and not fits
+    reuse, worth = _least(node)
+    computed = _places(node.b, layouts) is None
+    if computed:
+        reuse = REUSE_OF_CONVERTED if is_converted(node) else min(reuse, REUSE_OF_COMPUTED)
+    if computed or wanted == "any":
+        worth = min(worth, WORTH_COMPUTED)
+    return rows >= reuse and _is_large(node, worth) and not _fits(node.b, depth, layouts, wanted)
+
+
+def _is_of_parts(node: Contract, wanted: str) -> bool:
+    """Checks whether tensor cores compute a product of f32 arrays from TF32 parts."""
+    return wanted == "depth" and node.precision != "tf32"
+
+
+def _least(node: Contract) -> tuple[int, int]:
+    """Returns the fewest uses of an element, and the fewest operations of a product, for which a copy pays."""
+    tensor_cores = node.a.dtype.bits == 16 or node.precision == "tf32"
+    return (REUSE, WORTH) if tensor_cores else (REUSE_OF_F32, WORTH_F32)
 
 
 def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
@@ -131,17 +151,26 @@ def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
         return "any" if node.a.dtype.is_float and node.a.dtype.bits == 16 else ""
     if node.precision.startswith("tf32"):
         return "depth"
-    if parts and suits_parts(node):
-        last, (*batch, m, n) = node.rank - 1, map(int, node.shape)
-        fits, copied = is_along_depth(node.b, last - 1, layouts), _moves(node, layouts, "depth")[1]
-        few = has_few_tiles(chip, math.prod(batch), m, n)
-        rare = few and n >= SIDE_OF_PARTS and (m < REUSE_OF_SWAPPED or not copied)
-        smaller = is_read(node.a) and n >= max(2 * m, REUSE_OF_F32) and _is_large(node, WORTH_OF_COPY)
-        if not fits and rare and (smaller or is_along_depth(node.a, last, layouts)):
-            return "swapped"
-        if fits or copied:
-            return "depth"
-    return "columns"
+    if not (parts and suits_parts(node)):
+        return "columns"
+    if is_along_depth(node.b, node.rank - 2, layouts):
+        return "depth"
+    copied = _moves_second(node, layouts, "depth")
+    if _is_better_swapped(node, layouts, chip, copied):
+        return "swapped"
+    return "depth" if copied else "columns"
+
+
+def _is_better_swapped(node: Contract, layouts: Layouts, chip: Chip, copied: bool) -> bool:
+    """Checks whether a product of TF32 parts is faster if its factors change places.
+
+    `copied` says whether a copy of the second factor would pay. In a product of few rows it pays little.
+    """
+    *batch, m, n = map(int, node.shape)
+    if n < SIDE_OF_PARTS or copied and m >= REUSE_OF_SWAPPED or not has_few_tiles(chip, math.prod(batch), m, n):
+        return False
+    smaller = is_read(node.a) and n >= max(2 * m, REUSE_OF_F32) and _is_large(node, WORTH_OF_COPY)
+    return smaller or is_along_depth(node.a, node.rank - 1, layouts)
 
 
 def _swapped(i: Interner, node: Contract) -> Contract:

@@ -204,20 +204,25 @@ def rotated_halves(i: Interner, node: Node) -> Node | None:
     (first, ops), (second, others) = map(_cheap_steps, node.parts)
     if not (isinstance(first, View) and isinstance(second, View) and first.x is second.x):
         return None
-    k, (left, right) = axis(node.axis), (p.shape[node.axis] for p in node.parts)
-    ahead = (k + right) % node.shape[node.axis]
-    if tuple(d.substitute({axis_symbol(node.axis): k + right}) for d in second.index) != first.index:
+    k, (left, right), source = axis(node.axis), (p.shape[node.axis] for p in node.parts), second.index
+
+    def moved(place: Dim) -> tuple[Dim, ...]:
+        return tuple(d.substitute({axis_symbol(node.axis): place}) for d in source)
+
+    if moved(k + right) != first.index:
         return None
-    x = _normal_view(i, first.x, node.shape, tuple(d.substitute({axis_symbol(node.axis): ahead}) for d in second.index))
-    a, b = (
-        reduce(lambda y, op: i.apply(op.op, op.dtype, y.shape, (y,)), reversed(steps), x) for steps in (ops, others)
-    )
+    rotated = _normal_view(i, first.x, node.shape, moved((k + right) % node.shape[node.axis]))
+    a, b = (_with_steps(i, rotated, steps) for steps in (ops, others))
+    if a is b:
+        return a
     place = i.index(i64, node.shape, k)
-    return (
-        a
-        if a is b
-        else compute(i, "where", i.apply("less", bool_, node.shape, (place, number(i, place, int(left)))), a, b)
-    )
+    is_first = i.apply("less", bool_, node.shape, (place, number(i, place, int(left))))
+    return compute(i, "where", is_first, a, b)
+
+
+def _with_steps(i: Interner, x: Node, steps: list[Apply]) -> Node:
+    """Applies operators with one operand to `x`, the last of `steps` first."""
+    return reduce(lambda y, step: i.apply(step.op, step.dtype, y.shape, (y,)), reversed(steps), x)
 
 
 def _cheap_steps(x: Node) -> tuple[Node, list[Apply]]:

@@ -40,7 +40,7 @@ SHORTEST_PART, LEAST = 128, 1024  # the fewest elements of a part, for columns a
 PIECE = 512  # the fewest contiguous elements of a part of several axes
 SHORTEST_ROW = 64  # the fewest elements of a row that is reduced before the rows are combined
 HELD_COLUMN = 256  # longest column that a program holds whole, if it would be read twice otherwise
-ONLINE = 8  # so many times more programs of columns with chains of reductions
+CHAINED = 8  # so many times more programs of columns with chains of reductions
 FEW_PARTS = 4  # parts of whole rows suffice if there are this many times fewer than wanted
 
 
@@ -51,12 +51,12 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
     `layouts` maps the name of each input that is not contiguous in memory to the strides of this input.
     """
     cuts: dict[Node, Cut] = {}  # split reductions, by their result
-    looped, online, rows = loops(graph), _online(graph), rows_first(graph, chip)
+    looped, chained, rows = loops(graph), _chained(graph), rows_first(graph, chip)
 
     def halves(i: Interner, node: Node, made: Reduce) -> Halves | None:
         if node in rows and node not in looped:
             return _by_rows(i, made, rows[node], chip)
-        k, parts, length = choose(made, chip, layouts, node in online)
+        k, parts, length = choose(made, chip, layouts, node in chained)
         return Cut(i, made, k, parts, length).made(cuts) if parts > 1 and node not in looped else None
 
     return split(graph, split_reductions, halves, Reduce)
@@ -84,8 +84,8 @@ def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
 
     alone = [n for n in graph.nodes() if isinstance(n, Reduce)] if rows else []
     found = {n: first for n in alone if (first := shared(n)) > 0}
-    online = _online(graph) if found else set[Node]()
-    return {n: first for n, first in found.items() if n not in online}
+    chained = _chained(graph) if found else set[Node]()
+    return {n: first for n, first in found.items() if n not in chained}
 
 
 def _has_many_rows(node: Reduce, first: int, chip: Chip) -> bool:
@@ -109,7 +109,7 @@ def _by_rows(i: Interner, node: Reduce, first: int, chip: Chip) -> Halves:
     return made, int(count), row
 
 
-def _online(graph: Graph) -> set[Node]:
+def _chained(graph: Graph) -> set[Node]:
     """Returns the reductions that form chains over the same elements, such as a mean and a variance. A program that
     computes a chain of reductions in one loop corrects its partial results in each iteration.
     """
@@ -121,11 +121,11 @@ def _online(graph: Graph) -> set[Node]:
     return found
 
 
-def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, online: bool = False) -> tuple[int, int, Dim]:
+def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, chained: bool = False) -> tuple[int, int, Dim]:
     """Returns the axis to split, the number of parts and the length of a part. The number of parts is 1 if a split
     would not make the reduction faster.
 
-    online   whether the reduction belongs to a chain of reductions of the same elements
+    chained   whether the reduction belongs to a chain of reductions of the same elements
     """
     whole = node.axes[0], 1, node.x.shape[node.axes[0]]
     if any(e.constant is None for e in node.x.shape):
@@ -134,8 +134,8 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, online: bool = False
     bytes, inner = contiguous_axes(node, layouts)
     width = 0 if inner & extents.keys() else bytes
     count, wanted = math.prod(extents.values()), WAVES * chip.multiprocessors
-    chained = online and width > 0
-    parts = _parts(count, results, width, ONLINE * wanted if chained else wanted)
+    chained = chained and width > 0  # a chain of rows is split like a single reduction
+    parts = _parts(count, results, width, CHAINED * wanted if chained else wanted)
     if parts > 1 and chained:
         k = max(extents, key=extents.__getitem__)
         held = _held(extents[k], count // extents[k], count * results // (LANES // 4 * wanted))

@@ -48,12 +48,15 @@ def _halves(i: Interner, node: Scan, chip: Chip, layouts: Layouts) -> Halves | N
         return None
     extent = int(node.shape[k])
     others = math.prod(int(e) for j, e in enumerate(node.shape) if j != k)
-    columns = k not in contiguous_axes(node, layouts)[1]
-    most = _parts(extent, others, WAVES * chip.multiprocessors, columns)
-    even = (n for n in range(most, most // 2, -1) if extent % n == 0)  # equal parts need no padding
+    if k in contiguous_axes(node, layouts)[1]:
+        most = _parts_of_rows(extent, others, WAVES * chip.multiprocessors)
+        even = (n for n in range(most, most // 2, -1) if extent % n == 0)  # equal parts need no padding
+        most = next(even, most)
+    else:
+        most = _parts_of_columns(extent, others)
     if most < 2:
         return None
-    parts, length = parts_of(node.shape[k], most if columns else next(even, most))
+    parts, length = parts_of(node.shape[k], most)
     neutral = operators.neutral(node.op, node.dtype)
     x = in_parts(i, node.x, k, parts, length, neutral)
     totals = i.reduce(node.op, x.dtype, (*x.shape[: k + 1], *x.shape[k + 2 :]), x, (k + 1,))
@@ -73,15 +76,19 @@ def _shifted_by_one(i: Interner, totals: Node, k: int, neutral: int | float | bo
     return i.concat(totals.shape, (first, i.view(totals, shape, tuple(map(axis, range(totals.rank))))), k)
 
 
-def _parts(extent: int, others: int, wanted: int, columns: bool) -> int:
-    """Returns the number of parts of each of `others` scans.
+def _parts_of_rows(extent: int, others: int, wanted: int) -> int:
+    """Returns the number of parts of each of `others` scans of rows: a power of two.
 
-    Parts of rows are as many as possible, a power of two, without more than `wanted` programs and without parts shorter
-    than PART. Parts of columns are so short that a program keeps them in registers.
+    The parts are as many as possible, without more than `wanted` programs and without parts shorter than PART.
     """
-    if columns:
-        few = 0 < others <= FEW_COLUMNS * LANES and extent >= min(SHORTEST, SHORTEST_COLUMN)
-        return min(-(-extent // min(PART, PART_COLUMN)), MOST_PARTS) if few else 1
     if extent < SHORTEST or not 0 < others <= FEW:
         return 1
     return 1 << (max(1, min(wanted // others, extent // PART)).bit_length() - 1)
+
+
+def _parts_of_columns(extent: int, others: int) -> int:
+    """Returns the number of parts of each of `others` scans of columns, so short that a program keeps them in
+    registers.
+    """
+    few = 0 < others <= FEW_COLUMNS * LANES and extent >= min(SHORTEST, SHORTEST_COLUMN)
+    return min(-(-extent // min(PART, PART_COLUMN)), MOST_PARTS) if few else 1

@@ -62,6 +62,8 @@ def _divide_by_few(a, b):
     Markstein, Computation of elementary functions on the IBM RISC System/6000 processor, 1990. A remainder is not
     smaller than a if a is zero, infinite or NaN, or if the quotient is.
     """
+    # The exponent of an f32 has 8 bits, above 23 bits of mantissa, and is stored plus 127. The stored exponents of b and
+    # of the scale add up to 253, so that of b * scale is 253 - 127 = 126, which stands for a number from 1/2 to 1.
     exponent = (b.to(tl.int32, bitcast=True) >> 23) & 255
     scale = (tl.maximum(253 - exponent, 1) << 23).to(tl.float32, bitcast=True)
     a, b = a * scale, b * scale

@@ -7,8 +7,9 @@ traffic comes first.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import networkx as nx
 
@@ -21,7 +22,7 @@ from minitri.optimize.fusion.one_kernel import one_kernel
 from minitri.optimize.fusion.shared_axes import MAX_BUFFERS, FusedIndexing
 from minitri.optimize.online_reductions.merge_loops import one_loop
 
-MANY = 64  # so many times fewer elements than another value are few elements
+MANY = 64  # a value with so many times fewer bytes than the largest value of a part is small
 MAX_REDUCTIONS = 12  # each one can keep an accumulator as large as a block in registers
 
 
@@ -221,10 +222,10 @@ class Partition(FirstParts):
         """Moves nodes from all their parts into part `a`, if the parts can still be kernels. If the nodes are not `few`,
         they are moved only if the kernels then store fewer bytes.
         """
-        before = {h: self.parts[h] for h in sorted({a, *(h for n in nodes for h in self.homes[n])})}
-        traffic = self._stored_bytes(*before)
         if not nodes or not nodes.isdisjoint(self.stored):
             return
+        before = {h: self.parts[h] for h in sorted({a, *(h for n in nodes for h in self.homes[n])})}
+        traffic = self._stored_bytes(*before)
         for h, part in before.items():
             self._assign(h, part | nodes if h == a else part - nodes)
         makers = {self.homes[s][0] for n in nodes for s in self.sources[n] if s not in self.parts[a]}
@@ -232,7 +233,7 @@ class Partition(FirstParts):
         acyclic = not connected(graph, {a, *readers}, makers) and not connected(graph, readers, [a])
         if acyclic and (few or self._stored_bytes(*before) < traffic) and not self._indexed(before)[1]:
             graph.add_edges_from([*((m, a) for m in makers), *((a, h) for h in readers)])
-        else:
+        else:  # back to the parts before the move
             for h, part in before.items():
                 self._assign(h, part)
 
@@ -265,6 +266,7 @@ class Partition(FirstParts):
         return found
 
     def _assign(self, home: int, part: set[Node]) -> None:
+        """Gives a part other nodes. A node that no part contains afterwards has no home."""
         for n in self.parts[home] | part:
             rest = [h for h in self.homes[n] if h != home]
             self.homes[n] = sorted([*rest, home]) if n in part else rest
@@ -274,14 +276,12 @@ class Partition(FirstParts):
         return sum(self.bytes(n) for h in homes for n in self.roots(h))
 
     def _sibling_pairs(self) -> list[tuple[int, int]]:
+        """Returns pairs of parts that read the same arrays or have results of the same shape, the most alike first."""
         by_key: dict[object, list[int]] = defaultdict(list)
         for h, part in sorted(self.parts.items()):
             for key in (*self.leaves(part), *{r.shape for r in self.roots(h)}):
                 by_key[key].append(h)
-        pairs: dict[tuple[int, int], int] = defaultdict(int)
-        for homes in by_key.values():
-            for first, second in zip(homes, homes[1:]):
-                pairs[first, second] += 1
+        pairs = Counter(pair for homes in by_key.values() for pair in pairwise(homes))
         return sorted(pairs, key=lambda p: (-pairs[p], p))
 
     # ---- the result ------------------------------------------------------------------

@@ -20,7 +20,7 @@ from minitri.kernels.ir import Axis, Kernel, Load, Store
 from minitri.tiles.schedule import ceil_pow2, size
 
 LEAST = 128  # elements: shorter rows of a tile use cache lines badly
-ENOUGH = 1024  # the usual number of elements of a program
+ENOUGH = 1024  # the usual number of elements of a program, if they have more than 16 bits
 
 
 def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) -> dict[str, int]:
@@ -136,6 +136,11 @@ def widest_bytes(kernel: Kernel) -> int:
     accesses = [op for op in kernel.body if isinstance(op, (Load, Store))]
     most = max((touched(kernel, op) for op in accesses), default=0)
     return max((op.buffer.dtype.bytes for op in accesses if touched(kernel, op) == most), default=4)
+
+
+def elements_of_a_program(kernel: Kernel) -> int:
+    """Returns the usual number of elements of a program. Elements of at most 16 bits are twice as many."""
+    return 2 * ENOUGH if widest_bytes(kernel) <= 2 else ENOUGH
 
 
 def at_most(warps: int, blocks: Mapping[str, int]) -> int:

@@ -88,7 +88,7 @@ def _longest(kernel: Kernel) -> int:
     blocks is as fast as a row in registers.
     """
     if _only_reduces(kernel):
-        return 2 * ENOUGH if _pairs(kernel) or _is_dear(kernel) else WHOLE_ROW // 2
+        return 2 * ENOUGH if _finds_positions(kernel) or _is_dear(kernel) else WHOLE_ROW // 2
     return WHOLE_ROW if widest_bytes(kernel) <= 4 else WHOLE_ROW // 2
 
 
@@ -122,7 +122,8 @@ def _is_dear(kernel: Kernel) -> bool:
     return not kernel.relaxed and widest_bytes(kernel) > 2 and _special(kernel) >= DEAR
 
 
-def _pairs(kernel: Kernel) -> bool:
+def _finds_positions(kernel: Kernel) -> bool:
+    """Checks whether the kernel computes an argmax or argmin."""
     return any(isinstance(op, Reduce) and op.op in POSITIONS for op in kernel.body)
 
 
@@ -154,7 +155,7 @@ def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
     if _is_aligned(kernel, inner) and not narrow:
         return ENOUGH
     if _only_reduces(kernel):
-        return ENOUGH if narrow and _pairs(kernel) else 2 * ENOUGH
+        return ENOUGH if narrow and _finds_positions(kernel) else 2 * ENOUGH
     return 2 * ENOUGH if _shares(kernel, inner) else ENOUGH
 
 
@@ -230,7 +231,7 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
         longest, warps = (WHOLE_ROW, 32) if bytes <= 4 and -length % WHOLE_ROW * 8 <= length else (8192, 16)
     elif corrects:
         longest, warps = 8192, 4
-    elif _pairs(kernel):
+    elif _finds_positions(kernel):
         longest, warps = 512, 4 if bytes <= 2 else 8
     else:
         longest, warps = 4096 if scans else 2048, 8
@@ -264,68 +265,67 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     to which most of the chip is idle.
     """
     lanes = innermost(kernel.parallel, weight)
-    second, bytes = rival(lanes, kernel), widest_bytes(kernel)
+    second, bytes, aligned = rival(lanes, kernel), widest_bytes(kernel), _is_aligned(kernel, lanes[0])
     corrects = any(isinstance(op, Old) for op in kernel.body)  # has online reductions
-    aligned = _is_aligned(kernel, lanes[0])
-    scans = any(isinstance(op, Scan) for op in kernel.body) and size(lanes[0], 64) >= 32 and (aligned or bytes < 4)
     columns, rows = math.prod(size(a, ENOUGH) for a in kernel.parallel), math.prod(size(a, 1) for a in kernel.reduced)
     near = [lanes[0], *(a for a in lanes[1:] if weight[a.name] * 8 > weight[lanes[0].name])]  # axes of neighbours
     held = _whole_columns(kernel, near, columns, few) if second is None and not corrects else None
     if held is not None:
         return held
-    narrow = 2 * SECTOR // min(SECTOR, bytes)  # elements along both axes of a transpose
+    scans = any(isinstance(op, Scan) for op in kernel.body) and size(lanes[0], 64) >= 32 and (aligned or bytes < 4)
     slow = not corrects and (not aligned or _special(kernel) > 0)  # needs many threads
     half = slow and columns <= 128 * few and rows > HELD_COLUMN and (bytes >= 4 or not aligned)
     half = half or scans and columns <= 64 * few
-    blocks = filled(lanes[:1], 2 * narrow) | filled([second], narrow) if second else filled(near, 32 if half else 64)
+    if second is None:
+        blocks, loads = filled(near, 32 if half else 64), 1 if scans else 2
+    else:  # a transpose
+        side = 2 * SECTOR // min(SECTOR, bytes)
+        blocks, loads = filled(lanes[:1], 2 * side) | filled([second], side), 8
     width = math.prod(blocks.values())
-    roles = {a.name: "grid" for a in kernel.parallel}
-    deep = (8 if second is not None else 1 if scans else 2) * ENOUGH // width
-    more = 2 if corrects else 1  # fewer iterations have fewer corrections
-    programs = columns // width
+    programs, deep = columns // width, loads * ENOUGH // width
     most = 8192 // width if programs <= few and not scans else deep  # a few programs load all their rows at once
-    for a in reversed(kernel.reduced):
-        whole = ceil_pow2(size(a, more * deep))
-        if a.extent.constant is not None and whole <= most:
-            roles[a.name], blocks[a.name] = "whole", whole
-        else:  # also with `more`, because the online reductions of this kernel need the loop
-            roles[a.name], blocks[a.name] = "loop", min(more * deep, whole)
-        deep, most = (max(1, n // blocks[a.name]) for n in (deep, most))
-    many, looped = programs > 8 * few, {a for a, role in roles.items() if role == "loop"}
-    blocks = filled(lanes if many else lanes[1:], ENOUGH, blocks)  # wider blocks mean fewer programs
-    arrays = {op.buffer for op in kernel.body if isinstance(op, Load) and not looped.isdisjoint(op.axes)}
-    loaded = max(1, len(arrays)) * math.prod(blocks.values()) * (4 if slow and not half else bytes)
-    if corrects or scans:  # each iteration waits for all warps at least twice
-        warps = 1 if scans else 2 if programs > 2 * few else 4
+    # Fewer iterations have fewer corrections.
+    reduced = _rows_at_once(kernel, deep, most, 2 if corrects else 1)
+    blocks |= {name: block for name, (_, block) in reduced.items()}
+    blocks = filled(lanes if programs > 8 * few else lanes[1:], ENOUGH, blocks)  # wider blocks mean fewer programs
+    if scans:
+        warps = 1
+    elif corrects:  # each iteration waits for all warps at least twice
+        warps = 2 if programs > 2 * few else 4
     else:  # elements of 8 bits are converted
+        looped = {name for name, (role, _) in reduced.items() if role == "loop"}
+        arrays = {op.buffer for op in kernel.body if isinstance(op, Load) and not looped.isdisjoint(op.axes)}
+        loaded = max(1, len(arrays)) * math.prod(blocks.values()) * (4 if slow and not half else bytes)
         warps = 8 if bytes == 1 else max(4, min(8, loaded // 1024))
-    axes = {name: (role, blocks[name]) for name, role in roles.items()}
+    axes = {a.name: ("grid", blocks[a.name]) for a in kernel.parallel} | reduced
     return Schedule(axes, f"columns, contiguous along {lanes[0].name}", warps=at_most(warps, blocks))
+
+
+def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, tuple[str, int]]:
+    """Returns the role and the block size of each reduced axis of columns.
+
+    A program holds up to `most` rows whole. It loops over longer columns, with up to `more * deep` rows in each
+    iteration. Columns of corrected sums need the loop even if they have no more rows than that.
+    """
+    axes: dict[str, tuple[str, int]] = {}
+    for a in reversed(kernel.reduced):
+        block = ceil_pow2(size(a, more * deep))
+        is_whole = a.extent.constant is not None and block <= most
+        axes[a.name] = ("whole", block) if is_whole else ("loop", min(more * deep, block))
+        deep, most = (max(1, n // axes[a.name][1]) for n in (deep, most))
+    return axes
 
 
 def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, few: int) -> Schedule | None:
     """Returns the schedule of a program that holds columns in registers. Returns None for long columns, for
     short columns of narrow elements whose rows are not aligned to 16 bytes, and for a few columns that are only reduced.
 
-    If a kernel also writes columns, or if one reduction depends on another, it need not read the columns again. A
-    program has 256 bytes of each row, fewer of long columns, and more of very short ones. A warp has at least two
-    kilobytes of the columns. If there are few columns, they may be longer, and a program has at least one sector of
-    each row, so that more multiprocessors work. Short columns that are only reduced have one warp, because several
-    warps would exchange their partial results through shared memory, for a few elements each. If such columns have at
-    most 16 elements, each warp has 512 bytes of a row, also for a few columns.
+    If a kernel also writes columns, or if one reduction depends on another, it need not read the columns again
+    (`_kept_columns`). Other columns are only reduced (`_reduced_columns`).
     """
-    many = columns > 512 * few
     column, bytes = math.prod(ceil_pow2(size(a, 2 * ENOUGH)) for a in kernel.reduced), widest_bytes(kernel)
-    if _only_reduces(kernel) and not _chained(kernel):
-        alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1
-        width = max(min(256 // bytes, 2048 // column), ENOUGH // (column if alone else 2 * column) if many else 1)
-        fits, warps = column <= SHORT_COLUMN and (many or alone), width * bytes // 512 if alone else 1
-    else:
-        narrowest = 32 if column <= HELD_COLUMN else SECTOR // bytes
-        width = max(narrowest, max(min(256, 8192 // column), 2048 // column) // bytes)
-        warps = ceil_pow2(column * width * _read(kernel)) // 4096 * (4 if _is_dear(kernel) else 1)
-        scans = any(isinstance(op, Scan) for op in kernel.body)
-        fits = column <= (HELD_COLUMN if scans or _reads_again(kernel) or columns > 16 * few else ENOUGH)
+    chosen = _reduced_columns if _only_reduces(kernel) and not _chained(kernel) else _kept_columns
+    fits, width, warps = chosen(kernel, column, columns, few)
     narrow = column <= SHORT_COLUMN and bytes < 4 and not _is_aligned(kernel, lanes[0])
     if not fits or narrow or math.prod(size(a, ENOUGH) for a in lanes) < width:
         return None
@@ -333,3 +333,33 @@ def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, few: int
     axes = {name: ("grid", block) for name, block in blocks.items()}
     axes |= {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
     return Schedule(axes, f"columns held whole, contiguous along {lanes[0].name}", warps=max(1, min(16, warps)))
+
+
+def _reduced_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[bool, int, int]:
+    """Decides how a program holds columns that are only reduced: whether it does, how many columns, and with how many
+    warps.
+
+    Such columns have one warp, because several warps would exchange their partial results through shared memory, for a
+    few elements each. If the columns have at most 16 elements, each warp has 512 bytes of a row, also for a few columns.
+    """
+    bytes, many = widest_bytes(kernel), columns > 512 * few
+    alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1
+    least = ENOUGH // (column if alone else 2 * column) if many else 1
+    width = max(min(256 // bytes, 2048 // column), least)
+    return column <= SHORT_COLUMN and (many or alone), width, width * bytes // 512 if alone else 1
+
+
+def _kept_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[bool, int, int]:
+    """Decides how a program holds columns that it would otherwise read twice: whether it does, how many columns, and
+    with how many warps.
+
+    A program has 256 bytes of each row, fewer of long columns, and more of very short ones. A warp has at least two
+    kilobytes of the columns. If there are few columns, they may be longer, and a program has at least one sector of
+    each row, so that more multiprocessors work.
+    """
+    bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
+    narrowest = 32 if column <= HELD_COLUMN else SECTOR // bytes
+    width = max(narrowest, max(min(256, 8192 // column), 2048 // column) // bytes)
+    longest = HELD_COLUMN if scans or _reads_again(kernel) or columns > 16 * few else ENOUGH
+    warps = ceil_pow2(column * width * _read(kernel)) // 4096 * (4 if _is_dear(kernel) else 1)
+    return column <= longest, width, warps
