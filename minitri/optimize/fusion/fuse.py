@@ -67,9 +67,10 @@ def _ledger(parts: Partition) -> tuple[Decision, ...]:
 
 
 def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, int]]:
-    """Yields, for each reader of a value: the reader, the part of the reader, whether this part also computes the value
-    ("fused"), and a number of memory accesses. For a fused reader, this number counts the accesses that fusion saves.
-    For any other reader, this number counts the accesses that the reader causes.
+    """Yields four facts about each reader of a value: the reader, the part of the reader, whether the reader is fused,
+    and a number of memory accesses. A reader is fused if its part also computes the value. For a fused reader, this
+    number counts the accesses that fusion saves. For any other reader, this number counts the accesses that the reader
+    causes.
 
     A reader in the kernel that computes the value (a fused reader) saves one load. In a kernel that does not compute
     the value, one load serves all readers. The store of the value is counted only once, not for each reader. The store

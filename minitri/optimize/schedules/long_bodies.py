@@ -22,8 +22,8 @@ MANY = 32  # elements of a thread
 
 
 def more_warps(kernel: Kernel, blocks: Mapping[str, int], warps: int, most: int) -> int:
-    """Returns twice as many warps if a thread would have more than `most` instructions for at least `MANY` elements,
-    else `warps`.
+    """Returns `2 * warps` if a thread would have at least `MANY` elements and more than `most` instructions. Otherwise
+    returns `warps`.
     """
     threads = 32 * warps
     computed = [op for op in kernel.body if isinstance(op, Compute)]
