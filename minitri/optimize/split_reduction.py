@@ -63,8 +63,8 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
 
 
 def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
-    """Returns the reductions that reduce each row alone before they combine the rows, and the first axis of their rows.
-    The axes of a row are the last axes of the operand.
+    """Finds reductions that reduce each row alone before they combine the rows. Returns each of these reductions with
+    the first axis of its rows. The axes of a row are the last axes of the operand.
 
     Rows come first if another reduction or a scan runs over each row alone, because both then share a kernel. Examples
     are the sum over both axes of `x - mean(x, axis=1)`, and `sum(x)` beside `max(x, axis=1)`. Left out: reductions that

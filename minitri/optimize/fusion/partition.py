@@ -240,8 +240,8 @@ class Partition(FirstParts):
                 self._assign(h, part)
 
     def _first_steps(self, home: int) -> set[Node]:
-        """Returns the elementwise nodes of a part that its reductions depend on, and that do not depend on a reduction
-        themselves.
+        """Returns the first elementwise nodes of a part. Reductions of the part depend on these nodes, but these nodes
+        do not depend on any node of the part except each other.
         """
         part = self.parts[home]
         steps: set[Node] = set()
@@ -330,7 +330,7 @@ def connected(graph: nx.DiGraph[int], starts: Iterable[int], ends: Iterable[int]
 
 
 def detour(graph: nx.DiGraph[int], a: int, b: int) -> bool:
-    """Checks whether a path leads from `a` to `b`, other than the edge between them."""
+    """Checks whether a path leads from `a` to `b`, besides the edge from `a` to `b`."""
     if graph.out_degree(a) < 2 or graph.in_degree(b) < 2:  # then there is no other edge to begin or to end with
         return False
     starts = (s for s in graph.successors(a) if s != b)

@@ -106,8 +106,8 @@ class FusedIndexing(Indexing):
     def _match(self, node: Node, k: int, index: list[Dim]) -> str | None:
         """Returns an existing axis of the kernel for axis k of a further result.
 
-        Among several candidates, the chosen axis lets the result read the most operands at indices at which the kernel
-        already reads these operands.
+        If several axes match, the chosen axis lets the result share the most operands with the kernel, at the same
+        indices.
         """
         free = [a for a in self.axes if a not in map(plain_axis, index)]
         candidates = [a for a in free if self.axes[a] == node.shape[k]]
@@ -135,8 +135,8 @@ class FusedIndexing(Indexing):
         """Returns the axes that a reduction runs over: existing axes of the kernel if their extents match, or else new
         axes.
 
-        Among existing axes, the chosen axis lets the reduction read the most operands at indices at which the kernel
-        already reads these operands.
+        If several axes match, the chosen axis lets the reduction share the most operands with the kernel, at the same
+        indices.
         """
         kept = {s.name for d in demand.index for s in d.symbols()} | self._product_axes()
         chosen: list[str] = []
@@ -164,8 +164,8 @@ class FusedIndexing(Indexing):
         return {a for a in sides if a is not None} - self.reduced
 
     def _reused(self, node: Reduce, demand: Demand, names: Sequence[str]) -> int:
-        """Returns how many operands a reduction over the axes `names` would read at indices at which the kernel already
-        reads these operands.
+        """Returns the number of operands that the kernel and a reduction read at the same indices, if the reduction
+        runs over the axes `names`.
         """
         return self._count_shared(node.x, Demand(with_axes(demand.index, node.axes, names), demand.guards))[0]
 
