@@ -31,7 +31,7 @@ def mark(program: Program) -> Program:
 
 
 def _sums_columns(loop: Loop) -> bool:
-    """Checks whether neighbouring elements in memory belong to different columns, so that the loop runs along columns."""
+    """Checks whether neighbours in memory belong to different columns, so that the loop runs along columns."""
     steps = [
         op.offset.coefficient(Symbol(a, "axis"))
         for op in loop.body if isinstance(op, Load)

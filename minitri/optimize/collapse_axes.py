@@ -199,8 +199,8 @@ def _merged(op: Op, a: Axis, b: Axis, divided: bool) -> Op | None:
         case Scan():
             return None if op.along in (a.name, b.name) else op
         case Dot():
-            # The axis a is a batch axis. If b is one too, or if all matrices of the batch share a factor, the product is
-            # the same. A factor with a and without b has been refused before, as an operand.
+            # The axis a is a batch axis. If b is a batch axis too, or if all matrices of the batch share a factor, the
+            # product is the same. A factor with a and without b has been refused before, as an operand.
             row, column = (a.name if n == b.name else n for n in op.tile)
             return replace(op, tile=(row, column)) if not divided and a.name not in (op.over, *op.tile) else None
     return op

@@ -134,8 +134,8 @@ class FirstParts:
         """Checks whether memory traffic is saved if the parts `homes` compute a node repeatedly, instead of loading its
         stored value.
 
-        If the node is repeated, each part loads the operands of the node, unless the part loads them anyway. If the node
-        is stored, the operands are loaded once, the value is written once, and each part loads the value.
+        If the node is repeated, each part loads the operands of the node, unless the part loads these operands anyway.
+        If the node is stored, the operands are loaded once, the value is written once, and each part loads the value.
         """
         cone = self._repeated_nodes(node)
         operands = self.leaves(cone)

@@ -4,10 +4,10 @@
 
 At first, every reduction, scan and product is a part (a future kernel), with the elementwise nodes that only this part
 uses. After that, parts are merged, beginning with the two parts that exchange the most bytes. A merge has two
-conditions. First, the parts must not depend on each other in a cycle after the merge, which partition.py checks. Second,
-the merged part must still be one kernel on named axes, which one_kernel.py checks. The reasons against a merge appear
-in the ledger, the list of fusion decisions. An elementwise value that two parts need is computed in both parts if this
-is cheaper than storing and loading the value.
+conditions. First, the parts must not depend on each other in a cycle after the merge (partition.py). Second, the merged
+part must still be one kernel on named axes (one_kernel.py). The reasons against a merge appear in the ledger, the list
+of fusion decisions. An elementwise value that two parts need is computed in both parts if this is cheaper than storing
+and loading the value.
 
 Left out: schedules. Block sizes and loops are chosen after fusion.
 """

@@ -2,7 +2,8 @@
 
 In: the sizes of a product and the ops that make its factors. Out: a `TileChoice`, or, for autotuning
 (runtime/schedule_search.py), a few tiles that are worth measuring. Blocks that are being loaded into shared memory are
-said to be in flight. The tiles and their speeds were measured on an H200. The depth is the axis that a product sums over.
+said to be in flight. The tiles and their speeds come from measurements on an H200. The depth is the axis that a product
+sums over.
 
     many rows           The tile is chosen that causes the least work in all waves of programs. Smaller tiles work more
                         slowly, because each element in shared memory is multiplied by fewer other elements.
@@ -75,7 +76,7 @@ class Tile(NamedTuple):
         return self.depth * sum(n * (self.stages * _read(f, d) + _made(f, d)) for n, f, d in factors)
 
     def within(self, shared: int, dots: Sequence[Dot]) -> Tile:
-        """Returns the tile, with fewer `stages` (blocks loaded at once) if `shared` bytes of shared memory are too few."""
+        """Returns the tile, with fewer `stages` (blocks loaded at once) if `shared` bytes of memory are too few."""
         fitting = (self._replace(stages=n) for n in range(self.stages, 0, -1))
         return next((t for t in fitting if t.bytes(dots) <= shared), self._replace(stages=1))
 
