@@ -1,9 +1,8 @@
 """Chooses tile sizes for matrix products, and the order in which programs compute the tiles.
 
 In: the sizes of a product and the ops that make its factors. Out: a `TileChoice`, or, for autotuning
-(runtime/schedule_search.py), a few tiles that are worth measuring. Blocks that are being loaded into shared memory are
-said to be in flight. The tiles and their speeds come from measurements on an H200. The depth is the axis that a product
-sums over.
+(runtime/schedule_search.py), a few tiles that are worth measuring. A block in flight is being loaded into shared
+memory. The tiles and their speeds come from measurements on an H200. The depth is the axis that a product sums over.
 
     many rows           The tile is chosen that causes the least work in all waves of programs. Smaller tiles work more
                         slowly, because each element in shared memory is multiplied by fewer other elements.
