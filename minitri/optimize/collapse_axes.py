@@ -12,8 +12,8 @@ the same matrix, the batch becomes one matrix with all of their rows. Axes i and
 would need a quotient or a remainder of the merged index. For example, the load of a bias `b[j]` would need the
 remainder of the merged index and the extent of j.
 
-But all axes of an elementwise kernel are merged, even if loads need the quotient and the remainder, if this takes fewer
-instructions for each element. `_cost` counts these instructions:
+The last two axes are also merged if each element then takes fewer instructions, including the instructions for
+quotients and remainders. The function `_cost` estimates these instructions:
 
     x[:, 1:] * 2, rows of 4095 elements      stores across the ends of rows are aligned, and so are wide
     concat((x, y), axis=1), rows of 400      no block of 512 elements has 112 elements past the end of a row
@@ -53,7 +53,7 @@ def _flatten(kernel: Kernel) -> Kernel:
 def _with_one_less(kernel: Kernel, divided: bool) -> Kernel | None:
     """Returns the kernel with two of its axes merged, or None if no two axes can be merged.
 
-    With `divided`, loads may divide the merged index by the length of a row.
+    If `divided` is true, loads are allowed to divide the merged index by the length of a row.
     """
     for a, b in _last_two(kernel) if divided else combinations(kernel.axes, 2):
         merged = _merge(kernel, a, b, divided) if a.role == b.role else None
@@ -83,8 +83,8 @@ def _is_cheaper(merged: Kernel, kernel: Kernel) -> bool:
 def _cost(kernel: Kernel) -> float:
     """Estimates the instructions that a thread needs for one element, from the ops that depend on the last axis.
 
-    Each different quotient or remainder is computed once. Elements of a block past the end of a row count a quarter:
-    they are computed, but not loaded.
+    Each different quotient or remainder is computed once. An element of a block past the end of a row takes a quarter
+    of the instructions, because it is computed but not loaded.
     """
     last = kernel.axes[-1]
     varying = {d for op in kernel.body for d in ir.index_expressions(op) if last.symbol in d.symbols()}
@@ -102,7 +102,9 @@ def _instructions(op: Op, along: Symbol) -> float:
 
 
 def _padding(kernel: Kernel, row: int) -> float:
-    """Returns the elements of the blocks that cover a row, for each element of the row."""
+    """Returns how many elements the blocks that cover a row have, for each element of the row. For example, a block of
+    512 elements that covers a row of 400 elements gives 1.28.
+    """
     block = min(ceil_pow2(row), elements_of_a_program(kernel))
     return -(-row // block) * block / row
 
@@ -197,8 +199,8 @@ def _merged(op: Op, a: Axis, b: Axis, divided: bool) -> Op | None:
         case Scan():
             return None if op.along in (a.name, b.name) else op
         case Dot():
-            # The axis a is a batch axis. If b is one too, or if all matrices of the batch share a factor, the product is
-            # the same. A factor with a and without b has been refused before, as an operand.
+            # The axis a is a batch axis. If b is a batch axis too, or if all matrices of the batch share a factor, the
+            # product is the same. A factor with a and without b has been refused before, as an operand.
             row, column = (a.name if n == b.name else n for n in op.tile)
             return replace(op, tile=(row, column)) if not divided and a.name not in (op.over, *op.tile) else None
     return op

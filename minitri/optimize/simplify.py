@@ -80,8 +80,8 @@ def holds(wide: DType, narrow: DType) -> bool:
 
 
 def fold_constants(i: Interner, node: Node) -> Node | None:
-    """Replaces an operation whose operands are constants by its result, a constant. Broadcast constants count as
-    constants.
+    """Replaces an operation whose operands are constants by its result, a constant. Broadcast constants are constants
+    too.
     """
     if not isinstance(node, Apply) or None in map(_constant, node.args):
         return None
@@ -96,7 +96,7 @@ def _constant(node: Node) -> Const | None:
 
 
 def identity_operand(i: Interner, node: Node) -> Node | None:
-    """Replaces `x * 1`, `1 * x`, `x / 1`, `x - 0.0` and `x ** 1` by x. The result stays the same bit for bit."""
+    """Replaces `x * 1`, `1 * x`, `x / 1`, `x - 0.0` and `x ** 1` by x. No bit of the result changes."""
     if not (isinstance(node, Apply) and len(node.args) == 2):
         return None
     left, right = node.args
@@ -226,7 +226,9 @@ def _with_steps(i: Interner, x: Node, steps: list[Apply]) -> Node:
 
 
 def _cheap_steps(x: Node) -> tuple[Node, list[Apply]]:
-    """Returns the array from which cheap operators with one operand compute `x`, and these operators, the last first."""
+    """Removes cheap operators with one operand from `x`, the last operator first. Returns the array that remains, and
+    the removed operators.
+    """
     steps: list[Apply] = []
     while isinstance(x, Apply) and len(x.args) == 1 and (x.op == "cast" or OPERATORS[x.op].cost == "cheap"):
         steps.append(x)

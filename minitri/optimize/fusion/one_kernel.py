@@ -21,8 +21,8 @@ attention:
     n[i] = sum(r) p                 n lacks l, but it is computed and stored once
 
 In a loop that reductions and products share, a reduction is allowed to lack an axis if every program has all indices of
-this axis. minitri/optimize/online_reductions/merge_loops.py decides whether one loop is enough for all reductions and
-products of a kernel.
+this axis. The file minitri/optimize/online_reductions/merge_loops.py decides whether one loop is enough for all
+reductions and products of a kernel.
 """
 
 from collections.abc import Sequence

@@ -10,9 +10,9 @@ is short, so that loads and stores both access whole cache lines. If the contigu
 next axis too.
 
 A program has about 1024 elements (2048 if they have 16 bits or fewer) and at most 4 warps. A transpose has 8 warps, or
-16 if it computes much for each element. A transpose whose accesses move a single element of 16 bits has smaller tiles
-and 4 warps, and so does a transpose of few elements. In Triton's interpreter a program costs about a millisecond and an
-element costs almost nothing, so tiles are very large.
+16 if it computes much for each element. If the accesses of a transpose move single elements of 16 bits, the transpose
+has smaller tiles and 4 warps. A transpose of few elements also has smaller tiles. In Triton's interpreter a program
+costs about a millisecond and an element costs almost nothing, so tiles are very large.
 """
 
 import math

@@ -7,8 +7,8 @@ the kernel also writes rows:
     short             A program computes several rows, which have 1024 elements together. If a thread loads few bytes
                       at once, rows that are only reduced or share a bias or scale have 2048 elements together.
     fits              A program keeps one row in registers: one read, one write. A row has up to 32768 elements. The
-                      limit is 16384 if elements have 64 bits or are only reduced. The limit is 2048 for argmax and
-                      argmin.
+                      limit is 16384 if elements have 64 bits or are only reduced. The limit is 2048 for rows that are
+                      only reduced, if argmax, argmin or special functions need many registers.
     16 bits, near     The row has more than 16384 elements but fits into a quarter of the L1 cache. Each reduction has a
                       loop of its own, which reads the row again from the cache. There are no online reductions.
     longer            A program loops over blocks of a row. The blocks are large if the row is read again to write
@@ -83,9 +83,9 @@ def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: 
 def _longest(kernel: Kernel) -> int:
     """Returns the length, in elements, of the longest row that a program keeps in registers.
 
-    argmax and argmin need three registers for each element, and special functions of f32 need many. The result is
-    smaller for rows that are only reduced: if a row is so long that one program keeps a multiprocessor busy, a loop over
-    blocks is as fast as a row in registers.
+    argmax and argmin need three registers for each element, and special functions of f32 need many. The returned length
+    is smaller for rows that are only reduced. If such a row is so long that one program keeps a multiprocessor busy, a
+    loop over blocks is as fast as a row in registers.
     """
     if _only_reduces(kernel):
         return 2 * ENOUGH if _finds_positions(kernel) or _is_dear(kernel) else WHOLE_ROW // 2
@@ -148,8 +148,8 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
     """Returns the number of elements of a program that computes several rows.
 
-    If a thread loads few bytes at once, a program has twice as many elements in two cases: the rows are only reduced,
-    or all rows use the same bias or scale.
+    If a thread loads few bytes at once, a program can have twice as many elements. It has twice as many if the rows are
+    only reduced, or if all rows use the same bias or scale.
     """
     inner, narrow = max(kernel.reduced, key=lambda a: weight[a.name]), widest_bytes(kernel) <= 2
     if _is_aligned(kernel, inner) and not narrow:
@@ -207,7 +207,9 @@ def _reads_again(kernel: Kernel) -> bool:
 
 
 def _chained(kernel: Kernel) -> bool:
-    """Checks whether a reduction depends on another one, so that a loop would read elements twice or correct sums."""
+    """Checks whether a reduction uses the result of another reduction, as a variance uses the mean. A loop would have
+    to read the elements twice or correct its sums.
+    """
     reductions = {op for op in kernel.body if isinstance(op, Reduce)}
     return any(not reductions.isdisjoint(ir.needed(op.x)) for op in reductions)
 
@@ -260,9 +262,10 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
 
     If the contiguous axis and the reduced axis are both short, a program covers several indices of the other parallel
     axes. In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one
-    element. The programs of slow elements are narrower if there are few programs. A program with a long scan has one warp,
-    whose threads add up the elements of a column without exchanging partial results. `few` is the number of programs up
-    to which most of the chip is idle.
+    element. Elements are slow if they need special functions or unaligned loads. If slow elements have few programs,
+    each program covers 32 columns instead of 64. A program with a long scan has one warp, whose threads add up the
+    elements of a column without exchanging partial results. `few` is the number of programs up to which most of the
+    chip is idle.
     """
     lanes = innermost(kernel.parallel, weight)
     second, bytes, aligned = rival(lanes, kernel), widest_bytes(kernel), _is_aligned(kernel, lanes[0])
@@ -304,8 +307,9 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
 def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, tuple[str, int]]:
     """Returns the role and the block size of each reduced axis of columns.
 
-    A program holds up to `most` rows whole. It loops over longer columns, with up to `more * deep` rows in each
-    iteration. Columns of corrected sums need the loop even if they have no more rows than that.
+    A program keeps columns of up to `most` rows in registers. A program loops over longer columns, with up to `more *
+    deep` rows in each iteration. Columns whose sums are corrected need the loop even if they have no more than `more *
+    deep` rows.
     """
     axes: dict[str, tuple[str, int]] = {}
     for a in reversed(kernel.reduced):
@@ -317,11 +321,12 @@ def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, 
 
 
 def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, few: int) -> Schedule | None:
-    """Returns the schedule of a program that holds columns in registers. Returns None for long columns, for
-    short columns of narrow elements whose rows are not aligned to 16 bytes, and for a few columns that are only reduced.
+    """Returns the schedule of a program that holds columns in registers. Returns None for long columns, and for a few
+    columns that are only reduced. Also returns None for short columns of narrow elements, if rows are not aligned to 16
+    bytes.
 
-    If a kernel also writes columns, or if one reduction depends on another, it need not read the columns again
-    (`_kept_columns`). Other columns are only reduced (`_reduced_columns`).
+    For example, a softmax along columns uses each element twice. A program that keeps its columns in registers reads
+    them only once (`_kept_columns`). The function `_reduced_columns` decides about columns that are only reduced.
     """
     column, bytes = math.prod(ceil_pow2(size(a, 2 * ENOUGH)) for a in kernel.reduced), widest_bytes(kernel)
     chosen = _reduced_columns if _only_reduces(kernel) and not _chained(kernel) else _kept_columns
@@ -336,11 +341,12 @@ def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, few: int
 
 
 def _reduced_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[bool, int, int]:
-    """Decides how a program holds columns that are only reduced: whether it does, how many columns, and with how many
-    warps.
+    """Returns three facts about columns that are only reduced: whether a program keeps them in registers, the number of
+    columns, and the number of warps.
 
-    Such columns have one warp, because several warps would exchange their partial results through shared memory, for a
-    few elements each. If the columns have at most 16 elements, each warp has 512 bytes of a row, also for a few columns.
+    A program with such columns has one warp, because several warps would exchange partial results of a few elements
+    through shared memory. If the columns have at most 16 elements, each warp has 512 bytes of a row, even if there are
+    few columns.
     """
     bytes, many = widest_bytes(kernel), columns > 512 * few
     alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1
@@ -350,12 +356,13 @@ def _reduced_columns(kernel: Kernel, column: int, columns: int, few: int) -> tup
 
 
 def _kept_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[bool, int, int]:
-    """Decides how a program holds columns that it would otherwise read twice: whether it does, how many columns, and
-    with how many warps.
+    """Returns three facts about columns that a loop would read twice: whether a program keeps them in registers, the
+    number of columns, and the number of warps.
 
-    A program has 256 bytes of each row, fewer of long columns, and more of very short ones. A warp has at least two
-    kilobytes of the columns. If there are few columns, they may be longer, and a program has at least one sector of
-    each row, so that more multiprocessors work.
+    A program covers 256 bytes of each row. If columns are long, a program covers fewer bytes, and if columns are very
+    short, it covers more bytes. A warp has at least two kilobytes of the columns. If there are few columns, longer
+    columns are kept in registers too. A program then covers as little as one sector of each row, so that more
+    multiprocessors work.
     """
     bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
     narrowest = 32 if column <= HELD_COLUMN else SECTOR // bytes

@@ -21,7 +21,7 @@ from minitri.tiles.schedule import INTERPRETER, Schedule, plain, with_options
 
 
 def interpreter(kernel: Kernel, request: Request) -> Schedule | None:
-    """Gives kernels very large tiles in Triton's interpreter, because each program takes a millisecond in the
+    """Gives kernels very large tiles in Triton's interpreter, because each grid program takes a millisecond in the
     interpreter.
     """
     if not request.interpreter or not kernel.reduced:
