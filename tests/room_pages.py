@@ -42,8 +42,7 @@ minitri compile -e "softmax(x)" -t x="f32[M, N]" --print-after fusion
 idea, as the file of the room explains it. Then it shows an example: `-` marks lines of the stage without the room, `+`
 lines of the stage with it.
 
-A room is a file or a folder of `minitri/optimize/`. Five files there are no rooms, but help several of them:
-`two_step_reductions.py`, `product_cost.py`, `dequantised_product_cost.py`, `index_width.py` and `affine_gathers.py`.
+A room is a file or a folder of `minitri/optimize/`. These files there are no rooms, but help several of them: {helpers}.
 """
 
 
@@ -54,7 +53,8 @@ def examples() -> Mapping[str, Mapping[str, Any]]:
 
 
 def page() -> str:
-    return "\n".join([HEAD, overview(), *(section(room) for room in ROOMS)])
+    head = HEAD.format(helpers=", ".join(f"`{file.name}`" for file in helpers()))
+    return "\n".join([head, overview(), *(section(room) for room in ROOMS)])
 
 
 def overview() -> str:
@@ -129,6 +129,13 @@ def files(room: Room) -> list[Path]:
     file = file_of(room)
     alone = [file_of(r).parent for r in ROOMS].count(file.parent) == 1
     return sorted(file.parent.glob("*.py")) if alone else [file]
+
+
+def helpers() -> list[Path]:
+    """The files of minitri/optimize/ that are no rooms. The table of passes is not one of them."""
+    rooms = {file_of(room) for room in ROOMS}
+    there = sorted((ROOT / "minitri" / "optimize").glob("*.py"))
+    return [file for file in there if file not in rooms and file.stem not in ("__init__", "pass_table")]
 
 
 def lines(room: Room) -> int:
