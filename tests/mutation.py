@@ -13,9 +13,9 @@ tests/oracle_quick.py; the tests are the quick ones of the files in `TESTS`. One
 says which lines it executes. Cases that killed another mutant of the same function run first. Tests
 run after the cases.
 
-build/mutation.jsonl keeps the results, with the text of the changed function as the key. So a second
-run continues an interrupted one, and a change of a file only loses the results for the functions that
-it changes. Some survivors cannot be killed because they change nothing. They are listed with the reason
+build/mutation.jsonl keeps the results, with the code of the changed function as the key. So a second
+run continues an interrupted one, and a change of a file only loses the results for the functions whose
+code it changes. Some survivors cannot be killed because they change nothing. They are listed with the reason
 in tests/mutation_equivalent.toml and do not count. tests/mutation_survivors.toml says why each other
 mutant survives.
 """
@@ -168,12 +168,16 @@ def _hash(text: str) -> str:
 
 
 def _around(source: str, line: int) -> str:
-    """The innermost function that contains a line, or the line itself."""
+    """The innermost function that contains a line, without its docstring, or the line itself."""
     tree = ast.parse(source)
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     found = [n for n in ast.walk(tree) if isinstance(n, functions) and n.lineno <= line <= (n.end_lineno or 0)]
     inner = min(found, key=lambda n: (n.end_lineno or 0) - n.lineno, default=None)
-    return ast.unparse(inner) if inner is not None else source.splitlines()[line - 1]
+    if inner is None:
+        return source.splitlines()[line - 1]
+    if ast.get_docstring(inner) is not None:
+        inner.body = inner.body[1:] or [ast.Pass()]
+    return ast.unparse(inner)
 
 
 def _meaning(source: str) -> str:
