@@ -91,7 +91,8 @@ def proves_nonnegative(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = fro
 def is_natural(d: Dim, ranges: Ranges) -> bool:
     """Checks whether `d` is proven to be >= 0.
 
-    Hardware rounds quotients towards zero. If the dividend `d` is >= 0, the result is the same as for floor division.
+    Hardware rounds quotients towards zero. If the dividend `d` is >= 0, a quotient that hardware has rounded towards
+    zero is equal to the result of floor division.
     """
     ends = (d.atom.a.constant, d.atom.b.constant) if isinstance(d.atom, Largest) else ()
     return proves_nonnegative(d, ranges) or any(n is not None and n >= 0 for n in ends)
