@@ -76,8 +76,8 @@ def using(wanted: Limits) -> AbstractContextManager[Limits]:
 def timed() -> AbstractContextManager[object]:
     """Applies the limit `seconds` to the code in the `with` block. Nested `with` blocks share the limit.
 
-    The limit `seconds` is an amount of processor time of this thread. Because only processor time is measured, a
-    compilation does not fail only because other processes keep the machine busy.
+    The limit `seconds` is an amount of processor time of this thread. Because the limit is processor time, other
+    processes that keep the machine busy do not make a compilation fail.
     """
     seconds = current().seconds
     return _assigned(_deadlines, _deadlines.get() or (time.perf_counter() + seconds, time.thread_time() + seconds))

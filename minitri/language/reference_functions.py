@@ -1,9 +1,9 @@
-"""Defines, in numpy, the functions that are not elementwise.
+"""Defines, in numpy, the functions of the language that are not elementwise.
 
 In: values of the reference evaluator: arrays, numbers and tuples (reference_arrays.py). Out: a value of the reference
-evaluator. The operator table (operators.toml) defines the elementwise functions. `FUNCTIONS` defines all other
-functions in a few lines each. Most functions in `FUNCTIONS` call the corresponding function of numpy. Two rules differ
-from the rules of numpy:
+evaluator. The operator table (operators.toml) defines the elementwise functions. `FUNCTIONS` defines all functions that
+are not elementwise, in a few lines each. Most functions in `FUNCTIONS` call the corresponding function of numpy. Two
+rules for functions of the language differ from the rules of numpy:
 
     sums      sums of unsigned integers are u64; sums of other integers and of booleans are i64
     x[index]  an index out of range reads NaN from floats, 0 from integers, and False from booleans
@@ -147,8 +147,8 @@ def subscript(x: Array, items: tuple[Any, ...]) -> Array:
 def _safe(index: Value, data: Any, axis: int) -> tuple[Any, Any]:
     """Returns an index array with valid indices only, and the data with one more element at the end of the axis.
 
-    The added element is NaN, 0 or False, depending on the dtype. Each index out of range is replaced by the index of
-    the added element.
+    The element that is added to the data is NaN, 0 or False, depending on the dtype. Each index out of range is
+    replaced by the index of the added element.
     """
     i = array(index).data
     if i.dtype.kind not in "iu":
@@ -196,8 +196,8 @@ def arange(start: Value, stop: Value, step: Value, dtype: DType | None) -> Array
 def _integer_range(start: int, stop: int, step: int) -> Array:
     """Returns an array of the integers in a range.
 
-    numpy counts in i64, which wraps around at large numbers. If a number is 2**62 or larger, this function therefore
-    counts with Python's integers.
+    If a number is 2**62 or larger, this function counts with Python's integers, because numpy counts in i64, which
+    wraps around at large numbers.
     """
     if max(abs(start), abs(stop), abs(step)) < 2**62:
         return Array(np.arange(start, stop, step, dtype=np.int64), i64)

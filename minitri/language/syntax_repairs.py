@@ -165,8 +165,8 @@ def _all(pattern: str, place: Span) -> Iterator[Span]:
 def _indented(span: Span, place: Span) -> Iterator[list[Edit]]:
     """Yields edits that change the indentation of a line and of the lines below with the same indentation.
 
-    The first yielded edits indent the lines as much as the line above. The second edits indent the lines by four blanks
-    more, as the body of the line above.
+    The first yielded edits indent the lines as much as the line above. The second yielded edits indent the lines by
+    four blanks more than the line above, as the body of this line.
     """
     text = place.source.text
     start = text.rfind("\n", 0, span.start) + 1
@@ -217,8 +217,8 @@ def _on_other_lines(error: ParseError, place: Span, parse: Callable[[Span], Any]
         y = x +* 2      →      y=a                  a line that assigns a name without a value to y
         z = softmx(x)          z = softmx(x)        so no error follows from the wrong line
 
-    The list is empty if the lines are only a part of a statement, because a stand-in cannot replace a part. `most` is
-    the largest number of syntax errors to find.
+    The list is empty if the wrong lines are only a part of a statement, because a line such as `y=a` can only replace a
+    whole statement. `most` is the largest number of syntax errors to find.
     """
     source, text, span = place.source, place.source.text, error.span or place
     unknown = next((name for name in ascii_letters if not re.search(rf"\b{name}\b", text)), "_")
