@@ -12,8 +12,8 @@ function.
     index     = expr | Slice(start, stop, step) | EllipsisLiteral
 
 Every node has its span, the range of its characters in the source. `x.sum()` and `sum(x)` become the same Call, because
-the object before the dot of a method call becomes the first argument. The syntax tree omits only the comments, the
-parentheses and the whitespace of the source. Tables at the end of the file say what the operators of Unary, Binary and
+the object before the dot of a method call becomes the first argument. The syntax tree omits the comments, docstrings,
+parentheses and whitespace of the source. Tables at the end of the file say what the operators of Unary, Binary and
 Compare compute for Python numbers. The last table of the file has named numbers such as `pi`.
 """
 

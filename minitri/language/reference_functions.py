@@ -240,8 +240,9 @@ def _listed(value: Value) -> tuple[Value, ...]:
 def reshape(x: Any, shape: Value) -> Any:
     """Evaluates `reshape`.
 
-    If the new shape contains both -1 and 0, this function computes the size for -1, because numpy cannot do so beside a
-    0. A size that occurs in both shapes is first removed from both.
+    If the new shape contains both -1 and 0, this function computes the size for -1, because numpy cannot compute the
+    size beside a 0. To compute the size for -1, each size that occurs in both the old and the new shape is removed from
+    both shapes.
     """
     shape = _listed(shape)
     if -1 in shape and 0 in shape:

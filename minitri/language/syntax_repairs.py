@@ -166,7 +166,7 @@ def _indented(span: Span, place: Span) -> Iterator[list[Edit]]:
     """Yields edits that change the indentation of a line and of the lines below with the same indentation.
 
     The first yielded edits indent the lines as much as the line above. The second yielded edits indent the lines by
-    four blanks more than the line above, as the body of this line.
+    four blanks more than the line above, as if they were its body.
     """
     text = place.source.text
     start = text.rfind("\n", 0, span.start) + 1
