@@ -137,7 +137,7 @@ def _for_all_sizes(goal: Dim) -> Proof | None:
     """Returns a proof that the goal is >= 0 for all sizes and axes, without any facts, or None if no proof is found.
 
     The function first computes the goal for a few small sizes, because most goals without a proof are negative for
-    small sizes. If the goal is negative for one of these small sizes, the function returns None without a search.
+    small sizes. If the goal is negative for some small sizes, the function returns None without a search.
     """
     return None if _is_refuted(goal) else _search(goal, (), MAX_CASES)
 

@@ -4,10 +4,10 @@
     child.ask({"text": "x + 1"}, seconds=6)
     serve(answer, sys.stdin)                    in the child: calls `answer` for each request
 
-In: a command line and requests. Out: the answers of the child process. Each request and each answer is one line of
-JSON. A request raises TimeoutError if the answer takes too long, and EOFError if the child process has died. The child
-runs in its own process group, so `end` also kills the processes that the child has started. Left out: a queue of
-requests, because the caller sends one request at a time.
+In: the command line of the child process, and requests. Out: the answers of the child process. Each request and each
+answer is one line of JSON. A request raises TimeoutError if the answer takes too long, and EOFError if the child
+process has died. The child runs in its own process group, so `end` also kills the processes that the child has started.
+Left out: a queue of requests, because the caller sends one request at a time.
 """
 
 import contextlib

@@ -5,17 +5,17 @@ JSON file.
     get("blocks", {"program": …, "sizes": …})            {"i": 64}
 
 In: a kind of entry, such as "blocks", and the entry's key (any JSON value). Out: the value that is stored under exactly
-this kind and key, or None. The one idea: callers must always expect an empty cache. A cache file is treated as missing
-if it is damaged, if it has another version of the file format, or if it belongs to another key. No value is stored if
-the disk is full, or if the cache folder is not writable or belongs to another user. If an entry is missing, `get`
-returns None. If an entry cannot be stored, `put` returns False. The text of an entry is only parsed as JSON, and never
-executed.
+the given kind and key, or None. The one idea: callers must always expect an empty cache. A cache file is treated as
+missing if it is damaged, if it has another version of the file format, or if it belongs to another key. No value is
+stored if the disk is full, or if the cache folder is not writable or belongs to another user. If an entry is missing,
+`get` returns None. If an entry cannot be stored, `put` returns False. The text of an entry is only parsed as JSON, and
+never executed.
 
 The environment variable MINITRI_CACHE_DIR names the cache folder. If MINITRI_CACHE_DIR is not set, minitri makes its
 own cache folder inside the user's cache folder. Only the user can open minitri's cache folder (mode 0700). The name of
 a cache file is the hash of the entry's key, so the file name contains no text of the user. `put` writes a file under a
-temporary name and then renames the file. Because of the renaming, the result is one complete file even if two processes
-write the same entry at once. Left out: a limit on the age of cached values.
+temporary name and then renames the file. If two processes write the same entry at once, the result is one complete
+file, because `put` renames only complete files. Left out: a limit on the age of cached values.
 """
 
 import contextlib

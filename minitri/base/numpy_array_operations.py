@@ -25,7 +25,7 @@ def cast(x: Any, dtype: DType) -> Any:
     """Converts an array to a dtype.
 
     The conversion of floats to an integer dtype clips each value to the range of the dtype, and turns NaN into 0. The
-    conversion to bool is x != 0.
+    conversion of x to bool is x != 0.
     """
     x = np.asarray(x)
     with np.errstate(all="ignore"):

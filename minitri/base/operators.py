@@ -7,7 +7,7 @@
 
 In: the file operators.toml, which has the rows of the table. Out: the table `OPERATORS`, which maps names to
 `Operator`s. `BY_SYMBOL` finds an operator by its infix or prefix symbol. `ALIASES` maps names of operators in other
-libraries to names in the table. These parts of the project read the operator table:
+libraries to names in the table. Several parts of the project read the operator table:
 
   - calls and symbols in the language, and typing
   - the evaluators, and the emitter of Triton source
@@ -18,7 +18,7 @@ Operators compute in *compute* dtypes only: f32, f64, integers and bool. Before 
 and bf16 are converted to f32 (docs/reference/semantics.md).
 
 Operators have the same results as in numpy. If numpy raises an error, warns or does not define the result, the operator
-returns a result that is defined in this table:
+has one of the following results:
 
     x // 0, x % 0                  0 for integers
     b ** -n                        for integers: 1 for b = 1, 1 or -1 for b = -1, and 0 for any other b

@@ -98,7 +98,7 @@ def check_time() -> None:
 
     Every loop over a program's operations calls this function. Reading the processor time is slow on some systems, so
     the function reads it only after the wall-clock time has reached the limit. As processor time never passes faster
-    than wall-clock time, the function misses no exceeded limit.
+    than wall-clock time, the limit cannot be exceeded before the wall-clock time has reached it.
     """
     ends = _deadlines.get()
     if ends is not None and time.perf_counter() > ends[0] and time.thread_time() > ends[1]:
@@ -115,7 +115,7 @@ def exceeded(name: str, message: str, span: Span | None = None) -> CompileError:
 def check_product(terms: int, factors: int) -> None:
     """Raises CompileError MT0401 if a size has too many terms, or too many factors in one term.
 
-    Without this check, a high power of a sum such as (M + N + K) would fill the memory with terms.
+    Without the function `check_product`, a high power of a sum such as (M + N + K) would fill the memory with terms.
     """
     if terms > 1 and terms > current().terms:
         raise exceeded("terms", f"a size becomes a sum of {terms:,} terms, the limit is {current().terms:,}")

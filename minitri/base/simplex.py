@@ -17,8 +17,8 @@ ALMOST = Fraction(999_999, 1_000_000)  # a constant just below 1, which may be a
 
 
 def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None:
-    """Finds weights > 0 for some columns. The sum of the weighted columns is the goal, or the goal plus a constant
-    below 1.
+    """Finds weights > 0 for some of the columns. The sum of the weighted columns is the goal, or the goal plus a
+    constant below 1.
 
     Returns a map from the position of a column in `columns` to the weight of this column. Returns None if no weights
     give the goal.

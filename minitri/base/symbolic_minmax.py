@@ -17,11 +17,11 @@ If two Dims contain one size only, and are equal for all values of this size, th
 
 The one idea: max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). Nested maxima and minima of one integer n are a
 piecewise linear function of n. The function ramp(n - k) changes its slope at n = k only. Any piecewise linear function
-of n is therefore a linear function plus one ramp for each value of n at which the slope changes (a "bend"). The factor
-of the ramp for a bend is the change of the slope at this bend.
+of n is a linear function plus one ramp for each value of n at which the slope changes (a "bend"). The factor of the
+ramp for a bend is the change of the slope at this bend.
 
 `tidy` does not change nested maxima of different sizes, such as max(max(M, 1), N). `tidy` does not change maxima within
-products, quotients and remainders either.
+products, quotients and remainders.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Ramps:
         return Ramps(self.plain + other.plain * factor, {bend: c for bend, c in bends.items() if c})
 
     def dim(self) -> Dim:
-        """Returns the function as a `Dim`.
+        """Returns the piecewise linear function as a `Dim`.
 
         A ramp with a factor above 0 is written with a maximum, and a ramp with a factor below 0 with a minimum.
         """
@@ -182,7 +182,7 @@ def tidy(d: Dim) -> Dim:
 
 
 def where_present(d: Dim, extents: Iterable[Dim], allows: Allows) -> Dim:
-    """Returns `d`, simplified under the assumption that none of the extents is 0.
+    """Returns `d`, simplified under the assumption that none of the axis lengths `extents` is 0.
 
     Example: if the extent max(N - 2, 0) is not 0, then N >= 3, so min(N, 1) is 1.
     """
@@ -194,14 +194,14 @@ def where_present(d: Dim, extents: Iterable[Dim], allows: Allows) -> Dim:
 
 
 def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows) -> bool:
-    """Checks whether d >= 0 is proven under the assumption that none of the extents is 0."""
+    """Checks whether d >= 0 is proven under the assumption that none of the axis lengths `extents` is 0."""
     least = _least_sizes(extents, allows)
     return sign(tidy(d.substitute({s: size(s.name) + n for s, n in least.items()}))) in (0, 1)
 
 
 def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
-    """For each size on which an extent depends, returns the smallest value at which no extent is 0. The value n of a
-    size s must also satisfy `allows(s, n)`.
+    """For each size on which an extent depends, returns the smallest value of the size at which no extent is 0. The
+    value n of a size s must also satisfy `allows(s, n)`.
     """
     least: dict[Symbol, int] = {}
     for symbol, n in filter(None, map(_least, extents)):

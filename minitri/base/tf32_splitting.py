@@ -17,8 +17,8 @@ sum of the K values `|a*b|` of one element. The errors of one element of a matri
 In each instruction, a tensor core aligns all terms to the largest term. The tensor core keeps two more bits than the
 largest term has, and cuts off all lower bits. The truncation in each instruction of a tensor core costs u/2 for each of
 nine terms (eight products and a sum), and 2u in the end, together 6.5u. For K = 64, the error bound in the table above
-is (8 + 52 + 2) u S for TF32 parts, and 64 u S for IEEE. For a depth of 64 or more, TF32 parts therefore have the
-smaller error bound. The error bounds in this file hold for the tensor cores of Hopper GPUs. The test
+is (8 + 52 + 2) u S for TF32 parts, and 64 u S for IEEE. For a depth of 64 or more, TF32 parts have a smaller error
+bound than IEEE arithmetic. The error bounds in this file hold for the tensor cores of Hopper GPUs. The test
 tests/sweep_f32_products.py measures how Hopper's tensor cores round.
 
 In: an f32 array. Out: two arrays of TF32 numbers, for the evaluators. The file minitri/triton/rt.py computes the same

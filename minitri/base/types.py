@@ -53,8 +53,8 @@ class DType:
 
     @property
     def numpy(self) -> Any:
-        """The numpy dtype with the same values. For bf16, which numpy lacks, the result is the bf16 of the package
-        ml_dtypes.
+        """The numpy dtype that has the same values as this dtype. For bf16, which numpy lacks, the result is the bf16
+        of the package ml_dtypes.
         """
         return np.dtype(ml_dtypes.bfloat16 if self.name == "bf16" else self.numpy_name)
 

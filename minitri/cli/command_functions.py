@@ -204,8 +204,9 @@ def explore(
 def _measured(request: Request) -> tuple[Request, Profile]:
     """Returns the request with this machine's GPU as its target, and the measured time of each kernel.
 
-    The kernels run with random arrays. If the request names the interpreter as its target, the kernels are measured in
-    the interpreter. If the request does not name the interpreter, and this machine has no GPU, raises StageUnavailable.
+    To measure the times, the kernels run with random arrays. If the request names the interpreter as its target, the
+    kernels are measured in the interpreter. If the request does not name the interpreter, and this machine has no GPU,
+    raises StageUnavailable.
     """
     wanted = None if request.target is None else Target.parse(request.target)
     if wanted != INTERPRETER:

@@ -1,7 +1,7 @@
 """Arrays for a program, made from the options of a command line.
 
 In: a function's parameters, and the options `--input x=...` and `-D M=...`. Out: one array or number for each
-parameter, and the sizes of all dimensions. The option `--input` takes these values:
+parameter, and the sizes of all dimensions. The values of the option `--input` are:
 
     array.npy            read from a file (never unpickled)
     randn                normal floats               zeros, ones, arange
@@ -237,7 +237,7 @@ def require_known(what: str, given: Iterable[str], names: list[str]) -> None:
 
 
 def _as_declared(function: ast.Function, name: str, size: Size) -> Size:
-    """Returns a tuple of sizes for a pack, and a single size for any other dimension.
+    """Returns a tuple of sizes for a pack, and a single size for a dimension that is no pack.
 
     If B is a pack, the size 8 of the option `B=8` becomes (8,).
 

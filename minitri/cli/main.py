@@ -106,8 +106,7 @@ def colour(ctx: click.Context, param: click.Parameter, value: str | None) -> Non
 def code_or_file(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     """Returns the argument of `minitri explain` if it names a file.
 
-    If the argument is an error code such as MT0203, the function instead prints the page about this error and ends the
-    command.
+    If the argument is an error code such as MT0203, the function prints the page about this error and ends the command.
     """
     if value is None or not re.fullmatch(r"MT\d*", value, re.ASCII | re.IGNORECASE):
         return value and FILE.convert(value, param, ctx)
@@ -145,8 +144,8 @@ OPTIONS = TABLE.pop("options")
 def parameter(name: str, command: Mapping[str, Any]) -> click.Parameter:
     """Describes the option or argument `name` of a command for click.
 
-    In commands.toml, the rows whose key is `name` give the settings of the option or argument. If no row with this key
-    has the field `flags`, `name` is a positional argument.
+    In commands.toml, the rows whose key is `name` give the settings of the option or argument. If no row with the key
+    `name` has the field `flags`, `name` is a positional argument.
     """
     row = {**OPTIONS.get(name, {}), **command.get(name, {})}
     settings = {**KINDS.get(row.pop("kind", ""), {}), **row}

@@ -7,7 +7,7 @@
 
 In: the source range (span) of a token that the parser refused. Out: the source range to replace and its new text, or
 None if there is no translation. The one idea: minitri's parser stops at the first wrong token, so it has made no syntax
-tree of the wrong line. Python's own parser reads the wrong line instead, or only the expression around the wrong token.
+tree of the wrong line. Python's own parser then reads the wrong line, or only the expression around the wrong token.
 The file python_corrections.toml has pairs of a Python pattern and a text in the language. If the tree from Python's
 parser matches a pattern, the text beside the pattern is the correction. Left out: long loops, and most statements of
 several lines.
@@ -333,9 +333,9 @@ def expression(place: Span) -> Edit | None:
 
 
 def refused(code: str, text: str) -> str | None:
-    """Returns the text to write instead of an expression that caused an error with this error code.
+    """Returns the text to write instead of an expression that caused an error with the error code `code`.
 
-    Returns None if no row in the table for this error code matches the expression.
+    Returns None if no row in the table for the error code `code` matches the expression.
     """
     made, found = _match(code, _parsed(text))
     return python.unparse(_filled(made, found)) if made else None

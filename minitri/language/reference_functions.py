@@ -104,8 +104,8 @@ def einsum(subscripts: str, operands: Value, precision: str) -> Array:
 
 
 def matrix_power(x: Value, n: int) -> Array:
-    """Computes the n-th power of a matrix by repeated squaring. Compiled programs multiply in the same order, numpy
-    does not.
+    """Computes the n-th power of a matrix by repeated squaring. Compiled programs multiply in the same order as this
+    function, but numpy multiplies in a different order.
     """
     a, out = strong(x), None
     identity = Array(np.broadcast_to(np.eye(a.data.shape[-1], dtype=a.data.dtype), a.data.shape), a.dtype)

@@ -31,7 +31,7 @@ def tables() -> dict[str, Any]:
 
 
 def mistake(name: str, span: Span | None = None, /, **words: object) -> ParseError:
-    """Returns the error with this name in syntax_errors.toml.
+    """Returns the error that has the name `name` in syntax_errors.toml.
 
     `words` are texts that are inserted into the error's message and help.
     """

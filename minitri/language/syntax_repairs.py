@@ -4,12 +4,12 @@
     x > 0 ? x : 0          where(x > 0, x, 0)
     def f(lambda):         def f(lambda_):
 
-In: a ParseError, the source range (span) of the whole text, and the parser. Out: the same error with a correction, or
-another error that describes the mistake better. The errors that describe a mistake better come from rows of
-syntax_repairs.toml. The one idea: the parser itself decides whether an edit is a correction, so the edits to try can be
-mere guesses. Edits are tried in this order: rows of syntax_repairs.toml that match the line of the error, the error's
-own correction, general repairs (`_general`). Left out: mistakes that extend over several lines, and texts of more than
-`LONGEST` characters.
+In: a ParseError, the source range (span) of the whole text, and the parser. Out: the given ParseError with a
+correction, or a different error that describes the mistake better. The errors that describe a mistake better come from
+rows of syntax_repairs.toml. The one idea: the parser itself decides whether an edit is a correction, so the edits to
+try can be mere guesses. Edits are tried in this order: rows of syntax_repairs.toml that match the line of the error,
+the error's own correction, general repairs (`_general`). Left out: mistakes that extend over several lines, and texts
+of more than `LONGEST` characters.
 """
 
 import keyword
@@ -206,7 +206,8 @@ def _ascii(at: Span) -> str:
 def errors_in(module: ast.Module) -> Sequence[CompileError]:
     """Returns the errors in the names, types and shapes of a module.
 
-    The file graph/lower_ast.py replaces this function, because finding these errors needs the graph builder.
+    The file graph/lower_ast.py replaces this function, because only the graph builder can find errors in names, types
+    and shapes.
     """
     return ()
 

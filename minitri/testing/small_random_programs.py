@@ -105,7 +105,7 @@ class SmallWriter(FormFiller):
     def adds(self, kind: str) -> bool:
         """Adds a statement of the given kind. Returns whether a statement was added.
 
-        A few random forms of this kind are tried, until the placeholders of a form can be filled.
+        A few random forms of the given kind are tried, until the placeholders of a form can be filled.
         """
         return any(self.attempt(kind, self.operand(self.kinds[kind])) for _ in range(TRIES))
 

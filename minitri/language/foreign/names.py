@@ -64,7 +64,9 @@ class Foreign:
 
     @property
     def here(self) -> bool:
-        """Checks whether the language has this function or value under the same name as the other library."""
+        """Checks whether the language has the function or value of this row under the name that it has in the row's
+        library.
+        """
         return self.instead == self.name.lstrip(".") and not self.arguments
 
     @property
@@ -237,8 +239,8 @@ def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
     """Returns an `Answer` for each row of names.csv that has the name for one of the given libraries, in the order of
     the libraries.
 
-    Rows with the name `*`, which stand for all other names of a library, are left out. Rows with the name `*` are used
-    only for names after the name of a library, as in `torch.fft.…`.
+    Rows with the name `*`, which stand for all names of a library that have no row, are left out. Rows with the name
+    `*` are used only for names after the name of a library, as in `torch.fft.…`.
     """
     found = [Answer(name, of, row) for of in libraries for row in rows(spelling, of) if row.name != "*"]
     return [a for a in found if not (a.row.here and a.row.name == spelling)]
