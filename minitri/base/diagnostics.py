@@ -94,20 +94,20 @@ class CompileError(Exception):
         }  # fmt: skip
 
     def at(self, span: Span | None) -> CompileError:
-        """Sets the span of this error, if the error has no span yet. Returns the error."""
+        """Returns this error. If this error has no span yet, sets the error's span to `span` first."""
         if self.span is None:
             self.span = span
         return self
 
     def write(self, span: Span, text: str, help: str = "") -> Self:
-        """Gives this error a correction that replaces the source text at `span` by `text`. Returns the error.
+        """Gives this error a correction that replaces the source text at `span` by `text`, and returns this error.
 
         If `help` is "" and the error has no help yet, the error gets the help "write `text`".
         """
         return self.correct(Edit(span, text), help=help or self.help)
 
     def correct(self, *edits: Edit | None, help: str = "") -> Self:
-        """Gives the error the corrections `edits`. An edit that is None is ignored. Returns the error.
+        """Gives this error the corrections `edits`, and returns this error. An edit that is None is ignored.
 
         `help` is the line of the error message that says what to write. If `help` is "" and there is only one
         correction, the help line shows the text of the correction.
@@ -202,7 +202,7 @@ def render(error: CompileError, width: int = 100) -> str:
 def report(error: CompileError, width: int = 100) -> str:
     """Returns the full texts of the error and of the errors in `error.others`.
 
-    The last lines of the text name the commands that explain the error codes, such as `minitri explain MT0203`.
+    The last lines of the report name the commands that explain the error codes, such as `minitri explain MT0203`.
     """
     errors = (error, *error.others)
     codes = dict.fromkeys(e.code for e in errors)
@@ -212,8 +212,8 @@ def report(error: CompileError, width: int = 100) -> str:
 def summary(error: CompileError) -> str:
     """Returns the text of an error, and then one line for each error in `error.others`.
 
-    The text has at most `MOST_LINES` lines. If some errors in `error.others` do not fit, the last line says how many
-    errors are left out.
+    The returned text has at most `MOST_LINES` lines. If some errors in `error.others` do not fit, the last line of the
+    text says how many errors are left out.
     """
     lines = render(error).split("\n")[: MOST_LINES - 1]
     also = [f"  = also: {_place(other)}{other.message}" for other in error.others]
@@ -283,7 +283,7 @@ def printable(text: str) -> str:
 def suggest(name: str, known: Iterable[str]) -> str:
     """Returns the question "did you mean …" with the known names that are spelt most like `name`.
 
-    Returns "" if no known name is similar.
+    Returns "" if no known name is similar to `name`.
     """
     near = nearest(name, known)
     return f"did you mean {listed([f'`{n}`' for n in near], 'or')}?" if near else ""
@@ -292,7 +292,8 @@ def suggest(name: str, known: Iterable[str]) -> str:
 def misspelt(code: str, message: str, name: object, known: Iterable[str], otherwise: str) -> CompileError:
     """Returns the error for an unknown name, such as "there is no dtype `f33`" with the help "did you mean `f32`?".
 
-    `message` is the error message without the name. `otherwise` is the help if no known name is similar.
+    `message` is the error message without the unknown name. `otherwise` is the help text of the error if no known name
+    is similar to the unknown name.
     """
     name = str(name)
     return CompileError(code, f"{message} `{name[:40]}`", help=suggest(name, known) or otherwise)

@@ -1,7 +1,8 @@
 """Symbolic integers: the sizes of arrays, and index expressions over named axes.
 
-A `Dim` is a polynomial with integer coefficients, stored in canonical form, as a sorted sum of products. So equal
-polynomials such as `(M + 1) * 2` and `2 * M + 2` compare equal. The factors of a product are called atoms:
+A `Dim` is a polynomial with integer coefficients, stored in canonical form, as a sorted sum of products. Thanks to the
+canonical form, equal polynomials such as `(M + 1) * 2` and `2 * M + 2` compare equal. The factors of a product are
+called atoms:
 
     Symbol(name, "size")     a size of a minitri program, such as M: an integer >= 0
     Symbol(name, "axis")     an iteration axis, with 0 <= axis < extent
@@ -55,7 +56,7 @@ class Pair:
     value: ClassVar[Callable[[Any, Any], Any]]  # applies the function to two integers or integer arrays
 
     def is_never_negative(self) -> bool:
-        """Checks whether the value is proven to be >= 0 for all sizes."""
+        """Checks whether the value of this function of two `Dim`s is proven to be >= 0 for all sizes."""
         raise NotImplementedError
 
 
@@ -213,13 +214,13 @@ class Dim:
         return out
 
     def evaluate(self, env: Mapping[str, int]) -> int:
-        """Returns the value for known sizes. `env` maps the names of the sizes to numbers."""
+        """Returns the value of the polynomial for known sizes. `env` maps the names of the sizes to numbers."""
         return self.compute({s: env[s.name] for s in self.symbols()})
 
     def compute(self, env: Mapping[Symbol, Any]) -> Any:
         """Returns the value of the polynomial. `env` maps each symbol to an integer, or to an integer array.
 
-        The shapes of the arrays must broadcast.
+        The arrays in `env` must have shapes that broadcast.
         """
         total: Any = 0
         for m, c in self.terms:
@@ -233,8 +234,8 @@ class Dim:
         """Solves the condition `self >= 0` for one symbol s. For N - 1 - i >= 0, the result (i, -1, N) means i < N.
 
         Returns (s, 1, bound) if the condition means `s >= bound`, and (s, -1, bound) if it means `s < bound`. The
-        function prefers a symbol s for which `varies` returns True. The bound contains no symbol for which `varies`
-        returns True. Returns None if the condition cannot be solved.
+        function prefers a symbol s for which `varies` returns True. The returned bound contains no symbol for which
+        `varies` returns True. Returns None if `self >= 0` cannot be solved for any symbol s.
         """
         symbols = [s for s in self.symbols() if s.kind != "size"]
         for symbol in sorted(symbols, key=lambda s: (not varies(s), s.name)):
@@ -271,7 +272,7 @@ def _signed(position: int, monomial: Monomial, c: int) -> str:
 
 
 def _wrap(d: Dim) -> str:
-    """Returns the text of a Dim. A name, a number >= 0 and a call such as `max(a, b)` have no brackets around them."""
+    """Returns the text of a Dim, in brackets unless the text is a name, a number >= 0 or a call such as `max(a, b)`."""
     alone = d.constant is not None and d.constant >= 0 or d.atom is not None
     return str(d) if alone and not isinstance(d.atom, Division) else f"({d})"
 

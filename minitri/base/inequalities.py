@@ -5,23 +5,25 @@
     proof   4 * goal + 3  ==  (4*N - 1 - i)  +  (i - 4*(i//4))
 
 In: facts (expressions known to be >= 0, each with a reason) and a goal (the expression to prove >= 0). Out: a `Proof`,
-or None if no proof is found. The one idea: a proof is an equation of this form, with weights > 0 and multipliers >= 0:
+or None if no proof is found. The one idea: a proof is an equation between a multiple of the goal, plus a constant
+`room`, and a sum of facts with weights > 0 and multipliers >= 0:
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
-An equation of this form proves goal > -1: its right side is a sum of products that are >= 0, and `room` is less than
-`scale`. As the goal is an integer, goal > -1 means goal >= 0.
+The equation of a proof shows that goal > -1: its right side is a sum of products that are >= 0, and the constant `room`
+is less than the goal's factor `scale`. As the goal is an integer, goal > -1 means goal >= 0.
 
 `Proof.check` compares both sides of a proof's equation as polynomials, so an error in the search cannot lead to a wrong
 proof. Two polynomials are equal if each product of symbols (monomial) has the same coefficient in both. To find a
-proof, the search writes a linear equation for each monomial. The unknowns of the equations are the weights. The simplex
-algorithm (simplex.py) solves the equations.
+proof, the search writes a linear equation for each monomial. The unknowns of the linear equations are the weights of
+the facts. The simplex algorithm (simplex.py) solves the linear equations.
 
-Three steps prepare the search for a proof. The first step splits each maximum and minimum into two cases. The second
-step adds the facts that define quotients and remainders, such as 4*(i//4) <= i. The third step multiplies facts by
-factors that occur in products of the goal: if the goal contains N*i, facts about i are multiplied by N.
+Three steps prepare the search for a proof. First, each maximum and minimum in the goal and in the facts is split into
+two cases. Second, the facts that define quotients and remainders, such as 4*(i//4) <= i, are added to the given facts.
+Third, facts are multiplied by factors that occur in products of the goal: if the goal contains N*i, facts about i are
+multiplied by N.
 
-Left out: a complete search. Some goals are always >= 0, but the search finds no proof.
+Left out: a complete search. For some goals that are always >= 0, the search finds no proof.
 """
 
 from __future__ import annotations
@@ -134,8 +136,8 @@ def prove(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 def _for_all_sizes(goal: Dim) -> Proof | None:
     """Returns a proof that the goal is >= 0 for all sizes and axes, without any facts, or None if no proof is found.
 
-    The function first tries a few small sizes, because most goals without a proof are negative for small sizes. If the
-    goal is negative for one of the sizes that were tried, no search is needed.
+    The function first computes the goal for a few small sizes, because most goals without a proof are negative for
+    small sizes. If the goal is negative for some small sizes, the function returns None without a search.
     """
     return None if _is_refuted(goal) else _search(goal, (), MAX_CASES)
 
@@ -151,7 +153,9 @@ def _is_refuted(goal: Dim) -> bool:
 
 
 def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
-    """Searches for a proof. The search splits at most `depth` maxima and minima into cases."""
+    """Returns a proof that the goal is >= 0, or None if no proof is found. The search splits at most `depth` maxima and
+    minima into cases.
+    """
     if (found := _at_once(goal, facts)) is not None:
         return found
     everything = [goal, *(f.expr for f in facts)]
@@ -179,7 +183,9 @@ def _at_once(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 
 
 def _plain(d: Dim) -> tuple[Step, ...]:
-    """Returns the proof step for an expression that the function `sign` proves to be >= 0. For 0, returns no step."""
+    """Returns the proof step for an expression that the function `sign` proves to be >= 0. For the expression 0,
+    returns (), since a proof needs no step for 0.
+    """
     return (Step(1, ONE, Fact(d, "a sum of what is never negative")),) if d.terms else ()
 
 

@@ -2,10 +2,10 @@
 
     0 <= i < M, 0 <= j < N      i*N + j is in 0 … M*N - 1, and (i*N + j) // N is i
 
-In: a symbolic integer (`Dim`) and the ranges of its axes. Out: the least and the greatest value of the `Dim` in these
-ranges, as Dims that contain sizes but no axes. The function `simplify` returns a simpler `Dim` that has the same values
-in these ranges. The one idea: if an expression is linear in an axis, and the sign of the coefficient is known, the
-extreme values are at the ends of the axis's range.
+In: a symbolic integer (`Dim`) and the ranges of its axes. Out: the least and the greatest value that the `Dim` has for
+axes in their ranges, as Dims that contain sizes but no axes. The function `simplify` returns a simpler `Dim` that has
+the same values for all axes in their ranges. The one idea: if an expression is linear in an axis, and the sign of the
+coefficient is known, the extreme values are at the ends of the axis's range.
 
 Left out: proofs that combine several conditions, which are in inequalities.py.
 """
@@ -43,7 +43,8 @@ def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) ->
 
 
 def _at_end(d: Dim, symbol: Symbol, rising: Dim, falling: Dim, positive: frozenset[Symbol]) -> Dim | None:
-    """Replaces a symbol in `d` by `rising` if `d` increases with the symbol, or by `falling` if `d` decreases.
+    """Replaces a symbol in `d` by `rising` if `d` increases with the symbol, or by `falling` if `d` decreases with the
+    symbol.
 
     Returns None if the sign of the symbol's coefficient in `d` is unknown.
     """
@@ -58,7 +59,7 @@ def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim,
     """Replaces each quotient and remainder that contains axes by a new axis, because `bounds` needs expressions that
     are linear in the axes.
 
-    Returns the new expression, and the ranges of all old and new axes, except new axes of unknown range.
+    Returns the expression with the new axes, and the ranges of all old and new axes, except new axes of unknown range.
     """
     fresh: dict[Symbol, Range] = {}
 
@@ -91,7 +92,8 @@ def proves_nonnegative(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = fro
 def is_natural(d: Dim, ranges: Ranges) -> bool:
     """Checks whether `d` is proven to be >= 0.
 
-    Hardware rounds quotients towards zero. If the dividend `d` is >= 0, the result is the same as for floor division.
+    Hardware rounds quotients towards zero. If the dividend `d` is >= 0, a quotient that hardware has rounded towards
+    zero is equal to the result of floor division.
     """
     ends = (d.atom.a.constant, d.atom.b.constant) if isinstance(d.atom, Largest) else ()
     return proves_nonnegative(d, ranges) or any(n is not None and n >= 0 for n in ends)

@@ -1,13 +1,13 @@
-"""Starts a child process that answers requests in JSON. The caller can kill the child if it is too slow.
+"""Starts a child process that answers requests in JSON. The caller can kill a child process that is too slow.
 
     child = Child(["python", "-m", "minitri.explore.compile_worker"], environment)
     child.ask({"text": "x + 1"}, seconds=6)
     serve(answer, sys.stdin)                    in the child: calls `answer` for each request
 
-In: a command line and requests. Out: the answers of the child process. Each request and each answer is one line. A
-request raises TimeoutError if the answer takes too long, and EOFError if the process has died. The child runs in its
-own process group, so `end` also kills the processes that the child has started. Left out: a queue of requests, because
-the caller sends one request at a time.
+In: the command line of the child process, and requests. Out: the answers of the child process. Each request and each
+answer is one line of JSON. A request raises TimeoutError if the answer takes too long, and EOFError if the child
+process has died. The child runs in its own process group, so `end` also kills the processes that the child has started.
+Left out: a queue of requests, because the caller sends one request at a time.
 """
 
 import contextlib
@@ -69,8 +69,9 @@ class Child:
 def environment(*without: str, **more: str) -> dict[str, str]:
     """Returns the environment variables for a child process, made from the variables of this process.
 
-    In the child, numpy uses one thread, and Python imports modules from the same folders as in this process. Variables
-    whose names begin with a prefix in `without` are left out. The variables in `more` are added.
+    In the child, numpy uses one thread, and Python imports modules from the same folders as in this process.
+    Environment variables whose names begin with a prefix in `without` are left out. The environment variables in `more`
+    are added.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(without)}
     path = os.pathsep.join(filter(None, sys.path))
@@ -80,9 +81,10 @@ def environment(*without: str, **more: str) -> dict[str, str]:
 def serve(answer: Callable[[Any], Any], requests: TextIO, first: Any = None) -> None:
     """Answers the requests of the parent process.
 
-    A request is a line of JSON in `requests`, and its answer is a line of JSON on standard output. Everything else that
-    the process prints goes to standard error. If `first` is not None, `answer(first)` is called before the first
-    request, and the result is not sent. This call loads the modules that every request needs.
+    A request is a line of JSON in `requests`, and its answer is a line of JSON on standard output. Any text that the
+    child process prints, except the answers, goes to standard error. If `first` is not None, `answer(first)` is called
+    before the first request, and the result is not sent. The call `answer(first)` loads the modules that every request
+    needs.
     """
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

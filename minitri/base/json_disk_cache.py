@@ -1,18 +1,21 @@
-"""A cache on disk for small values, such as the fastest block sizes for a shape. Each value is a JSON file.
+"""A cache on disk for small values, such as the fastest block sizes for a shape. Each cached value is stored in its own
+JSON file.
 
     put("blocks", {"program": …, "sizes": …}, {"i": 64})
     get("blocks", {"program": …, "sizes": …})            {"i": 64}
 
-In: a kind of entry, such as "blocks", and the entry's key (any JSON value). Out: the value stored for exactly that key,
-or None. The one idea: callers must always expect an empty cache. So a file counts as missing if it is damaged, has
-another version of the file format, or belongs to another key. Nothing is stored if the disk is full, or if the folder
-is not writable or belongs to another user. If an entry is missing, `get` returns None. If an entry cannot be stored,
-`put` returns False. The text of an entry is only parsed as JSON, and never executed.
+In: a kind of entry, such as "blocks", and the entry's key (any JSON value). Out: the value that is stored under exactly
+the given kind and key, or None. The one idea: callers must always expect an empty cache. A cache file is treated as
+missing if it is damaged, if it has another version of the file format, or if it belongs to another key. No value is
+stored if the disk is full, or if the cache folder is not writable or belongs to another user. If an entry is missing,
+`get` returns None. If an entry cannot be stored, `put` returns False. The text of an entry is only parsed as JSON, and
+never executed.
 
-The environment variable MINITRI_CACHE_DIR names the cache folder. If the variable is not set, the folder is in the
-user's cache folder. Only the user can open the folder (mode 0700). The name of a file is the hash of the entry's key,
-so the name contains no text of the user. `put` writes a file under a temporary name and then renames it. So if two
-processes write the same entry at once, the result is one complete file. Left out: a limit on the age of cached values.
+The environment variable MINITRI_CACHE_DIR names the cache folder. If MINITRI_CACHE_DIR is not set, minitri makes its
+own cache folder inside the user's cache folder. Only the user can open minitri's cache folder (mode 0700). The name of
+a cache file is the hash of the entry's key, so the file name contains no text of the user. `put` writes a file under a
+temporary name and then renames the file. If two processes write the same entry at once, the result is one complete
+file, because `put` renames only complete files. Left out: a limit on the age of cached values.
 """
 
 import contextlib
@@ -59,7 +62,7 @@ def get(kind: str, key: Any) -> Any:
 
 
 def put(kind: str, key: Any, value: Any) -> bool:
-    """Stores a value. Returns False if the value cannot be stored."""
+    """Stores a value in the cache, under a kind of entry and a key. Returns False if the value cannot be stored."""
     with contextlib.suppress(*UNUSABLE):
         entry = json.dumps({"version": VERSION, "kind": kind, "key": key, "value": value}, sort_keys=True)
         if len(entry) <= MAX_BYTES:
@@ -69,7 +72,7 @@ def put(kind: str, key: Any, value: Any) -> bool:
 
 
 def _place(kind: str, key: Any) -> Path:
-    """Returns the path of an entry's file. Raises OSError if there is no cache folder."""
+    """Returns the path of the file that stores a cache entry. Raises OSError if there is no cache folder."""
     root, text = folder(), json.dumps([VERSION, kind, key], sort_keys=True)
     if root is None:
         raise OSError("no folder for the cache")
@@ -99,8 +102,8 @@ def _is_ours(path: Path) -> bool:
 
 
 def _read(place: Path) -> bytes:
-    """Returns the bytes of an entry's file. Raises OSError if the file is not a regular file of this user, or is too
-    large.
+    """Returns the bytes of the file that stores a cache entry. Raises OSError if the file is not a regular file of this
+    user, or is too large.
     """
     handle = os.open(place, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(handle, "rb") as file:
@@ -112,8 +115,8 @@ def _read(place: Path) -> bytes:
 
 
 def _write(place: Path, data: bytes) -> None:
-    """Writes a temporary file and renames it to the entry's file. If an error occurs, an older file of the entry stays
-    unchanged.
+    """Stores the bytes of a cache entry: writes a temporary file, and renames it to the entry's file name. If an error
+    occurs, an older file of the same entry stays unchanged.
     """
     handle, made = tempfile.mkstemp(dir=place.parent, prefix=".new-")
     try:

@@ -1,4 +1,4 @@
-"""An LRU cache: it keeps a fixed number of values and drops the value that was used least recently.
+"""An LRU cache, which keeps a fixed number of values and drops the value that was used least recently.
 
     variants = Recent(64)
     variants.made(key, lambda: compiled(key))     compiles on the first call; later calls return the stored value
@@ -24,7 +24,9 @@ class Recent(OrderedDict[K, V]):
         self.most, self.lock = most, threading.RLock()
 
     def made(self, key: K, make: Callable[[], V]) -> V:
-        """Returns the value stored under `key`. If no value is stored, first stores the result of `make()`."""
+        """Returns the value stored under `key`. If `key` has no value yet, first stores the result of `make()` under
+        `key`.
+        """
         with self.lock:
             value = self[key] if key in self else make()
             self[key] = value

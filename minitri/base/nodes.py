@@ -1,5 +1,5 @@
-"""Makes classes of records and classes of nodes. Both are frozen dataclasses with slots. Records are compared by their
-fields. Nodes, such as the nodes of the syntax tree, are compared by identity.
+"""Makes classes of records and classes of nodes. Classes of records and nodes are frozen dataclasses with slots.
+Records are compared by their fields. Nodes, such as the nodes of the syntax tree, are compared by identity.
 
     class Axis(Record):
         name: str
@@ -15,7 +15,7 @@ fields. Nodes, such as the nodes of the syntax tree, are compared by identity.
 
     Name(span, "x")                             a node
 
-In: a class with annotated fields. Out: a dataclass made from this class. The one idea: a metaclass makes the
+In: a class with annotated fields. Out: the class as a frozen dataclass. The one idea: a metaclass makes the
 dataclasses, so a file that defines nodes needs no decorators and reads like a grammar. A class can change an option of
 its dataclass: with `class Loop(Record, eq=False)`, loops are compared by identity. The text of a node (`repr`) does not
 show the node's fields, because the text of a deep tree would be too long.
@@ -79,8 +79,8 @@ def _has_nodes(kind: Any) -> bool:
 
 
 def children(node: Any) -> tuple[Any, ...]:
-    """Returns the children of a node: the nodes in its fields, in the order of the fields. A field can also be a tuple
-    of nodes.
+    """Returns the children of a node: the nodes in its fields, in the order of the fields. If a field is a tuple of
+    nodes, all nodes of the tuple are children.
     """
     found: list[Any] = []
     for name in node_fields(type(node)):

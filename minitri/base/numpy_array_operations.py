@@ -4,9 +4,9 @@
     scan("sum", x, 0)            cumulative_sum(x, axis=0)
 
 An evaluator runs the minitri program of one compiler stage in numpy. All evaluators use the functions of this file. The
-file minitri/base/operators.py has the tables of reductions and of elementwise operators. The arrays have compute
-dtypes, which are the dtypes of arithmetic in kernels: the compute dtype of f16 is f32. Only a cast can return an array
-of f16 or bf16.
+file minitri/base/operators.py has the tables of reductions and of elementwise operators. Arrays in this file have
+compute dtypes, which are the dtypes of arithmetic in kernels: the compute dtype of f16 is f32. Only a cast can return
+an array of f16 or bf16.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ def cast(x: Any, dtype: DType) -> Any:
     """Converts an array to a dtype.
 
     The conversion of floats to an integer dtype clips each value to the range of the dtype, and turns NaN into 0. The
-    conversion to bool is x != 0.
+    conversion of x to bool is x != 0.
     """
     x = np.asarray(x)
     with np.errstate(all="ignore"):
@@ -88,10 +88,10 @@ def scan(op: str, x: Any, axis: int) -> Any:
 def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:
     """Returns the matrix product of arrays of the shapes [*B, M, K] and [*B, K, N], accumulated in `dtype`.
 
-    `precision` says how f32 factors are multiplied (minitri/kernels/ir.py). "tf32" rounds each factor to TF32. "tf32x3"
-    writes each factor as a sum of two TF32 numbers, and multiplies the TF32 numbers. If an element of this product is
-    not finite, the element is computed from the original f32 factors instead. "tf32x3_unchecked" is like "tf32x3", but
-    keeps elements that are not finite.
+    `precision` says how f32 factors are multiplied (minitri/kernels/ir.py). The precision "tf32" rounds each f32 factor
+    to TF32. The precision "tf32x3" writes each f32 factor as a sum of two TF32 numbers, and multiplies the TF32
+    numbers. With "tf32x3", an element of the product that is not finite is computed again from the original f32
+    factors. The precision "tf32x3_unchecked" is like "tf32x3", but keeps elements of the product that are not finite.
     """
     a, b = (np.asarray(x).astype(dtype.numpy) for x in (a, b))
     with np.errstate(all="ignore"):

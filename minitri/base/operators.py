@@ -7,18 +7,18 @@
 
 In: the file operators.toml, which has the rows of the table. Out: the table `OPERATORS`, which maps names to
 `Operator`s. `BY_SYMBOL` finds an operator by its infix or prefix symbol. `ALIASES` maps names of operators in other
-libraries to names in the table. These parts of the project read the operator table:
+libraries to names in the table. Several parts of the project read the operator table:
 
   - calls and symbols in the language, and typing
   - the evaluators, and the emitter of Triton source
   - the functions that Triton's interpreter calls (minitri/triton/rt_interpreter.py)
   - docs/reference/operators.md, which is generated, and the property tests
 
-Operators compute in *compute* dtypes only: f32, f64, integers and bool. Values of f16 and bf16 are converted to f32
-first (docs/reference/semantics.md).
+Operators compute in *compute* dtypes only: f32, f64, integers and bool. Before an operator is applied, values of f16
+and bf16 are converted to f32 (docs/reference/semantics.md).
 
 Operators have the same results as in numpy. If numpy raises an error, warns or does not define the result, the operator
-returns a result that is defined in this table:
+has one of the following results:
 
     x // 0, x % 0                  0 for integers
     b ** -n                        for integers: 1 for b = 1, 1 or -1 for b = -1, and 0 for any other b
@@ -30,15 +30,15 @@ an operator is 0.5 if its results are correctly rounded, and otherwise the large
 correctly rounded result. The values of `ulp` come from the CUDA C++ Programming Guide (appendix "Mathematical
 Functions"). The `ulp` of an operator that calls several functions is the sum of the functions' errors.
 
-Kernels must be compiled with `enable_reflect_ftz=False`. By default Triton lets the math library treat denormals as
-zero, so that sin, tanh or erf of a denormal is 0.
+Kernels must be compiled with `enable_reflect_ftz=False`, so that the math library does not treat denormals as zero. By
+default Triton lets the math library treat denormals as zero, so that sin, tanh or erf of a denormal is 0.
 
 `REDUCTIONS` is a second table, of reductions and scans, which is read from reductions.toml. One row of reductions.toml
 adds a reduction to the language, the typing rules, all evaluators, the proofs that kernels are right, and
 docs/reference/operators.md. For the reduction with the name NAME, kernels call the functions `reduce_NAME` and
 `scan_NAME` of minitri/triton/rt.py. The functions `reduction` and `running` raise an error for an unknown name.
 
-Left out: contractions and views, which have no rows in a table: each is a class of graph nodes.
+Left out: contractions and views, which are classes of graph nodes instead of rows in a table.
 """
 
 from collections.abc import Callable
@@ -111,8 +111,8 @@ class Operator:
 
     @property
     def templates(self) -> dict[str, str]:
-        """Returns a dictionary from dtypes to Triton templates. A key is the name of a dtype, such as "f64", or the
-        letters of several kinds of dtypes, such as "iu" for all integers.
+        """Returns a dictionary from dtypes to Triton templates. A key of the dictionary is the name of a dtype, such as
+        "f64", or the letters of several kinds of dtypes, such as "iu" for all integers.
         """
         return {"biuf": self.triton} if isinstance(self.triton, str) else self.triton
 
@@ -137,7 +137,7 @@ ALIASES: dict[str, str] = {}
 
 
 def register(op: Operator) -> Operator:
-    """Adds an operator to the table. Returns the operator."""
+    """Adds an operator to the operator table, and returns the operator."""
     assert op.name not in OPERATORS, op.name
     OPERATORS[op.name] = op
     ALIASES.update(dict.fromkeys(op.aliases, op.name))
@@ -149,8 +149,8 @@ def register(op: Operator) -> Operator:
 def _operator(name: str, row: dict[str, Any]) -> Operator:
     """Returns the operator for a row of operators.toml.
 
-    The entry `numpy` is the name of a function of operators_unlike_numpy.py. If that file has no such function, the
-    entry is the name of a function of numpy.
+    The entry `numpy` of the row is the name of a function. The function comes from operators_unlike_numpy.py if that
+    file has a function with this name, and otherwise from numpy.
     """
     function = row.pop("numpy", name)
     numpy = getattr(operators_unlike_numpy, function, None) or getattr(np, function)

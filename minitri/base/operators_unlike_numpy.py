@@ -2,8 +2,8 @@
 
     power(np.int32(2), np.int32(-1))        0, where numpy raises an error
 
-In: numpy arrays of one compute dtype. Out: an array. If this file has a function with the name of an operator in
-operators.toml, that function defines the operator.
+In: numpy arrays of one compute dtype, the operands. Out: a numpy array, the operator's result. If this file has a
+function with the name of an operator in operators.toml, that function defines the operator.
 """
 
 import math
@@ -23,7 +23,8 @@ def float_to_int(x: Any, dtype: Any) -> Any:
 
 
 def round_to_tf32(x: Any) -> Any:
-    """Rounds f32 values to TF32, which has 11 significant bits and the exponents of f32. Ties round away from zero.
+    """Rounds f32 values to TF32, which has 11 significant bits and the exponents of f32. A value halfway between two
+    TF32 values is rounded away from zero.
 
     Neighbouring subnormal TF32 values are 2**-136 apart.
     """
@@ -37,8 +38,9 @@ def round_to_tf32(x: Any) -> Any:
 def _pow(b: Any, n: Any) -> Any:
     """Returns b ** n for floats, with the results of the function `pow` of C.
 
-    If the exponent is the scalar 0.5, numpy computes a square root instead, which has other results for -inf and -0.0.
-    `_pow` converts a scalar exponent to an array first, so that numpy does not compute a square root.
+    If the exponent is the scalar 0.5, numpy computes a square root, whose results for -inf and -0.0 differ from the
+    results of C's `pow`. `_pow` converts a scalar exponent to an array first, so that numpy does not compute a square
+    root.
     """
     shape = np.broadcast_shapes(b.shape, n.shape)
     flat = [np.array(np.broadcast_to(v, shape)).reshape(-1) for v in (b, n)]

@@ -1,7 +1,7 @@
 """Reports what the passes of the compiler do: prints log lines, and records the rewrite rules that the passes apply.
 
-The environment variable MINITRI_LOGS=+fusion,tile enables log lines on stderr. Each log line begins with its topic,
-which is one of these:
+The environment variable MINITRI_LOGS=+fusion,tile enables log lines on stderr. Each log line begins with its topic. The
+topics are:
 
     a pass or a stage   the text of the minitri program after this pass, or at this stage
     fusion              the list of fusion decisions
@@ -88,6 +88,6 @@ def recorded() -> Iterator[list[Firing]]:
 
 
 def fired(rule: Callable[..., Any], before: Any, after: Any, spans: tuple[Span, ...] = ()) -> None:
-    """Reports that a rule was applied. The function does nothing outside of a `with recorded()` block."""
+    """Reports that a rewrite rule was applied. The function does nothing outside of a `with recorded()` block."""
     if (found := _firings.get()) is not None:
         found.append(Firing(rule, before, after, spans))

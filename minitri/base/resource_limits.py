@@ -5,7 +5,7 @@
 
 In: an amount that the compilation of a program needs, such as a number of characters, brackets or seconds. Out:
 nothing, or a CompileError MT0401 that names the limit and says how to raise this limit. The one idea: no program text
-can make the compiler use an unlimited amount of time or memory. A user who trusts a text can raise the limits.
+can make the compiler use an unlimited amount of time or memory. A user who trusts a program text can raise the limits.
 
 A compiled program stores the limits that were set when the program was compiled. Left out: a limit on Triton's own
 compiler, which cannot be interrupted, and a limit on the run time of compiled programs.
@@ -55,7 +55,7 @@ def current() -> Limits:
 
 
 def limits(**changed: float) -> AbstractContextManager[Limits]:
-    """Sets some limits inside the `with` block. All limits that are not named stay the same.
+    """Sets some limits inside the `with` block. All limits that the call does not name stay the same.
 
     Raises CompileError MT0404 for the name of an unknown limit, or a value that is not a number above 0.
     """
@@ -76,8 +76,8 @@ def using(wanted: Limits) -> AbstractContextManager[Limits]:
 def timed() -> AbstractContextManager[object]:
     """Applies the limit `seconds` to the code in the `with` block. Nested `with` blocks share the limit.
 
-    The limit is an amount of processor time of this thread. So a compilation does not fail only because other processes
-    keep the machine busy.
+    The limit `seconds` is an amount of processor time of this thread. Because the limit is processor time, other
+    processes that keep the machine busy do not make a compilation fail.
     """
     seconds = current().seconds
     return _assigned(_deadlines, _deadlines.get() or (time.perf_counter() + seconds, time.thread_time() + seconds))
@@ -96,9 +96,9 @@ def _assigned(variable: ContextVar[Any], value: Any) -> Iterator[Any]:
 def check_time() -> None:
     """Raises CompileError MT0401 if the time limit is exceeded.
 
-    Every loop over a program's operations calls this function. Reading the processor time is slow on some systems.
-    Processor time never passes faster than wall-clock time. So the function reads the processor time only after the
-    wall-clock time has reached the limit.
+    Every loop over a program's operations calls this function. Reading the processor time is slow on some systems, so
+    the function reads it only after the wall-clock time has reached the limit. As processor time never passes faster
+    than wall-clock time, the limit cannot be exceeded before the wall-clock time has reached it.
     """
     ends = _deadlines.get()
     if ends is not None and time.perf_counter() > ends[0] and time.thread_time() > ends[1]:
@@ -115,7 +115,7 @@ def exceeded(name: str, message: str, span: Span | None = None) -> CompileError:
 def check_product(terms: int, factors: int) -> None:
     """Raises CompileError MT0401 if a size has too many terms, or too many factors in one term.
 
-    Without this check, a high power of a sum such as (M + N + K) would fill the memory with terms.
+    Without the function `check_product`, a high power of a sum such as (M + N + K) would fill the memory with terms.
     """
     if terms > 1 and terms > current().terms:
         raise exceeded("terms", f"a size becomes a sum of {terms:,} terms, the limit is {current().terms:,}")

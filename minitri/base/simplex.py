@@ -3,9 +3,9 @@
     combine([{x: 1}, {x: 1, 1: 2}], {x: 3, 1: 2})      [2, 1]:   2 * x  +  1 * (x + 2)  =  3*x + 2
 
 In: columns and a target, which are polynomials, written as maps from monomials to coefficients. Out: a weight >= 0 for
-each column, or None if there are no such weights. The one idea is the first phase of the simplex algorithm. The
-algorithm starts with artificial variables that satisfy all equations, and replaces these variables by columns until no
-artificial variable is left. Bland's rule chooses the next column. This rule guarantees that the algorithm ends.
+each column, or None if there are no such weights. The one idea is the first phase of the simplex algorithm. The simplex
+algorithm starts with artificial variables that satisfy all equations, and replaces the artificial variables by columns
+until no artificial variable is left. Bland's rule chooses the next column, and guarantees that the algorithm ends.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,8 @@ ALMOST = Fraction(999_999, 1_000_000)  # a constant just below 1, which may be a
 
 
 def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None:
-    """Finds weights > 0 for some columns. The sum of the weighted columns is the goal, or the goal plus a constant
-    below 1.
+    """Finds weights > 0 for some of the columns. The sum of the weighted columns is the goal, or the goal plus a
+    constant below 1.
 
     Returns a map from the position of a column in `columns` to the weight of this column. Returns None if no weights
     give the goal.

@@ -15,7 +15,7 @@ from itertools import accumulate
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A text with a name. In messages the name is a file name or `<expression>`."""
+    """A text with a name. In messages, the name of a source is a file name or `<expression>`."""
 
     name: str
     text: str
@@ -37,7 +37,7 @@ class Span:
     """The characters from `start` up to `end` (exclusive) of a source.
 
     `node` is the number of the graph node that was made for this text (see `Graph.numbered`). Operations of later IRs
-    store spans, so they also store from which graph node they were made.
+    store spans, so an operation also stores from which graph node the operation was made.
     """
 
     source: Source

@@ -3,8 +3,8 @@
 In: an unknown name, and the known names. Out: a list of similar known names, the best first. If no known name is
 similar, the list is empty. The one idea is an edit distance in which likely typing errors cost less. The edit distance
 counts letters that are missing, added, replaced or swapped with their neighbour. A replacement by the letter of a
-neighbouring key, a doubled letter, a swap or a change of case costs less than 1. All other typing errors, such as a
-replacement by the letter of a distant key, cost 1.
+neighbouring key, a doubled letter, a swap or a change of case costs less than 1. A less likely typing error, such as a
+replacement by the letter of a distant key, costs 1.
 """
 
 from collections.abc import Iterable

@@ -3,9 +3,9 @@
     largest(N, 0)          N, since no size is negative
     largest(N - 1, 0)      max(N - 1, 0)
 
-In: two symbolic integers (`Dim`s). Out: the maximum or the minimum of the two, as a `Dim`. If a proof shows which of
-the two `Dim`s is larger for all sizes, the result is one of these `Dim`s. If no proof shows which `Dim` is larger, the
-result is a new `Dim` with the single term `max(…)` or `min(…)`.
+In: two symbolic integers (`Dim`s). Out: the maximum or the minimum of the two symbolic integers, as a `Dim`. If a proof
+shows which of the two `Dim`s is larger for all sizes, the result is one of these `Dim`s. If no proof shows which `Dim`
+is larger, the result is a new `Dim` with the single term `max(…)` or `min(…)`.
 
 The function `tidy` brings a size with maxima and minima into a canonical form. The canonical form of the size of a
 slice of a slice is a short expression:
@@ -16,12 +16,12 @@ slice of a slice is a short expression:
 If two Dims contain one size only, and are equal for all values of this size, they get the same canonical form.
 
 The one idea: max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). Nested maxima and minima of one integer n are a
-piecewise linear function of n. The function ramp(n - k) changes its slope at n = k only. So any piecewise linear
-function of n is a linear function plus one ramp for each value of n at which the slope changes (a "bend"). The factor
-of each ramp is the change of the slope at the bend.
+piecewise linear function of n. The function ramp(n - k) changes its slope at n = k only. Any piecewise linear function
+of n is a linear function plus one ramp for each value of n at which the slope changes (a "bend"). The factor of the
+ramp for a bend is the change of the slope at this bend.
 
-`tidy` does not change nested maxima of different sizes, such as max(max(M, 1), N). It does not change maxima within
-products, quotients and remainders either.
+`tidy` does not change nested maxima of different sizes, such as max(max(M, 1), N). `tidy` does not change maxima within
+products, quotients and remainders.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _of_values(integers: Callable[..., Any], arrays: Callable[..., Any]) -> Any:
 
 
 class Extreme(Pair):
-    """A maximum or a minimum."""
+    """The maximum or the minimum of two symbolic integers."""
 
     __slots__ = ()
     word: ClassVar[str]
@@ -105,8 +105,8 @@ def _winner(kind: type[Extreme], a: Dim, b: Dim) -> Dim | None:
 
 
 def _shifted(kind: type[Extreme], d: Dim) -> tuple[Extreme | None, int]:
-    """Splits d into a maximum (or minimum) m plus a constant c, and returns (m, c). If d has another form, returns
-    (None, 0).
+    """Splits d into a maximum (or minimum) m plus a constant c, and returns (m, c). If d is not a maximum (or minimum)
+    plus a constant, returns (None, 0).
     """
     shift = next((c for m, c in d.terms if not m), 0)
     atom = (d - shift).atom
@@ -142,7 +142,7 @@ class Ramps:
         return Ramps(self.plain + other.plain * factor, {bend: c for bend, c in bends.items() if c})
 
     def dim(self) -> Dim:
-        """Returns the function as a `Dim`.
+        """Returns the piecewise linear function as a `Dim`.
 
         A ramp with a factor above 0 is written with a maximum, and a ramp with a factor below 0 with a minimum.
         """
@@ -152,8 +152,8 @@ class Ramps:
         return total
 
     def of_one_sum(self) -> tuple[Dim, Callable[[int], int], set[int]] | None:
-        """Returns (n, f, corners) if the function depends on a single sum of sizes n, such as M + N. Otherwise returns
-        None. The value of the function is f(n).
+        """Returns (n, f, corners) if the function depends on a single sum of sizes n, such as M + N. Returns None if
+        the function depends on several sums of sizes. The value of the function is f(n).
 
         The set `corners` contains all values of n at which max(f(n), 0) can change its slope: the bends of f, and the
         integers next to the zeros of f.
@@ -182,7 +182,7 @@ def tidy(d: Dim) -> Dim:
 
 
 def where_present(d: Dim, extents: Iterable[Dim], allows: Allows) -> Dim:
-    """Returns `d`, simplified under the assumption that none of the extents is 0.
+    """Returns `d`, simplified under the assumption that none of the axis lengths `extents` is 0.
 
     Example: if the extent max(N - 2, 0) is not 0, then N >= 3, so min(N, 1) is 1.
     """
@@ -194,14 +194,14 @@ def where_present(d: Dim, extents: Iterable[Dim], allows: Allows) -> Dim:
 
 
 def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows) -> bool:
-    """Checks whether d >= 0 is proven under the assumption that none of the extents is 0."""
+    """Checks whether d >= 0 is proven under the assumption that none of the axis lengths `extents` is 0."""
     least = _least_sizes(extents, allows)
     return sign(tidy(d.substitute({s: size(s.name) + n for s, n in least.items()}))) in (0, 1)
 
 
 def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
-    """For each size on which an extent depends, returns the smallest value at which no extent is 0. The value n of a
-    size s must also satisfy `allows(s, n)`.
+    """For each size on which an extent depends, returns the smallest value of the size at which no extent is 0. The
+    value n of a size s must also satisfy `allows(s, n)`.
     """
     least: dict[Symbol, int] = {}
     for symbol, n in filter(None, map(_least, extents)):

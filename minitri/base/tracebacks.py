@@ -10,8 +10,9 @@
       = more: minitri explain MT0204
 
 In: an exception that leaves a public function. Out: the same exception, without the frames of minitri's own functions.
-So loggers and debuggers show only the caller's frames. Scripts, Python's prompt and IPython print a text like the
-example above. With MINITRI_TRACEBACK=1 in the environment, all frames are kept and printed.
+For a CompileError, loggers and debuggers show only the caller's frames. For a CompileError, scripts, Python's prompt
+and IPython print a text like the example above. With MINITRI_TRACEBACK=1 in the environment, all frames are kept and
+printed.
 """
 
 import os
@@ -72,9 +73,9 @@ def forget_frames(error: CompileError) -> None:
 def _print_in_short() -> None:
     """Installs functions that print errors in a few lines.
 
-    Python calls the function `sys.excepthook` to print an error, and IPython has its own table of such functions. If
-    another package has already replaced `sys.excepthook`, or filled IPython's table, the functions of that package stay
-    installed.
+    Python calls the function `sys.excepthook` to print an error, and IPython has a table of functions that print
+    errors. If another package has already replaced `sys.excepthook`, or filled IPython's table, the functions of that
+    package stay installed.
     """
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _hook

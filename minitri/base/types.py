@@ -3,7 +3,7 @@
 Two integers, or two floats, are promoted as in numpy. An integer and a float are promoted to the float's dtype. A
 Python scalar has a weak type: it takes the dtype of the other operand, unless the scalar is of a higher kind (NEP 50).
 For an f16 array x, `x + 1` is f16. True division and float functions of integers give f32. The page
-docs/reference/semantics.md has the rules and the reasons for the rules.
+docs/reference/semantics.md has the rules of type promotion, and the reasons for these rules.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class DType:
 
     @property
     def numpy(self) -> Any:
-        """The numpy dtype with the same values. For bf16, which numpy lacks, the result is the bf16 of the package
-        ml_dtypes.
+        """The numpy dtype that has the same values as this dtype. For bf16, which numpy lacks, the result is the bf16
+        of the package ml_dtypes.
         """
         return np.dtype(ml_dtypes.bfloat16 if self.name == "bf16" else self.numpy_name)
 

@@ -6,9 +6,10 @@
     M=0 N=0   skipped  max over an axis of size 0 has no value
     ok: every pass is within its bound at 2 choices of sizes
 
-Most of the sizes are no multiples of block sizes, and some sizes are 0 or 1. In: a `Request`, which names the program.
-Out: a line for each choice of sizes, and the verdict. Below the first line with a wrong result, a table of all passes
-is printed. With `--verbose`, a table of all passes is printed below every line. The exit code is 1 if a pass is wrong.
+Most of the checked sizes are no multiples of block sizes, and some of them are 0 or 1. In: a `Request`, which names the
+program. Out: a line for each choice of sizes, and the verdict. Below the first line with a wrong result, a table of all
+passes is printed. With `--verbose`, a table of all passes is printed below every line. The exit code is 1 if a pass is
+wrong.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,8 +68,8 @@ def error_text(report: CheckReport) -> str:
 def _choices(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size]) -> list[dict[str, Size]]:
     """Returns the choices of sizes to check. Each choice is a dictionary with a size for every dimension.
 
-    Sizes that come from options or from files are the same in every choice. All other sizes come from the table
-    `SIZES`, which has one row for each choice.
+    Sizes that come from options or from files are the same in every choice. Sizes that come neither from options nor
+    from files are taken from the table `SIZES`, which has one row for each choice.
     """
     function = program.function
     fixed: dict[str, Size] = {}
@@ -104,7 +105,8 @@ def _result(outcome: Outcome) -> str:
 
 
 def _conclude(choices: Sequence[Mapping[str, Size]], outcomes: Sequence[Outcome], as_json: bool) -> int:
-    """Prints the verdict. If `as_json` is true, prints all reports as JSON instead of the verdict.
+    """Prints the verdict on all checked choices of sizes. If `as_json` is true, prints all reports as JSON instead of
+    the verdict.
 
     Returns the exit code, which is 1 if a pass is wrong. If the program accepts none of the sizes, the command fails.
     """

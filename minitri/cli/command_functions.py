@@ -83,7 +83,7 @@ def _texts(low: Lowered, stages: Sequence[str]) -> tuple[dict[str, str], Compile
 def _passes(low: Lowered, name: str) -> list[PassRecord]:
     """Returns the record of the pass `name`. If `name` is "all", returns the records of all passes.
 
-    Raises a usage error if there is no pass of this name.
+    Raises a usage error if `name` is neither "all" nor the name of a pass.
     """
     chosen = [p for p in low.passes if name in ("all", p.name)]
     if not chosen:
@@ -94,9 +94,9 @@ def _passes(low: Lowered, name: str) -> list[PassRecord]:
 
 
 def _show(parts: Sequence[tuple[str, str, str]], titles: bool) -> None:
-    """Prints several texts. Each part is a tuple of a title, the name of a stage, and the text.
+    """Prints several texts. Each item of `parts` is a tuple of a title, the name of a stage, and the text to print.
 
-    The stage decides how the text is coloured. If `titles` is true, the title is printed above the text.
+    The name of the stage decides how the text is coloured. If `titles` is true, the title is printed above the text.
     """
     lines: list[str] = []
     for title, stage, text in parts:
@@ -204,8 +204,9 @@ def explore(
 def _measured(request: Request) -> tuple[Request, Profile]:
     """Returns the request with this machine's GPU as its target, and the measured time of each kernel.
 
-    The kernels run with random arrays. If the request names the interpreter as its target, the kernels are measured in
-    the interpreter. In all other cases, raises StageUnavailable if this machine has no GPU.
+    To measure the times, the kernels run with random arrays. If the request names the interpreter as its target, the
+    kernels are measured in the interpreter. If the request does not name the interpreter, and this machine has no GPU,
+    raises StageUnavailable.
     """
     wanted = None if request.target is None else Target.parse(request.target)
     if wanted != INTERPRETER:
@@ -245,7 +246,7 @@ def bench(
     """Runs `minitri bench`: measures cases of the benchmark, measures random programs, or draws figures.
 
     With `programs=20`, measures 20 random programs. With `figures`, a file of an earlier run, only draws the figures of
-    that run. Without `programs` and `figures`, measures `cases`. Returns the exit code.
+    that run. Without `programs` and `figures`, measures the benchmark cases in `cases`. Returns the exit code.
     """
     from minitri.bench import random_run
     from minitri.bench import run as benchmarks

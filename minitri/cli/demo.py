@@ -2,8 +2,8 @@
 
 In: the path of a .mt file (a minitri program), such as examples/linear.mt. Out: lines on stdout. The demo follows one
 node of the graph, such as the program's matrix product. From the text of each stage, the demo shows two lines that
-belong to the node. The module minitri/explore/provenance.py finds the lines of a node. After the last stage, the demo
-prints the command that shows a whole stage.
+belong to the followed node. The module minitri/explore/provenance.py finds the lines that belong to a node of the
+graph. After the last stage, the demo prints the command that shows a whole stage.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Arrays for a program, made from the options of a command line.
 
 In: a function's parameters, and the options `--input x=...` and `-D M=...`. Out: one array or number for each
-parameter, and the sizes of all dimensions. The option `--input` takes these values:
+parameter, and the sizes of all dimensions. The values of the option `--input` are:
 
     array.npy            read from a file (never unpickled)
     randn                normal floats               zeros, ones, arange
@@ -11,7 +11,7 @@ parameter, and the sizes of all dimensions. The option `--input` takes these val
 
 The size of a dimension comes from the option -D if given, else from the shape of an array in a file, else from
 `DEFAULT_SIZES`. The default sizes differ from each other, so that two axes in the wrong order cause an error. Left out:
-the check that the arrays fit the program. A later call of the program checks whether the arrays fit.
+the check that the arrays fit the program, which a later call of the program makes.
 """
 
 import re
@@ -108,7 +108,8 @@ def missing_sizes(
 ) -> dict[str, Size]:
     """Returns sizes for the dimensions that have no size in `known`.
 
-    Each of these dimensions gets the next number of `sizes`. Each pack, such as `*B`, gets axes of the sizes `axes`.
+    Each dimension without a size in `known` gets the next number of `sizes`. Each pack without sizes in `known`, such
+    as `*B`, gets axes of the sizes `axes`.
     """
     numbers, declared = cycle(sizes), sizes_of(function, {}).items()
     return {n: axes if isinstance(size, tuple) else next(numbers) for n, size in declared if n not in known}
@@ -151,7 +152,7 @@ def is_path(text: str) -> bool:
 
 
 def read_array(path: str, dtype: DType | None = None) -> Array:
-    """Returns the array in a .npy file. Raises InputError for any other file.
+    """Returns the array in a .npy file. Raises InputError for a file that is not a .npy file of numbers.
 
     Reading the file never runs code, because this function rejects .npy files that contain pickled objects.
     """
@@ -236,7 +237,7 @@ def require_known(what: str, given: Iterable[str], names: list[str]) -> None:
 
 
 def _as_declared(function: ast.Function, name: str, size: Size) -> Size:
-    """Returns a tuple of sizes for a pack, and a single size for any other dimension.
+    """Returns a tuple of sizes for a pack, and a single size for a dimension that is no pack.
 
     If B is a pack, the size 8 of the option `B=8` becomes (8,).
 

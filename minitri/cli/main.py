@@ -106,8 +106,7 @@ def colour(ctx: click.Context, param: click.Parameter, value: str | None) -> Non
 def code_or_file(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     """Returns the argument of `minitri explain` if it names a file.
 
-    If the argument is an error code such as MT0203, the function instead prints the page about this error and ends the
-    command.
+    If the argument is an error code such as MT0203, the function prints the page about this error and ends the command.
     """
     if value is None or not re.fullmatch(r"MT\d*", value, re.ASCII | re.IGNORECASE):
         return value and FILE.convert(value, param, ctx)
@@ -143,10 +142,10 @@ OPTIONS = TABLE.pop("options")
 
 
 def parameter(name: str, command: Mapping[str, Any]) -> click.Parameter:
-    """Describes the option or argument `name` of a command for click. The rows of this name in commands.toml have the
-    details.
+    """Describes the option or argument `name` of a command for click.
 
-    If no row of this name has the field `flags`, the parameter is a positional argument.
+    In commands.toml, the rows whose key is `name` give the settings of the option or argument. If no row with the key
+    `name` has the field `flags`, `name` is a positional argument.
     """
     row = {**OPTIONS.get(name, {}), **command.get(name, {})}
     settings = {**KINDS.get(row.pop("kind", ""), {}), **row}
@@ -199,8 +198,9 @@ def add_command(name: str, row: Mapping[str, Any]) -> None:
 
     The field `where` of the row names the function that runs the command. If the row has no field `where`, the function
     is in command_functions.py and has the name of the command. The function that runs the command is imported only when
-    the command runs. The function's arguments are the values of the command's options. If the command takes a program,
-    the function's first argument is a `Request`. The function returns the exit code of the command; None stands for 0.
+    the command runs. The arguments of the function that runs the command are the values of the command's options. If
+    the command takes a program, the first argument of the function is a `Request`. The function that runs the command
+    returns the exit code; None stands for 0.
     """
 
     def run(**given: Any) -> None:

@@ -2,7 +2,7 @@
 
 In: a file, an expression or the text of a stage, with sizes, a target and a schedule. Out: a `Program`, as `mt.compile`
 returns it, or the stages of the program for the given sizes and target. If arguments of the command contradict each
-other, the functions raise a usage error.
+other, the functions of this file raise a usage error.
 """
 
 from __future__ import annotations

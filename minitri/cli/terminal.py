@@ -10,8 +10,8 @@ code:
     0 success    1 an error or a failed check    2 a usage error    3 a stage is not available    130 interrupted
 
 The one idea: the function `reported` turns every exception of a command into a message and an exit code, so no command
-shows a traceback. Colour, the pager and the progress bar are meant for a terminal, and are left out in a pipe. Whether
-text is coloured depends on the first of these settings that is given: the option `--color`, the variables NO_COLOR and
+shows a traceback. Colour, the pager and the progress bar are meant for a terminal, and are left out in a pipe. The
+first of three settings that is given decides whether text is coloured: the option `--color`, the variables NO_COLOR and
 FORCE_COLOR, and whether the stream is a terminal. The libraries rich and pygments take long to import, so they are
 imported only when they are used. Left out: how a text is split into tokens (lexers.py), the command line (main.py), and
 the commands (command_functions.py).
@@ -127,8 +127,8 @@ def progress(title: str, total: float | None = None) -> Iterator[Tell]:
             tell(1, "ptx")                              one of three is done; "ptx" stands beside the bar
 
     If `total` is None, the bar shows only that the command is still running. Code in the `with` block must not print,
-    because printing would damage the bar. If standard error is not a terminal, there is no bar. Instead, a plain line
-    says from time to time how much of the total is done.
+    because printing would damage the bar. If standard error is not a terminal, a plain line instead of a bar says from
+    time to time how much of the total is done.
     """
     if not _drawable(err=True):
         yield _plain_progress(title, total)
@@ -153,7 +153,7 @@ def progress(title: str, total: float | None = None) -> Iterator[Tell]:
 
 
 def track(title: str, items: Sequence[T], name: Callable[[T], str] = str) -> Iterator[T]:
-    """Yields the items. Meanwhile, a progress bar shows the name of the current item, and how many items are done."""
+    """Yields the items, while a progress bar shows the name of the current item, and how many items are done."""
     with progress(title, len(items)) as tell:
         for done, item in enumerate(items):
             tell(done, name(item))
@@ -247,7 +247,8 @@ def _writing(name: str) -> Iterator[None]:
 
 @contextmanager
 def reported(as_json: bool = False) -> Iterator[None]:
-    """Turns an exception in the `with` block into a message and an exit code. A warning becomes a note.
+    """Turns an exception in the `with` block into a message and an exit code. A warning in the `with` block becomes a
+    note on standard error.
 
     An exception of the library click is raised again, because click itself handles its own exceptions.
     """
@@ -290,7 +291,7 @@ def exit_code(error: CompileError) -> int:
     """Returns the exit code for an error.
 
     The exit code is 3 for a stage that this machine cannot make. The exit code is 2 for a stage, target, pass or option
-    that does not exist. For any other error, the exit code is 1.
+    that does not exist. The exit code is 1 for all errors that get neither 2 nor 3.
     """
     return 3 if isinstance(error, mt.StageUnavailable) else 2 if error.code in ("MT0402", "MT0404") else 1
 

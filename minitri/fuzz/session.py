@@ -1,7 +1,7 @@
 """Runs a session of random programs. The session ends when the time is up, or after a given number of programs.
 
-In: a `Session`. Out: a `Summary`. The seeds are consecutive numbers, so the first seed and the number of programs
-determine a session. A seed alone determines a program and its arguments.
+In: a `Session`, which has the settings. Out: a `Summary` of what the session found. The seeds are consecutive numbers,
+so the first seed and the number of programs determine a session. A seed alone determines a program and its arguments.
 
 Worker processes check the programs (trial.py): each worker gets one seed after another, and a thread waits for each
 answer. If a worker dies or does not answer in time, its answer is replaced by a failure of the kind "crash" or "hang",

@@ -1,7 +1,7 @@
 """Checks one random program, and stores a failure as a file from which the failure can be repeated.
 
 In: a seed. Out: an `Outcome`, which says how many comparisons were made. If a comparison failed, the `Outcome` also has
-the shrunk failure (a `Case`). The comparisons are of two kinds:
+the shrunk failure (a `Case`). The comparisons that check a random program are of two kinds:
 
     check         every pass and stage with the reference, for every variant (minitri/trust/check_passes.py)
     relations     the program with changed programs that must compute the same result
@@ -19,16 +19,16 @@ The file of a failure has the program, and in comments everything that is needed
     def program(x: f32[N]):
         return sum(x)
 
-The file is a module of the language, so every other command of minitri accepts the file too. If the arguments have few
-elements, the file holds every element and the strides. If the arguments have many elements, the file has only the seed,
-from which the function `read` makes the same arguments again.
+The file of a failure is a module of the language, so commands such as `minitri run` accept the file too. If the
+program's arguments have few elements, the file of the failure has every element and the strides. If the program's
+arguments have many elements, the file has only the seed, from which the function `read` makes the same arguments again.
 
 A worker process checks programs, so that a crash or a hang of Triton's interpreter does not end the whole session:
 
     python -m minitri.fuzz.trial cpu
 
-The worker reads seeds from standard input, one on each line, and prints one line of JSON for each seed. All other text
-that the worker prints goes to standard error.
+The worker reads seeds from standard input, one on each line, and prints one line of JSON for each seed. Any text that
+the worker prints, except the lines of JSON, goes to standard error.
 """
 
 import json
@@ -81,7 +81,9 @@ class Case:
 
     @property
     def kind(self) -> str:
-        """The kind of the failure, such as the name of the wrong pass. The name of the file contains this text."""
+        """The kind of the failure, such as the name of the wrong pass. The name of the case's file contains the kind of
+        the failure.
+        """
         return (self.relation or self.guilty).replace(": ", "-").replace(" ", "-")
 
     @property
@@ -129,7 +131,9 @@ def trial(seed: int, on: str = "cpu") -> Outcome:
     variants, relations = ((name,) if name else () for name in (first.variant, first.relation))
 
     def fails(other: RandomProgram) -> bool:
-        """Repeats the comparison that failed, and checks whether `other` fails in the same way."""
+        """Repeats the comparison that failed with the program `other`, and checks whether `other` fails in the same
+        way.
+        """
         found = examined(Case(other, seed), variants, on=on, relations=relations).case
         return found is not None and (found.relation, found.guilty) == (first.relation, first.guilty)
 
@@ -276,7 +280,8 @@ def _array(given: Any) -> Any:
 
 def answer(seed: int, on: str) -> dict[str, Any]:
     """Returns the worker's answer for one seed: the numbers of comparisons, and the failure, if there is one. The
-    answer also has the text of the failure's file. If the field `lost` is true, the parent process ends the worker.
+    answer also has the text of the failure's file. If the field `lost` of the answer is true, the parent process ends
+    the worker.
     """
     outcome = trial(seed, on)
     counts = {"stages": outcome.stages, "pairs": outcome.pairs, "refused": outcome.refused}

@@ -5,9 +5,9 @@ The following four spellings mean the same type:
     f32[*B, D]      "f32[*B, D]"      mt.f32[*B, D]      Float32[Tensor, "*B D"]
 
 In: an annotation, parsed as an expression. Out: an `ArrayType`, a `ScalarType`, or a tuple of such types for several
-outputs. The one idea: the grammar has no rules for types. Each spelling of a type is one `case` in this file. Each
-mistake in a type gets its own message. Left out: numbers for the dimensions. A dimension is an expression such as
-`N + 1`.
+outputs. The one idea: the grammar has no rules for types. Each spelling of a type is one `case` in this file. Each kind
+of mistake in a type gets its own error message. Left out: the sizes that the dimensions of a type have in a call. A
+dimension of a type is an expression such as `N + 1`, not a number.
 """
 
 import re
@@ -56,7 +56,7 @@ def read_type(expr: ast.Expr | ast.Pack, parse: Reader) -> Type:
 def read_returns(expr: ast.Expr, parse: Reader) -> tuple[Type, ...]:
     """Returns the types in a return annotation.
 
-    The annotation is one type, or several types in the form `(A, B)` or `tuple[A, B]`.
+    A return annotation is one type, or several types in the form `(A, B)` or `tuple[A, B]`.
     """
     match expr:
         case ast.String():
@@ -106,7 +106,7 @@ def _dims(dims: Sequence[ast.Expr | ast.Pack]) -> tuple[ast.Expr | ast.Pack, ...
 
     Each dimension must be a pack such as `*B`, or an expression of names and integers with + - * // %. A type must not
     have two packs, such as `*A, *B`, because the shape of an argument would not tell where the first pack ends. Raises
-    ParseError for any other type.
+    ParseError if a dimension has another form, or if the type has two packs.
     """
     for node in (node for dim in dims if not isinstance(dim, ast.Pack) for node in ast.postorder(dim)):
         match node:

@@ -1,4 +1,5 @@
-"""The classes of the syntax tree. The parser makes the tree from the text of a program, or from a Python function.
+"""The classes of the syntax tree. The parser makes the syntax tree from the text of a program, or from a Python
+function.
 
     module    = Module(functions)
     function  = Function(name, params, returns, body)
@@ -11,9 +12,9 @@
     index     = expr | Slice(start, stop, step) | EllipsisLiteral
 
 Every node has its span, the range of its characters in the source. `x.sum()` and `sum(x)` become the same Call, because
-the object before the dot of a method call becomes the first argument. The tree omits the parentheses and the whitespace
-of the source, but keeps everything else. Tables at the end of the file say what the operators of Unary, Binary and
-Compare compute for Python numbers. The last table has named numbers such as `pi`.
+the object before the dot of a method call becomes the first argument. The syntax tree omits the comments, docstrings,
+parentheses and whitespace of the source. Tables at the end of the file say what the operators of Unary, Binary and
+Compare compute for Python numbers. The last table of the file has named numbers such as `pi`.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Tuple(Node):
 class List(Tuple):
     """A list that is written out, such as `[a, b]`.
 
-    A list that is used as an index is an array. Any other list means the same as a tuple.
+    A list that is used as an index is an array. A list that is not used as an index means the same as a tuple.
     """
 
 
@@ -176,7 +177,8 @@ class Module(Node):
 def with_sizes(declared: ArrayType, shape: tuple[T, ...]) -> Iterator[tuple[Expr | Pack, tuple[T, ...]]]:
     """Pairs each dimension of a type with its sizes in `shape`.
 
-    A pack such as `*B` stands for any number of axes, so it has any number of sizes. Any other dimension has one size.
+    A pack such as `*B` stands for any number of axes, so it has any number of sizes. A dimension that is not a pack has
+    one size.
     """
     start = 0
     for d in declared.dims:
@@ -192,7 +194,7 @@ def postorder(root: Node, holds: Callable[[Conditional], bool] | None = None) ->
 
     If `holds` is given, the function yields only the nodes whose values are needed. Of the nodes of `a if c else b`,
     the function yields the condition `c` and only one of the branches `a` and `b`. `holds` tells whether the condition
-    is true, and is called after the condition was yielded.
+    `c` of `a if c else b` is true, and is called after `c` was yielded.
     """
     stack: list[tuple[Node, str]] = [(root, "open")]
     while stack:

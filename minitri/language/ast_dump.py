@@ -46,7 +46,7 @@ _Line = tuple[str, ast.Node]
 
 
 def _table(lines: Sequence[_Line]) -> Iterator[_Line]:
-    """Yields the lines, each with the source position of its node in a separate column."""
+    """Yields the lines of a printed syntax tree, each with the source position of its node in a separate column."""
     width = min(_WIDE, max(len(text) for text, _ in lines))
     return (("{:<{}}  {}:{}".format(text, width, *node.span.line_column), node) for text, node in lines)
 

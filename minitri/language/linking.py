@@ -62,7 +62,7 @@ class Definition:
 
 @dataclass(frozen=True, eq=False)
 class Linked:
-    """A module of linked functions. The last function is the function for which `link` was called.
+    """A module of linked functions. The last function of the module is the function for which `link` was called.
 
     reads    every value that was looked up in a scope
     missing  names of functions that nothing defines yet
@@ -136,8 +136,8 @@ class _Linker:
     def functions(self, entry: Definition) -> list[ast.Function]:
         """Links the entry function and all functions that it calls, and returns the linked functions.
 
-        In the returned list, the entry function is the first. The other functions have the order in which they were
-        found.
+        In the returned list, the entry function is the first. The functions after the entry function have the order in
+        which the linker found them.
         """
         self.name(entry)
         # Linking a function may add further functions to the list, and the loop then links these too.
@@ -290,7 +290,9 @@ def _kind(value: Any) -> str:
 
 
 def _path(node: ast.Node) -> tuple[str, ...]:
-    """Returns the names in an expression such as `a.b.c`. Returns () for any other expression."""
+    """Returns the names in an expression such as `a.b.c`. Returns () for an expression that does not consist of names
+    and dots only.
+    """
     names: list[str] = []
     while isinstance(node, ast.Attribute):
         names.append(node.name)
@@ -316,8 +318,8 @@ def _is_language_name(name: str) -> bool:
 def _literal(value: Any, place: Span) -> ast.Expr | None:
     """Returns the syntax tree of a number, of a dtype, or of a tuple of numbers and dtypes.
 
-    Numbers and dtypes of numpy, such as `np.float32(0.5)` and `np.float32`, are allowed too. Returns None for any other
-    value.
+    Numbers and dtypes of numpy, such as `np.float32(0.5)` and `np.float32`, are allowed too. Returns None for a value
+    that is no number, no dtype and no tuple of numbers and dtypes.
     """
     match value:
         case bool() | np.bool_():
@@ -337,7 +339,9 @@ def _literal(value: Any, place: Span) -> ast.Expr | None:
 
 
 def _dtype(value: Any) -> DType | None:
-    """Returns the dtype for a dtype of the language, of numpy or of torch. Returns None for any other value."""
+    """Returns the dtype for a dtype of the language, of numpy or of torch. Returns None for a value that is not a
+    dtype.
+    """
     is_scalar_class = isinstance(value, type) and issubclass(value, np.generic)
     if is_scalar_class or isinstance(value, (DType, np.dtype)) or str(type(value)) == "<class 'torch.dtype'>":
         name = str(value).rpartition(".")[2].strip("'>")  # `<class 'numpy.float32'>`, `float32`, `torch.float32`

@@ -2,13 +2,14 @@
 
 In: an expression, a module of `def`s, or a type, as text. Out: nodes of ast.py with their spans, or a ParseError. The
 one idea: one grammar (grammar.lark) has three start symbols: for an expression, a module and a type. The parser takes
-one token at a time and makes a node as soon as it has read the node's tokens. No function recurses. The steps are:
+one token at a time and makes a node as soon as it has read the node's tokens. No function of the parser recurses. The
+steps from a text to syntax nodes are:
 
     text  --lark's lexer-->  tokens  --layout-->  words  --lark's LALR tables, Builder-->  nodes
 
 `layout` replaces line ends and indentation by tokens. `layout` removes line ends inside brackets, and replaces any
 other line end by the token `_NEWLINE`. A change of indentation becomes `_INDENT` or `_DEDENT`. Thanks to `layout`, the
-grammar needs no rules for whitespace. An example of the tokens:
+grammar needs no rules for whitespace. An example of a text and the tokens that `layout` makes from the text:
 
     def f(x):            def f ( x ) : _NEWLINE _INDENT
         return (x +  →   return ( x + 1 ) _NEWLINE
@@ -185,8 +186,8 @@ def _begin_line(indents: list[str], begin: int, line_end: Span, word: Word) -> I
     """Yields the token that ends the previous line, and tokens for blocks that begin or end before the new line.
 
     A block begins if the new line is indented more than the previous line, and ends if the new line is indented less.
-    The new line begins at the offset `begin`, and `word` is its first token. As in Python, if the blanks contain a form
-    feed character, only the blanks after this character are the indentation.
+    The new line begins at the offset `begin`, and `word` is its first token. As in Python, if the blanks before `word`
+    contain a form feed character, only the blanks after this character are the indentation.
     """
     blanks = word.span.source.text[begin : word.span.start]
     if "\\" in blanks:

@@ -20,9 +20,9 @@ never evaluated. The parser reads only the function's text in the Python file, f
 The file linking.py adds the functions and constants that the function uses.
 
 Python's module `inspect` finds the text of functions in files and in cells of IPython. `inspect` also finds text that
-was typed at the prompt of Python 3.13 or newer. Older versions of Python do not store the text that was typed. For
-older versions, program_forms.py searches the history of the prompt. Lines of the history are used only if they compile
-to the same bytecode as the function.
+was typed at the prompt of Python 3.13 or newer. Versions of Python before 3.13 do not store the text that was typed at
+the prompt. For Python before 3.13, program_forms.py searches the history of the prompt. Lines of the history are used
+only if they compile to the same bytecode as the function.
 """
 
 import inspect

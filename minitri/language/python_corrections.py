@@ -1,4 +1,4 @@
-"""Translates Python constructs that the language does not have. The translation has the same names as the original.
+"""Translates Python constructs that the language does not have. A translation keeps the names of variables.
 
     y += a + b                 y = y + (a + b)
     x[x < 0] = 0               x = where(x < 0, 0, x)
@@ -7,9 +7,10 @@
 
 In: the source range (span) of a token that the parser refused. Out: the source range to replace and its new text, or
 None if there is no translation. The one idea: minitri's parser stops at the first wrong token, so it has made no syntax
-tree of the wrong line. Instead, Python's own parser reads the line, or only the expression around the token. The file
-python_corrections.toml has pairs of a Python pattern and a text in the language. If the tree from Python's parser
-matches a pattern, the text beside it is the correction. Left out: long loops, and most statements of several lines.
+tree of the wrong line. Python's own parser then reads the wrong line, or only the expression around the wrong token.
+The file python_corrections.toml has pairs of a Python pattern and a text in the language. If the tree from Python's
+parser matches a pattern, the text beside the pattern is the correction. Left out: long loops, and most statements of
+several lines.
 """
 
 import ast as python
@@ -52,8 +53,8 @@ def _rows(table: str) -> list[tuple[list[python.stmt], str]]:
 def _match(table: str, body: Sequence[python.stmt]) -> tuple[str, Found]:
     """Returns the text of the first row whose pattern matches the statements `body`.
 
-    A name in capitals, such as X, stands for any expression in a pattern. Also returns a dictionary from these names to
-    their expressions.
+    A name in capitals, such as X, stands for any expression in a pattern. Also returns a dictionary from the names in
+    capitals to the expressions that they stand for.
 
     If no row matches, the text is "".
     """
@@ -182,7 +183,7 @@ def lines_of_statement(place: Span) -> tuple[int, str, str]:
 def moved_up(place: Span) -> tuple[Edit, ...]:
     """Returns the edits that move a nested `def`, or a lambda with a name, above the function that contains it.
 
-    One edit removes the old text, and one edit inserts the new text.
+    One edit removes the nested function, and one edit inserts the function at its new place.
     """
     source = place.source
     start, _, block = lines_of_statement(place)
@@ -281,8 +282,8 @@ def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) ->
 
 
 def _is_mask(index: python.AST, module: str) -> bool:
-    """Checks whether an index is an array of booleans, such as a comparison. For a name, looks at its type or value in
-    the text `module`.
+    """Checks whether an index is an array of booleans, such as a comparison. If the index is a name, the function looks
+    for the type or value of this name in the text `module`.
     """
     text = python.unparse(index)
     if isinstance(index, (python.Compare, python.BoolOp)) or re.match(r"~|not |.* [&|] ", text):
@@ -332,9 +333,9 @@ def expression(place: Span) -> Edit | None:
 
 
 def refused(code: str, text: str) -> str | None:
-    """Returns the text to write instead of an expression that caused an error with this error code.
+    """Returns the text to write instead of an expression that caused an error with the error code `code`.
 
-    Returns None if no row in the table for this error code matches the expression.
+    Returns None if no row in the table for the error code `code` matches the expression.
     """
     made, found = _match(code, _parsed(text))
     return python.unparse(_filled(made, found)) if made else None
@@ -365,8 +366,8 @@ def comprehension(place: Span) -> Edit | None:
 def _arrays(target: Any, over: Any) -> Found:
     """Returns a dictionary from each loop variable of a comprehension to the array whose elements are its values.
 
-    For the loop `a, b in zip(x, y)`, the result is {a: x, b: y}. The loop must have this form, or the form `a in x` or
-    `k in range(n)`. For any other loop, the result is empty.
+    For the loop `a, b in zip(x, y)`, the result is {a: x, b: y}. If the loop does not have the form
+    `a, b in zip(x, y)`, `a in x` or `k in range(n)`, the result is {}.
     """
     text, found = _match("loops", [python.Expr(python.Compare(target, [python.In()], [over]))])
     match target, _filled(text, found):

@@ -1,6 +1,6 @@
 """Defines the values of the reference evaluator: numpy arrays with a dtype of the language.
 
-Two rules differ from the rules of numpy:
+Two rules for arrays of the language differ from the rules of numpy:
 
     promotion     an integer and a float give the float's dtype; a number or a size takes the dtype of the array
     f16, bf16     are stored as f32 (`DType.compute`); only the function `rounded` rounds them
@@ -31,7 +31,7 @@ class Array:
 
     If `weak` is true, the array was computed from numbers alone, and an operation with another array uses the dtype of
     the other array. An operation of integers with a float number, such as `x * 0.5`, gives an f32 array, and `wide` has
-    the elements of this array as f64. For any other array, `wide` is None.
+    the elements of this array as f64. If the elements of an array are not stored as f64 too, `wide` is None.
     """
 
     data: Any
@@ -108,10 +108,10 @@ def rounded(value: Value, dtype: DType) -> Array:
 
 
 def _best(value: Array, dtype: DType) -> Any:
-    """Returns the most precise numpy array from which `value` can be converted to `dtype`.
+    """Returns the most precise stored form of `value`, as a numpy array that can be converted to `dtype`.
 
-    For a conversion to f64, the result is `value.wide` unless `value.wide` is None. For a conversion to any other
-    dtype, the result is `value.data`.
+    For a conversion to f64, the result is `value.wide` unless `value.wide` is None. For a conversion to a dtype other
+    than f64, the result is `value.data`.
     """
     return value.wide if value.wide is not None and dtype == f64 else value.data
 

@@ -36,7 +36,8 @@ def evaluate(
 ) -> tuple[Any, ...]:  # fmt: skip
     """Returns the outputs of a function.
 
-    The arguments must fit the parameters. The file minitri/runtime/call_binding.py checks whether they fit.
+    The arguments must fit the parameters. The file minitri/runtime/call_binding.py checks whether the arguments fit the
+    parameters.
     """
     reference = Reference({f.name: f for f in module.functions})
     with np.errstate(all="ignore"):
@@ -97,7 +98,7 @@ class Reference(Interpreter):
     def inlined(self, function: ast.Function, given: Scope, known: Mapping[str, int] = {}) -> Value:
         """Returns the value of a function's body for the arguments `given`.
 
-        `known` has the sizes of some dimensions. The function finds all other sizes from the shapes of the arguments.
+        `known` has the sizes of some dimensions. Sizes that are not in `known` follow from the shapes of the arguments.
         """
         sizes: Scope = dict(known)
         given = {p.name: self.expression(p.default, {}) for p in function.params if p.default is not None} | given

@@ -1,9 +1,9 @@
-"""Defines, in numpy, the functions that are not elementwise.
+"""Defines, in numpy, the functions of the language that are not elementwise.
 
 In: values of the reference evaluator: arrays, numbers and tuples (reference_arrays.py). Out: a value of the reference
-evaluator. The operator table (operators.toml) defines the elementwise functions. `FUNCTIONS` defines all other
-functions in a few lines each. Most functions in `FUNCTIONS` call the corresponding function of numpy. Two rules differ
-from the rules of numpy:
+evaluator. The operator table (operators.toml) defines the elementwise functions. `FUNCTIONS` defines all functions that
+are not elementwise, in a few lines each. Most functions in `FUNCTIONS` call the corresponding function of numpy. Two
+rules for functions of the language differ from the rules of numpy:
 
     sums      sums of unsigned integers are u64; sums of other integers and of booleans are i64
     x[index]  an index out of range reads NaN from floats, 0 from integers, and False from booleans
@@ -104,8 +104,8 @@ def einsum(subscripts: str, operands: Value, precision: str) -> Array:
 
 
 def matrix_power(x: Value, n: int) -> Array:
-    """Computes the n-th power of a matrix by repeated squaring. Compiled programs multiply in the same order, numpy
-    does not.
+    """Computes the n-th power of a matrix by repeated squaring. Compiled programs multiply in the same order as this
+    function, but numpy multiplies in a different order.
     """
     a, out = strong(x), None
     identity = Array(np.broadcast_to(np.eye(a.data.shape[-1], dtype=a.data.dtype), a.data.shape), a.dtype)
@@ -147,8 +147,8 @@ def subscript(x: Array, items: tuple[Any, ...]) -> Array:
 def _safe(index: Value, data: Any, axis: int) -> tuple[Any, Any]:
     """Returns an index array with valid indices only, and the data with one more element at the end of the axis.
 
-    The added element is NaN, 0 or False, depending on the dtype. Each index out of range is replaced by the index of
-    the added element.
+    The element that is added to the data is NaN, 0 or False, depending on the dtype. Each index out of range is
+    replaced by the index of the added element.
     """
     i = array(index).data
     if i.dtype.kind not in "iu":
@@ -196,8 +196,8 @@ def arange(start: Value, stop: Value, step: Value, dtype: DType | None) -> Array
 def _integer_range(start: int, stop: int, step: int) -> Array:
     """Returns an array of the integers in a range.
 
-    numpy counts in i64, which wraps around at large numbers. If a number is 2**62 or larger, this function therefore
-    counts with Python's integers.
+    If a number is 2**62 or larger, this function counts with Python's integers, because numpy counts in i64, which
+    wraps around at large numbers.
     """
     if max(abs(start), abs(stop), abs(step)) < 2**62:
         return Array(np.arange(start, stop, step, dtype=np.int64), i64)
@@ -240,8 +240,9 @@ def _listed(value: Value) -> tuple[Value, ...]:
 def reshape(x: Any, shape: Value) -> Any:
     """Evaluates `reshape`.
 
-    If the new shape contains both -1 and 0, this function computes the size for -1, because numpy cannot do so beside a
-    0. A size that occurs in both shapes is first removed from both.
+    If the new shape contains both -1 and 0, this function computes the size for -1, because numpy cannot compute the
+    size beside a 0. To compute the size for -1, each size that occurs in both the old and the new shape is removed from
+    both shapes.
     """
     shape = _listed(shape)
     if -1 in shape and 0 in shape:

@@ -1,9 +1,10 @@
-"""Reads the signatures of functions that are not elementwise, and the functions written in the language itself.
+"""Reads the signatures of functions that are not elementwise, and the functions that are written in the language
+itself.
 
 In: signatures.toml, where parameters are written as in Python, and the files of library/. Out: tables of functions. The
 graph builder and the numpy evaluator use the tables of this file to call a function by its name. The documentation and
-the suggestions in error messages take the names of functions from the same tables. `REQUIRED` marks a parameter without
-a default. A parameter with a leading `*` takes all remaining positional arguments as a tuple.
+the suggestions in error messages take the names of functions from the tables of this file. `REQUIRED` marks a parameter
+without a default. A parameter with a leading `*` takes all remaining positional arguments as a tuple.
 """
 
 import ast as python
@@ -61,7 +62,8 @@ def signature_of(function: ast.Function) -> Signature:
 
 
 def bind(name: str, signature: Signature, args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Returns a dictionary from the names of parameters to the given arguments. Defaults are not filled in.
+    """Returns a dictionary from the names of parameters to the given arguments. A parameter without a given argument is
+    not in the dictionary, even if the parameter has a default.
 
     Raises CompileError MT0102 if the arguments do not fit the parameters.
     """

@@ -31,7 +31,7 @@ def tables() -> dict[str, Any]:
 
 
 def mistake(name: str, span: Span | None = None, /, **words: object) -> ParseError:
-    """Returns the error with this name in syntax_errors.toml.
+    """Returns the error that has the name `name` in syntax_errors.toml.
 
     `words` are texts that are inserted into the error's message and help.
     """
@@ -52,8 +52,8 @@ def bad_character(span: Span) -> ParseError:
 def bad_word(word: Word, before: Word, expected: set[str]) -> ParseError:
     """Returns the error for a token that does not fit after the token `before`.
 
-    The table `words` of syntax_errors.toml has a row for each known mistake. The error comes from the first row whose
-    conditions all hold for the token.
+    The table `words` of syntax_errors.toml has a row for each known mistake. The returned error comes from the first
+    row of the table `words` whose conditions all hold for the token.
     """
     there = _situation(word, before, expected)
     row = next(
@@ -164,8 +164,8 @@ def not_callable(function: ast.Expr) -> ParseError:
 
 
 def bad_target(node: ast.Expr) -> ParseError:
-    """Returns the error for a wrong expression on the left of `=`, such as `x[0]` in `x[0] = 1`. Only names are
-    allowed.
+    """Returns the error for a wrong expression on the left of `=`, such as `x[0]` in `x[0] = 1`. On the left of `=`,
+    only names are allowed.
     """
     match node:
         case ast.Subscript() | ast.Attribute():

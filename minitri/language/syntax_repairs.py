@@ -4,12 +4,12 @@
     x > 0 ? x : 0          where(x > 0, x, 0)
     def f(lambda):         def f(lambda_):
 
-In: a ParseError, the source range (span) of the whole text, and the parser. Out: the same error with a correction, or
-another error that describes the mistake better. The errors that describe a mistake better come from rows of
-syntax_repairs.toml. The one idea: the parser itself decides whether an edit is a correction, so the edits to try can be
-mere guesses. Edits are tried in this order: rows of syntax_repairs.toml that match the line of the error, the error's
-own correction, general repairs (`_general`). Left out: mistakes that extend over several lines, and texts of more than
-`LONGEST` characters.
+In: a ParseError, the source range (span) of the whole text, and the parser. Out: the given ParseError with a
+correction, or a different error that describes the mistake better. The errors that describe a mistake better come from
+rows of syntax_repairs.toml. The one idea: the parser itself decides whether an edit is a correction, so the edits to
+try can be mere guesses. Edits are tried in this order: rows of syntax_repairs.toml that match the line of the error,
+the error's own correction, general repairs (`_general`). Left out: mistakes that extend over several lines, and texts
+of more than `LONGEST` characters.
 """
 
 import keyword
@@ -165,8 +165,8 @@ def _all(pattern: str, place: Span) -> Iterator[Span]:
 def _indented(span: Span, place: Span) -> Iterator[list[Edit]]:
     """Yields edits that change the indentation of a line and of the lines below with the same indentation.
 
-    The first yielded edits indent the lines as much as the line above. The second edits indent the lines by four blanks
-    more, as the body of the line above.
+    The first yielded edits indent the lines as much as the line above. The second yielded edits indent the lines by
+    four blanks more than the line above, as if they were its body.
     """
     text = place.source.text
     start = text.rfind("\n", 0, span.start) + 1
@@ -206,7 +206,8 @@ def _ascii(at: Span) -> str:
 def errors_in(module: ast.Module) -> Sequence[CompileError]:
     """Returns the errors in the names, types and shapes of a module.
 
-    The file graph/lower_ast.py replaces this function, because finding these errors needs the graph builder.
+    The file graph/lower_ast.py replaces this function, because only the graph builder can find errors in names, types
+    and shapes.
     """
     return ()
 
@@ -217,8 +218,8 @@ def _on_other_lines(error: ParseError, place: Span, parse: Callable[[Span], Any]
         y = x +* 2      →      y=a                  a line that assigns a name without a value to y
         z = softmx(x)          z = softmx(x)        so no error follows from the wrong line
 
-    The list is empty if the lines are only a part of a statement, because a stand-in cannot replace a part. `most` is
-    the largest number of syntax errors to find.
+    The list is empty if the wrong lines are only a part of a statement, because a line such as `y=a` can only replace a
+    whole statement. `most` is the largest number of syntax errors to find.
     """
     source, text, span = place.source, place.source.text, error.span or place
     unknown = next((name for name in ascii_letters if not re.search(rf"\b{name}\b", text)), "_")

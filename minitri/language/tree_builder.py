@@ -65,7 +65,8 @@ NODES = {
 class Callbacks:
     """Adapts a builder to lark.
 
-    Lark passes all parts of a matched rule in one list. This class passes the parts on as separate arguments.
+    Lark passes all parts of a matched rule in one list. The class `Callbacks` passes the parts of a rule on as separate
+    arguments.
     """
 
     def __init__(self, builder: Builder) -> None:
@@ -84,8 +85,8 @@ class Callbacks:
 class Builder:
     """Makes syntax nodes.
 
-    Each method has the name of a grammar rule, and takes the matched parts of the rule as arguments. None stands for an
-    optional part that is absent.
+    Each method has the name of a grammar rule, and takes the matched parts of the rule as arguments. The argument None
+    stands for an optional part of the rule that is absent.
     """
 
     def __init__(self, parse: Reader) -> None:
@@ -245,7 +246,9 @@ def repeated(found: Sequence[Named]) -> Iterator[Named]:
 
 
 def checked_body(name: Word, found: Sequence[Statement]) -> tuple[ast.Assign | ast.Return, ...]:
-    """Returns the statements of a function without its docstring. The last statement must be the only `return`."""
+    """Returns the statements of a function without its docstring. The last statement of the function must be its only
+    `return`.
+    """
     statements: list[ast.Assign | ast.Return] = []
     is_docstring = isinstance(found[0], Effect) and isinstance(found[0].value, ast.String)
     for statement in found[is_docstring:]:

@@ -68,6 +68,7 @@ def _shown(text: str, longest: int) -> str:
 def counted(number: int, thing: str, things: str = "") -> str:
     """Returns a number with a noun, such as `1 kernel` or `2 kernels`.
 
-    `things` is the plural of the noun. It is needed only if the plural is not the noun with an s.
+    `things` is the plural of the noun. The argument `things` is needed only if the plural is not the noun with an added
+    s.
     """
     return f"{number} {thing if number == 1 else things or f'{thing}s'}"

@@ -1,6 +1,6 @@
 """Makes cards (small pieces of HTML for a notebook) that show a program or its stages.
 
-Making a card takes only milliseconds, because it does not run Triton's compiler.
+Making a card takes only milliseconds, because Triton's compiler does not run.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +41,7 @@ def stages_card(compilation: Compilation) -> str:
 
 
 def _tabs(compilation: Compilation, stages: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yields pairs of a stage's name and its text. If a stage cannot be made, the text is the error message."""
+    """Yields pairs of a stage's name and its text. If a stage cannot be made, its text is the error message."""
     for stage in stages:
         try:
             yield stage, compilation[stage]

@@ -32,7 +32,8 @@ LABEL: Any = {"textcoords": "offset points", "fontsize": 8}
 class Plot:
     """A figure for a notebook. `figure` is the figure object of matplotlib, which a user is free to change.
 
-    The method `save` writes the figure to a file. The suffix of the file name, such as `.svg`, decides the format.
+    The method `save` writes the figure to a file. The suffix of the file name, such as `.svg`, decides the format of
+    the file.
     """
 
     def __init__(self, figure: Any) -> None:
@@ -52,7 +53,9 @@ class Plot:
 
 
 def _figure(width: float, height: float) -> tuple[Any, Any]:
-    """Returns an empty figure of matplotlib, and the figure's axes. The sizes are in inches."""
+    """Returns an empty figure of matplotlib, and the figure's axes. The width and the height of the figure are in
+    inches.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:

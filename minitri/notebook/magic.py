@@ -6,9 +6,10 @@
     def rows(x: f32[M, N]) -> f32[M, N]:
         return softmax(x, axis=-1)
 
-The text of the cell is a module or an expression, as for `mt.compile`. The program becomes a variable of the notebook,
-and the output of the cell is a card (a small piece of HTML) about the program. If the first line of the cell gives a
-name, as `%%minitri rows` does, the variable has this name. Otherwise, the variable has the name of the last function.
+The text of a `%%minitri` cell is a module or an expression, as for `mt.compile`. The program in the cell becomes a
+variable of the notebook, and the output of the cell is a card (a small piece of HTML) about the program. If the first
+line of the cell gives a name, as `%%minitri rows` does, the variable has this name. If the first line gives no name,
+the variable has the name of the program's last function.
 
 After `%load_ext minitri`, IPython prints a syntax error in a program of minitri as an error message without a
 traceback.

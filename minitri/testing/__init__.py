@@ -9,7 +9,7 @@ arguments.
         assert example.compile().check(*example.arguments(seed)).ok
 
 The one idea: random programs are valid by construction. The reference evaluator computes each statement as soon as the
-statement is written. So the program writer knows the dtype and the shape of every value when it writes the next
+statement is written. The program writer therefore knows the dtype and the shape of every value when it writes the next
 statement.
 
     statement_forms.toml   the forms of statements, with placeholders

@@ -29,7 +29,7 @@ def random_array(type: str, sizes: dict[str, int], rng: np.random.Generator, low
 def elements(
     dtype: DType, rng: np.random.Generator, low: float, high: float, shape: tuple[int, ...], *, usual: bool
 ) -> Any:
-    """Returns random elements.
+    """Returns random elements for an array.
 
     If `usual` is true, the elements sometimes include special values such as NaN, or integers outside of the range from
     `low` to `high`.

@@ -96,7 +96,7 @@ class FormFiller(StatementWriter):
         return PLACEHOLDERS[name](self, filled, x)
 
     def required(self, options: Sequence[Any]) -> Any:
-        """Chooses one of the options. Raises DoesNotFit if there is no option."""
+        """Returns one of the options, chosen at random. Raises DoesNotFit if there is no option."""
         if not options:
             raise DoesNotFit
         return self.choose(options)
@@ -172,7 +172,7 @@ class FormFiller(StatementWriter):
         """Returns the name of another value that broadcasts with x. If no other value broadcasts with x, and sometimes
         at random, the function adds a new parameter and returns its name.
 
-        Some kinds of statements allow only some dtypes as the common dtype of x and the other value.
+        Some kinds of statements allow only some dtypes as the common dtype of x and the returned value.
         """
         of = self.kinds[filled.kind].get("of", "fiub") if kinds == "fiub" else "fiub"
 

@@ -64,7 +64,7 @@ class StatementWriter:
     drawn_again   the placeholders, besides the keys of `words`, that get a new text each time they occur
     refusals      the exceptions that mean that a statement does not fit
 
-    A subclass defines two methods:
+    A subclass of `StatementWriter` defines two methods:
 
     placeholder(name, filled)         returns the text for a placeholder; raises DoesNotFit if there is none
     value(text, reads, kind, group)   returns the value that a statement computes; raises DoesNotFit if it has none.
@@ -105,12 +105,12 @@ class StatementWriter:
         return True
 
     def ends(self) -> list[Statement]:
-        """Returns the statements that no other statement reads."""
+        """Returns the statements whose results no other statement reads."""
         read = names_read(self.statements)
         return [s for s in self.statements if s.name not in read]
 
     def needed(self, results: Sequence[str]) -> list[Statement]:
-        """Returns the statements that the results depend on."""
+        """Returns the statements that the values in `results` depend on."""
         names = set(results)
         for s in reversed(self.statements):
             names |= s.reads if s.name in names else set()

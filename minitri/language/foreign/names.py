@@ -1,9 +1,9 @@
 """Translates names of numpy, torch and jax, such as `np.average(x)`, `x.median()` or `float32`, into the language.
 
-Three examples: numpy's `average` is called `mean` in the language. The name `abs` is the same in numpy and in the
+For example, numpy's `average` is called `mean` in the language. The name `abs` is the same in numpy and in the
 language. For numpy's `unique`, the language has no counterpart, and reasons.csv says why. The file names.csv has a row
-for each name of another library. The file reasons.csv has the reasons why names are missing. The file libraries.toml
-has the names of libraries. The columns of names.csv:
+for each name of another library. The file reasons.csv has the reasons why the language lacks names of other libraries.
+The file libraries.toml has the names of libraries. The columns of names.csv:
 
     name        such as `average`; `.real` is an attribute, and `*` stands for any other name of the library
     arguments   the calls that the row is for: `x, axis`, `x, *, alpha`, `x: 1` (rank 1), `*rest` (any others). The
@@ -16,13 +16,13 @@ has the names of libraries. The columns of names.csv:
 If a name has several rows in names.csv, the first row that fits the call is used.
 
 The functions below `Answer` look up a name by its use in the program: as a call, as an attribute, or after the name of
-a library. Each function that looks up a name returns an `Answer`, which contains a row of names.csv. The row of
-an `Answer` says what to write instead of the name, or why the language has nothing like the name. If no library has the
-name, the result is None.
+a library. Each function that looks up a name returns an `Answer`, which contains a row of names.csv. The row of an
+`Answer` says what to write instead of the name, or why the language has nothing like the name. If no library has the
+name, a function that looks up the name returns None.
 
 The function `rewritten_call` turns a call of another library into a call of the language, with the arguments that the
-user wrote. The column `instead` is then a template, in which the names of parameters are replaced by the arguments. An
-argument such as `x + 1` gets parentheses if an operator of the template is next to it:
+user wrote. For `rewritten_call`, the column `instead` of names.csv is a template, in which the names of parameters are
+replaced by the arguments. An argument such as `x + 1` gets parentheses if an operator of the template is next to it:
 
     np.average(x + 1, axis=0)      row: average(x, axis) → mean(x, axis=axis)      mean(x + 1, axis=0)
 """
@@ -64,7 +64,9 @@ class Foreign:
 
     @property
     def here(self) -> bool:
-        """Checks whether the language has this function or value under the same name as the other library."""
+        """Checks whether the language has the function or value of this row under the name that it has in the row's
+        library.
+        """
         return self.instead == self.name.lstrip(".") and not self.arguments
 
     @property
@@ -76,8 +78,8 @@ class Foreign:
     def parameters(self) -> list[tuple[str, str | None, bool]]:
         """Returns the parameters in the column `arguments` of names.csv.
 
-        Each item of the list is the name of a parameter, its default, and whether its argument is allowed to be
-        positional.
+        Each item of the returned list is the name of a parameter, its default, and whether its argument is allowed to
+        be positional.
         """
         positional, _, named = self.arguments.partition("*, ")
         found = [(match, True) for match in _PARAMETER.finditer(positional)]
@@ -234,10 +236,11 @@ def attribute(name: str) -> Answer | None:
 
 
 def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
-    """Returns an `Answer` for each row of a name in these libraries, in the order of the libraries.
+    """Returns an `Answer` for each row of names.csv that has the name for one of the given libraries, in the order of
+    the libraries.
 
-    Rows with the name `*`, which stand for all other names of a library, are left out. Rows with the name `*` are used
-    only for names after the name of a library, as in `torch.fft.…`.
+    Rows with the name `*`, which stand for all names of a library that have no row, are left out. Rows with the name
+    `*` are used only for names after the name of a library, as in `torch.fft.…`.
     """
     found = [Answer(name, of, row) for of in libraries for row in rows(spelling, of) if row.name != "*"]
     return [a for a in found if not (a.row.here and a.row.name == spelling)]
