@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import inspect
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,7 @@ from markdown_tables import markdown_table
 import minitri as mt
 from minitri.bench import ablation
 from minitri.optimize.pass_table import ROOMS, Room
+from minitri.optimize.schedules import rule_table
 
 ROOT = Path(__file__).parent.parent
 MEASURED = ROOT / "docs" / "log" / "ablation.json"
@@ -103,7 +105,9 @@ def idea(room: Room) -> tuple[str, str]:
 
 
 def docstring(room: Room) -> str:
-    """The docstring of a room's module."""
+    """The docstring of a room's module. A rule in the module of the rule table has only a docstring of its own."""
+    if room.module == rule_table.__name__:
+        return inspect.getdoc(rule_table.RULES[room.name]) or ""
     return ast.get_docstring(ast.parse(file_of(room).read_text(encoding="utf-8"))) or ""
 
 
@@ -139,6 +143,8 @@ def helpers() -> list[Path]:
 
 
 def lines(room: Room) -> int:
+    if room.module == rule_table.__name__:
+        return reading_list.lines_of_code(inspect.getsource(rule_table.RULES[room.name]))
     return sum(reading_list.lines_of_code(file.read_text(encoding="utf-8")) for file in files(room))
 
 

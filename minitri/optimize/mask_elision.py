@@ -2,7 +2,7 @@
 
     grid i: 7 by 4         load x[i]      x: f32[8]        i < 7 is not tested: i = 7 is inside of x
     grid i: 7 by 4         load x[i]      where i < 5      i < 7 is not tested: i < 5 is
-    whole j: 5 by 8        reduce.sum x   x is 0 for j >= 5, by its load, so it needs no `where`
+    whole j: 5 by 8        reduce.max x   the load of x returns -inf for j >= 5, so the maximum needs no `where`
 
 In: a tile program. Out: the program with masks, like the result of minitri/tiles/mask.py, but with fewer tests. The
 printed program gives the reason for each omitted test. A test is omitted if another test implies this test, or if all

@@ -27,7 +27,7 @@ each element is used often enough:
   tensor core waits until each block is computed.
 - Weights of 8 bits are copied only if the product has many rows. The copy contains the weights without their scale
   (weight_scales.py). If the product has few rows, tensor cores take the weights from registers
-  (kernels/lower_graph.py).
+  (fusion/computed_factor_first.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).

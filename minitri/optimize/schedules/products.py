@@ -15,9 +15,9 @@ memory. The tiles and their speeds come from measurements on an H200. The depth 
                         multiprocessor: one tile is computed while the other is stored.
     few tiles           Each program has a multiprocessor and the shared memory to itself, so more blocks are in flight.
     computed second     The product is transposed, so that the computed factor comes first and stays in registers
-    factor              (kernels/lower_graph.py). There are few registers, so tiles have few columns. While one
-                        program computes its factor, another program on the same multiprocessor multiplies. A cost model
-                        chooses the number of rows (optimize/dequantised_product_cost.py).
+    factor              (optimize/fusion/computed_factor_first.py). There are few registers, so tiles have few
+                        columns. While one program computes its factor, another program on the same multiprocessor
+                        multiplies. A cost model chooses the number of rows (optimize/dequantised_product_cost.py).
     few rows            Most of the time is spent on loading the second factor once. Tiles are narrow, and as many
                         blocks are in flight as fit into shared memory.
 
