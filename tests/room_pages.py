@@ -33,18 +33,20 @@ HEAD = """# Rooms: the optimisations, one by one
 
 *Made by `python tests/room_pages.py` from the table of rooms. Do not edit.*
 
-The plain path compiles every program. A room is one optimisation: it makes some programs faster, and can be left out:
+The plain path compiles every program. A *room* is one optimisation. It makes some programs faster. You can leave it
+out, or print the program after it:
 
 ```sh
 minitri compile -e "softmax(x)" -t x="f32[M, N]" --without fusion
 minitri compile -e "softmax(x)" -t x="f32[M, N]" --print-after fusion
 ```
 
-[Options](options.md#what-does-one-optimisation-buy) says how to measure what a room buys. Each section below has the
-idea, as the file of the room explains it. Then it shows an example: `-` marks lines of the stage without the room, `+`
-lines of the stage with it.
+[Options](options.md#what-does-one-optimisation-buy) says how to measure the speedup of a room. Each section below
+explains a room, with the text of its docstring. Then it shows an example: `-` marks lines of the stage without the room, `+`
+marks lines of the stage with it.
 
-A room is a file or a folder of `minitri/optimize/`. These files there are no rooms, but help several of them: {helpers}.
+A room is a file or a folder of `minitri/optimize/`. These files in that folder are no rooms, but help several rooms:
+{helpers}.
 """
 
 
@@ -60,8 +62,8 @@ def page() -> str:
 
 
 def overview() -> str:
-    rows = [(f"[{r.name}](#{r.name})", idea(r)[0], f"{lines(r):,}", worth(r)) for r in ROOMS]
-    table = markdown_table(("room", "what it does", "lines of code", "worth"), rows)
+    rows = [(f"[{r.name}](#{r.name})", idea(r)[0], f"{lines(r):,}", speedup(r)) for r in ROOMS]
+    table = markdown_table(("room", "what it does", "lines of code", "speedup"), rows)
     note = "Lines of code leave out blank lines, comments and docstrings."
     return f"{table}\n\n{note} {measured()}\n"
 
@@ -170,22 +172,26 @@ def from_dict(found: Mapping[str, Any]) -> ablation.Ablation:
 def measured() -> str:
     found = results()
     if found is None:
-        return "What the rooms are worth has not been measured yet (`minitri bench --ablate`)."
-    on = f"on {found.device}; a case that is interpreted takes the time of Triton's interpreter, on a CPU"
-    return f"Worth: the largest ratio without the room over with it on a case of `minitri bench --ablate`, {on}."
+        return "The speedups have not been measured yet (`minitri bench --ablate`)."
+    return (
+        f"Speedup: the time without the room, divided by the time with it. `minitri bench --ablate` measures several "
+        f"cases for each room. The table has the case with the largest speedup. The cases ran on {found.device}. Only "
+        f"cases with `interpreted` in their name ran in Triton's interpreter, on a CPU."
+    )
 
 
-def worth(room: Room) -> str:
+def speedup(room: Room) -> str:
     found = results()
     cells = found.of(room.name) if found else []
     if not cells:
         return "not measured"
     if cells[0].note:
         return f"needed: {cells[0].case}"
-    kinds = {"time": "time", "memory": "memory", "first": "first result"}  # time first: the others vary more
+    kinds = {"time": "times as fast", "memory": "times less memory", "first": "times as fast to the first result"}
+    # time comes first, because memory and first results vary more
     most = {kind: max(cells, key=lambda cell: getattr(cell, kind)) for kind in kinds}
     kind = next((k for k, cell in most.items() if getattr(cell, k) >= ablation.WORTH), "time")
-    return f"{getattr(most[kind], kind):.2f} of {kinds[kind]}: {most[kind].case}"
+    return f"{getattr(most[kind], kind):.2f} {kinds[kind]}: {most[kind].case}"
 
 
 if __name__ == "__main__":
