@@ -43,8 +43,8 @@ class Hole(Record):
     """A placeholder of a template. An attribute has the form `word = <field:kind mark>`, and an operand the form
     `<field:kind mark>`.
 
-    `mark` is "?" for an optional attribute, three dots for all remaining operands, and otherwise empty. `bracket` is
-    "[" if the field is a list of values in brackets, and otherwise empty.
+    `mark` is a question mark for an optional attribute, three dots for all remaining operands, and otherwise empty.
+    `bracket` is "[" if the field is a list of values in brackets, and otherwise empty.
     """
 
     word: str
