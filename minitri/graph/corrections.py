@@ -4,11 +4,11 @@
     a if x > 0 else b    x > 0 is an array    where(x > 0, a, b)
     sum(x, axis=2)       x has two axes       sum(x, axis=-1)
 
-In: an error, the node of the syntax tree that caused the error, and the values of the node's operands. Out: the same
-error, with an edit of the source text and a help that shows this edit. The one idea: the code that finds a mistake
-knows the values of the operands, and the syntax tree knows their source text. A rule writes a correction from the
-values and the source text of the operands. The rules of corrections.toml run only after an error, so they cost no time
-for correct programs. Each rule yields possible corrections (`Edit`s), the best first.
+In: an error, the node of the syntax tree that caused the error, and the values of the node's operands. Out: the error,
+with an edit of the source text and a help that shows this edit. The one idea: the code that finds a mistake knows the
+values of the operands, and the syntax tree knows their source text. A rule writes a correction from the values and the
+source text of the operands. The rules of corrections.toml run only after an error, so they cost no time for correct
+programs. Each rule yields possible corrections (`Edit`s), the best first.
 """
 
 import re

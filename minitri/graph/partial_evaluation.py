@@ -153,7 +153,7 @@ def subscript(t: Typer, x: Value, items: list[Any]) -> Value:
 def attribute(t: Typer, x: Value, node: ast.Attribute) -> Value:
     """Returns the value of `x.name`, where x is an array or the result of `finfo` or `iinfo`.
 
-    Raises CompileError MT0103 for any other value x.
+    Raises CompileError MT0103 if x has no attribute with this name.
     """
     if isinstance(x, Info):
         help = suggest(node.name, x.facts) or f"it has {', '.join(x.facts)}"

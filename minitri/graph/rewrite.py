@@ -8,7 +8,7 @@
 new graph with a new interner, so equal subexpressions become one node. `rebuild` does not change the old graph. In the
 graph that `rebuild` returns, each new node has the source spans of the old node. An operand can become needless, for
 example if the operation that uses it is folded to a constant. The spans of a needless operand are added to the node
-that replaces the operation with this operand.
+that replaces the operation which used this operand.
 
 `specialise` replaces the symbols of known sizes by numbers. If `specialise` replaces the size of an axis by 1, index
 maps still contain the index along this axis. Index maps that contain the index along an axis of size 1 stay correct,

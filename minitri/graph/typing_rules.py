@@ -367,7 +367,8 @@ def read_at(t: Typer, x: Array, places: Mapping[int, Dim], *added: Dim) -> Array
     """Returns the elements of x at one index along each axis in `places`. The result does not have the axes in
     `places`.
 
-    `added` contains the sizes of new axes at the end of the result. The indices in `places` can contain these new axes.
+    `added` contains the sizes of new axes at the end of the result. The indices in `places` can contain the new axes of
+    the result.
     """
     kept = [k for k in range(x.rank) if k not in places]
     index = [places[k] if k in places else ir.axis(kept.index(k)) for k in range(x.rank)]

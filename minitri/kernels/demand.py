@@ -105,7 +105,7 @@ class AxisRanges:
         return tuple(c for c in conditions if not self._closed[c])
 
     def narrowed(self, guards: tuple[Dim, ...], conditions: Sequence[Dim]) -> tuple[Dim, ...] | None:
-        """Returns all guards, and those of the conditions that the guards do not imply. Returns None if no index meets
+        """Returns all guards, and each condition that does not follow from the guards. Returns None if no index meets
         all guards and conditions.
         """
         for c in self.open_guards(conditions):
@@ -178,7 +178,7 @@ class Indexing:
 
     def scan_axis(self, node: ir.Scan, demand: Demand) -> tuple[str, Dim]:
         """Returns the axis along which a scan runs to compute the needed element, and the shift of the scan. The shift
-        is the number of positions on this axis before the first element of the scan.
+        of a scan is the number of positions on the axis of the scan before the first element of the scan.
 
         For example, the exclusive sum `pad(cumulative_sum(x[:-1]), ((1, 0),))` needs the scan at the index `i - 1`. For
         the exclusive sum at the index `i - 1`, the scan runs along `i`, and the shift is 1.
@@ -356,8 +356,8 @@ class Indexing:
 
 
 def plain_axis(d: Dim) -> str | None:
-    """Returns the name of the axis if the index `d` is just one axis, such as `i`. Returns None for any other index,
-    such as `i + 1`.
+    """Returns the name of the axis if the index `d` is just one axis, such as `i`. Returns None for an index that is
+    not a single axis, such as `i + 1`.
     """
     atom = d.atom
     return atom.name if isinstance(atom, Symbol) and atom.kind == "axis" else None

@@ -47,12 +47,12 @@ class TileAxis(Axis):
 
     @property
     def inside(self) -> Dim:
-        """An expression that is >= 0 exactly if the index is inside the extent."""
+        """An expression that is >= 0 exactly if the index of the axis is inside the extent of the axis."""
         return self.extent - 1 - self.index
 
     @property
     def tiles(self) -> Dim:
-        """The number of blocks that cover the extent."""
+        """The number of blocks that cover the extent of the axis."""
         return (self.extent + (self.block - 1)) // self.block
 
     @property
@@ -217,7 +217,7 @@ def index_axes(op: Access) -> set[str]:
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
     """Solves `condition >= 0` for the index of one axis, such as `i < n - 2`. In the solution, the index of the axis is
-    alone on one side. The side without this index contains no axis of `lanes` and no loaded value.
+    alone on one side. The opposite side of the solution contains no axis of `lanes` and no loaded value.
 
     Bounds checks have a single index on one side, because Triton then finds how many neighbouring elements have the
     same result.

@@ -119,7 +119,7 @@ def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False)
 def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str, int], far: bool) -> bool:
     """Checks whether a call can have the given sizes, and whether the call runs at least one grid program.
 
-    If `far` is true, the buffers must also be small enough to count the writes of every element.
+    If `far` is true, `_runs` also checks that the buffers are small enough to count the writes of every element.
     """
     symbols = {Symbol(name): n for name, n in sizes.items()}
     try:

@@ -181,7 +181,8 @@ def _origin(program: BaseProgram, call: Call) -> tuple[BaseProgram, Call]:
 def _same(before: Any, after: Any) -> bool:
     """Checks whether a pass changed nothing that can affect the result of numpy's evaluator.
 
-    For example, a changed tensor descriptor can affect this result, but a changed number of warps cannot.
+    For example, a changed tensor descriptor can affect the result of numpy's evaluator, but a changed number of warps
+    cannot.
     """
     if isinstance(before, Programs) and isinstance(after, Programs):
         return [_visible(p) for p in before] == [_visible(p) for p in after]

@@ -69,7 +69,7 @@ def enclosures(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]
 
 
 def widened(x: Any, dtype: DType) -> Any:
-    """Converts floats to f64, and f64 to numpy's longdouble. Returns arrays of other dtypes unchanged."""
+    """Converts floats to f64, and f64 to numpy's longdouble. Returns arrays of integers and bools unchanged."""
     if not dtype.is_float:
         return np.asarray(x, dtype.numpy)
     return np.asarray(x).astype(np.longdouble if dtype.name == "f64" else np.float64)
@@ -262,8 +262,9 @@ class _Analysis:
         """Returns the extra error of a variance, or of a similar sum of products of deviations from means, that is
         computed in parts.
 
-        Online reductions compute variances in parts (minitri/graph/partial_sum_correction.py). Each part uses the mean
-        of the elements so far, the running mean. The extra error of a running mean occurs even if every term is exact.
+        Online reductions compute variances in parts (minitri/graph/partial_sum_correction.py). Each part of a variance
+        uses the running mean, the mean of the elements so far. The extra error from running means occurs even if every
+        term is exact.
 
         If a running mean with an error of at most o changes by d after m elements, the error of the sum grows by at
         most o m |d|. For n elements with V = sum (x - mean)^2, the values m |d| of all changes add up to at most sqrt(2

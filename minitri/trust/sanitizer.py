@@ -82,7 +82,9 @@ class Watch:
         self.program: Program | None = None
 
     def enter(self, program: Program, place: tuple[int, ...]) -> None:
-        """Records that a grid program starts. All accesses up to the next call of `enter` belong to this grid program."""
+        """Records that a grid program starts. All accesses up to the next call of `enter` belong to the grid program
+        that starts.
+        """
         if program is not self.program:
             loaded = {op.buffer.name for op in program.ops() if isinstance(op, Load)}
             stored = {op.buffer.name for op in program.ops() if isinstance(op, Store)}
@@ -93,8 +95,8 @@ class Watch:
 
     @property
     def run(self) -> int:
-        """The number of the present run. A run is the execution of one grid program. Runs are numbered from 0 over all
-        kernels.
+        """The number of the present run (execution of one grid program). Runs of grid programs are numbered from 0 over
+        all kernels.
         """
         return len(self.runs) - 1
 

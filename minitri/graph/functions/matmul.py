@@ -50,7 +50,7 @@ def _require_contraction(t: Typer, x: Array, y: Array) -> None:
 def precision_of(value: Value) -> str:
     """Returns the argument `precision`, which must be one of `PRECISIONS`.
 
-    Raises CompileError MT0102 for any other argument.
+    Raises CompileError MT0102 for an argument that is not one of `PRECISIONS`.
     """
     if isinstance(value, str) and value in PRECISIONS:
         return value
