@@ -6,8 +6,8 @@
 
 In: the match of a rule's pattern in an error message, the call that caused the error, and the values of the call's
 arguments. Out: possible corrections of the call (`Edit`s), the best first. The one idea: a rule replaces a wrong or
-missing argument by an argument that fits. Examples are the last axis, the only possible size, and the example that
-signatures.toml has for the parameter.
+missing argument by an argument that fits. Examples of arguments that fit: the last axis, the only possible size, and
+the example that signatures.toml has for the parameter.
 """
 
 import re

@@ -4,11 +4,11 @@
     a if x > 0 else b    x > 0 is an array    where(x > 0, a, b)
     sum(x, axis=2)       x has two axes       sum(x, axis=-1)
 
-In: an error, the node of the syntax tree that caused the error, and the values of the node's operands. Out: the same
-error, with an edit of the source text and a help that shows this edit. The one idea: the code that finds a mistake
-knows the values of the operands, and the syntax tree knows their source text. A rule writes a correction from the
-values and the source text. Rules run only after an error, so they cost no time for correct programs. Each rule yields
-possible corrections (`Edit`s), the best first.
+In: an error, the node of the syntax tree that caused the error, and the values of the node's operands. Out: the error,
+with an edit of the source text and a help that shows this edit. The one idea: the code that finds a mistake knows the
+values of the operands, and the syntax tree knows their source text. A rule writes a correction from the values and the
+source text of the operands. The rules of corrections.toml run only after an error, so they cost no time for correct
+programs. Each rule yields possible corrections (`Edit`s), the best first.
 """
 
 import re
@@ -42,7 +42,9 @@ PARTS: dict[str, Callable[[Any], Iterable[ast.Node]]] = {
 
 @cache
 def _rules() -> list[tuple[str, re.Pattern[str], Rule]]:
-    """Returns the rows of corrections.toml. Each row has an error code, a pattern for the error message, and a rule."""
+    """Returns the rows of corrections.toml. Each row of corrections.toml has an error code, a pattern for the error
+    message, and a rule.
+    """
     rules = {**vars(calls), **globals()}
     return [
         (of, re.compile(pattern), partial(rewritten_part, PARTS[name], *row) if row else rules[name])
@@ -51,9 +53,9 @@ def _rules() -> list[tuple[str, re.Pattern[str], Rule]]:
 
 
 def correct(error: CompileError, node: ast.Node, values: Values) -> CompileError:
-    """Adds a correction to the error, if a rule has a correction for it. Returns the error.
+    """Returns the error, with a correction if a rule has a correction for this error.
 
-    If the error already has a correction, it is returned unchanged.
+    An error that already has a correction is returned unchanged.
     """
     if error.edits:
         return error
@@ -81,8 +83,8 @@ def rewritten_part(
 ) -> Iterator[Edit]:  # fmt: skip
     """Rewrites a part of the node as a row of corrections.toml says.
 
-    Example: if v is an array of floats, the part v of `x[v]` becomes `astype(v, i64)`. The row's text for the new part
-    is `text`, in which `{first}` stands for the first child of the node, such as x in `x[v]`.
+    Example: if v is an array of floats, the part v of `x[v]` becomes `astype(v, i64)`. `text` is the text that the row
+    has for the new part. In `text`, `{first}` stands for the first child of the node, such as x in `x[v]`.
     """
     for k, part in enumerate(tried := list(parts(node))):
         if kind.format(*found.groups()) in _kinds(part, values.get(id(part))):

@@ -1,6 +1,6 @@
 """Evaluates a graph with numpy, one operation for each node. This evaluator defines what a graph means.
 
-In: a graph, an array (or number) for each input, and the sizes. Out: a tuple of arrays.
+In: a graph, an array (or number) for each input, and the sizes. Out: a tuple with an array for each output.
 """
 
 from collections.abc import Mapping

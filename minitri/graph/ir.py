@@ -18,11 +18,11 @@ by one View, because two index maps can be combined into a single index map.
 
 Unlike a minitri program, a graph has no names of functions, no implicit broadcasting and no implicit promotion. A graph
 has no f16 or bf16 arithmetic: casts convert values to f32 before arithmetic. Where the program needs an f16 or bf16
-result, a cast converts the f32 result back.
+result, a cast converts the f32 result of the arithmetic to f16 or bf16.
 
 The class `Interner` makes the nodes of a graph. Nodes with equal fields are the same object, so equality and hash use
 identity. Source spans are not in the nodes but in `Graph.spans`. `Graph.numbered` gives each node a number and writes
-this number into the node's spans. Later intermediate representations (IRs) keep the numbered spans. So the graph node
+this number into the node's spans. Later intermediate representations (IRs) keep the numbered spans, so the graph node
 of each operation in a later IR can be found.
 """
 
@@ -154,7 +154,8 @@ def axis(k: int) -> Dim:
 def along(k: int, extent: Dim) -> Dim:
     """Returns the index at which a result reads an axis that becomes the k-th axis of the result.
 
-    The index is `dk`. If the extent of the axis that is read is 1, the index is 0, because this axis is broadcast.
+    The index is the symbol `dk`, such as `d0` for the first axis. If the extent of the axis that is read is 1, the
+    index is 0, because an axis of extent 1 is broadcast.
     """
     return dims.ZERO if extent == 1 else axis(k)
 
@@ -246,7 +247,7 @@ def allows(conditions: Iterable[Condition]) -> Allows:
 class Split(Record):
     """Records that a pass has split a reduction, scan or product into several shorter parts.
 
-    The command `minitri explain` shows this record.
+    The command `minitri explain` shows the splits that passes have recorded.
     """
 
     node: Node  # the whole reduction, scan or product
@@ -357,8 +358,8 @@ class Interner:
         return self.node(Contract, dtype, shape, a, b, precision)
 
     def node(self, cls: type[N], *fields: Any, key: tuple[object, ...] = ()) -> N:
-        """Returns the node of this class with these fields. Two nodes with equal keys are one object. Without a given
-        key, the class and the fields are the key.
+        """Returns the node of this class with these fields. Two nodes with equal keys are one object. If no key is
+        given, the class and the fields of the node are its key.
         """
         key = key or (cls, *fields)
         node = self._table.get(key)

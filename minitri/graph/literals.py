@@ -66,8 +66,8 @@ def constants_in(node: Node) -> list[int | float | bool]:
 
 
 def names_in(value: Dim) -> str:
-    """Returns the names of the sizes in an expression, such as "M, N". An error message shows these names beside its
-    carets (^^^).
+    """Returns the names of the sizes in an expression, such as "M, N". An error message shows the names of the sizes
+    beside its carets (^^^).
 
     When a call breaks a condition, the sizes are known, and the text beside the carets shows them: "M=2, N=3". If the
     expression is a single name, returns "", because the error message itself then says "N = 3".
@@ -83,7 +83,8 @@ def stacked(t: Typer, items: tuple[Value, ...], dtype: DType) -> Node:
 
     The dtype of the returned node is the compute dtype of `dtype`: f32 for f16 and bf16, otherwise `dtype` itself.
 
-    Raises CompileError MT0201 if the rows differ in shape. Raises MT0208 for a number that does not fit the dtype.
+    Raises CompileError MT0201 if the rows of the list differ in shape. Raises MT0208 for a number that does not fit the
+    dtype.
     """
     nodes = [stacked(t, v, dtype) if isinstance(v, tuple) else t.convert(v, dtype) for v in items]
     first = nodes[0].shape

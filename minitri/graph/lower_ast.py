@@ -7,11 +7,12 @@ In: an `ast.Module`, the name of the entry function, and what is known about its
 `Graph`. The builder recurses only for calls of functions, at most `MAX_CALLS` deep.
 
 The one idea: the builder is an interpreter of the program (minitri/language/interpreter_base.py), but every array is a
-graph node instead of data. The builder uses other files for details. The file unknown_names.py explains unknown names,
-and partial_evaluation.py evaluates operators. The file shape_unification.py matches the arguments of a call with
-parameters. After an error, the builder goes on with the next expression. At the end, the builder raises the error that
-comes first in the text. A wrong expression has the value `BROKEN`. An expression that uses a `BROKEN` value is `BROKEN`
-too. Thanks to `BROKEN`, the builder finds mistakes in other expressions too, and reports each mistake only once.
+graph node instead of data. The builder uses more files of this folder for details. The file unknown_names.py explains
+unknown names, and partial_evaluation.py evaluates operators. The file shape_unification.py matches the arguments of a
+call with parameters. After an error, the builder goes on with the next expression. At the end of the module, the
+builder raises the error that comes first in the program text. A wrong expression has the value `BROKEN`. An expression
+that uses a `BROKEN` value has the value `BROKEN` too. Thanks to the value `BROKEN`, the builder finds mistakes after
+the first wrong expression too, and reports each mistake only once.
 """
 
 import math
@@ -51,8 +52,8 @@ def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Gr
 def errors_in(module: ast.Module) -> list[CompileError]:
     """Returns the errors of a module's last function.
 
-    A parameter without a type is no error. Like a wrong expression, it has the value `BROKEN`, so it causes no further
-    error.
+    A parameter without a type is no error. Like a wrong expression, a parameter without a type has the value `BROKEN`,
+    so it causes no further error.
     """
     builder = _Builder(module, module.functions[-1].name)
     builder.errors.append(CompileError("MT0106", "some types are not known yet"))
@@ -181,7 +182,7 @@ class _Builder(Interpreter):
     def _inlined(self, function: ast.Function, given: Scope, span: Span) -> Value:
         """Returns the value that a function returns for the arguments `given`.
 
-        The function's body becomes part of the graph.
+        The body of the called function becomes part of the graph.
         """
         sizes: Sizes = {}
         scope: Scope = {}
@@ -256,8 +257,7 @@ class _Builder(Interpreter):
         """Adds the source range (span) of an expression to the nodes that it created, and to the node of its value.
 
         `made` is the number of nodes that existed before the expression was evaluated. A node that was created in the
-        body of a called function has several spans. The first span is the expression in the body, and a later span is
-        the call.
+        body of a called function has several spans: first the expression in the body, later the call.
         """
         nodes = self.typer.nodes.made
         if len(nodes) > (limit := current().operations):
@@ -314,8 +314,8 @@ class _Builder(Interpreter):
     def refuse(self, error: CompileError, node: ast.Node, values: dict[int, Any]) -> Any:
         """Stores an error and returns `BROKEN`, the value of the wrong expression.
 
-        For an expression inside a library function, raises the error instead. The caller of the library function then
-        stores the error.
+        For an expression inside a library function, raises the error instead of storing it. The error that a library
+        function raises is stored by the builder of the program that calls the library function.
         """
         if self.site is not None:
             error.notes = error.notes or (f"in `{_short(node.span)}` at {node.span}",)
@@ -335,7 +335,8 @@ class _Builder(Interpreter):
     def broken(self, node: ast.Node, values: dict[int, Any], scope: Scope, root: Any) -> Any:
         """Returns `BROKEN` as the value of an expression with a wrong operand.
 
-        If the expression is a call of an unknown function, also stores an error for this function.
+        If the expression with a wrong operand is a call of an unknown function, the method stores an error for the
+        unknown function.
         """
         if not isinstance(node, ast.Call) or node.function in {*scope, *self.functions, *function_names()}:
             return BROKEN
@@ -364,6 +365,6 @@ def _written(node: ast.Expr) -> str:
 
 
 def _short(span: Span) -> str:
-    """Returns the source text of a span as one line, for a note in an error message. A long text is cut."""
+    """Returns the source text of a span as one line, for a note in an error message. A long source text is cut."""
     text = " ".join(span.text.split())
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -12,7 +12,8 @@ function. Raises CompileError MT0102 for arguments that are missing or of the wr
 are not known at compile time. Raises MT0207 for results whose type differs from the declared type.
 
 Arguments that decide a shape, such as an axis, must be known at compile time. The functions at the end of this file
-read arguments of this kind. They raise a CompileError if the arithmetic in an argument fails, as in `1 // 0`.
+read arguments that must be known at compile time. If the arithmetic in an argument fails, as in `1 // 0`, a
+CompileError is raised.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,7 +49,9 @@ class Instance(Record):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Returns a hashable key. For one program, two `Instance`s with equal keys lead to the same graph."""
+        """Returns the facts as a hashable key, for caches of graphs. For one program, two `Instance`s with equal keys
+        lead to the same graph.
+        """
         statics = tuple((name, repr(value)) for name, value in self.statics.items())  # 1, 1.0 and True differ
         return tuple(self.packs.items()), tuple(self.types.items()), statics
 
@@ -182,8 +185,8 @@ def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
     """Returns the strings that a parameter accepts.
 
     Example: if the function's body contains `mode == "exact"`, the parameter `mode` accepts "exact". A parameter
-    accepts its default, and all strings with which the body compares the parameter. The returned tuple is empty if the
-    default is no string, or if the function's body uses the parameter for anything but comparisons.
+    accepts its default, and all strings with which the body of the function compares the parameter. The returned tuple
+    is empty if the default is no string, or if the function's body uses the parameter for anything but comparisons.
     """
     if param.annotation is not None or not isinstance(param.default, ast.String):
         return ()
@@ -238,9 +241,9 @@ def as_dim(value: Any, what: str) -> Dim:
 
 
 def as_offset(value: Value, what: str) -> Dim:
-    """Converts an argument to a `Dim` that can be added to an index. Example: the offset of a diagonal.
+    """Converts an argument, such as the offset of a diagonal, to a `Dim` that can be added to an index.
 
-    A constant is clipped to the range -FAR … FAR, so that its sum with an index fits i64.
+    A constant offset is clipped to the range -FAR … FAR, so that its sum with an index fits i64.
     """
     d = as_dim(value, what)
     return d if d.constant is None else Dim.of(max(-FAR, min(d.constant, FAR)))

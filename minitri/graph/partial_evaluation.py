@@ -64,7 +64,7 @@ def _bits(op: str, x: int, y: int) -> int:
 def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
     """Returns the value of `x op y`, where neither operand is an array.
 
-    The operands are numbers or dimensions. For `+`, both operands can also be tuples.
+    The operands x and y are numbers or dimensions. For the operator `+`, x and y can also be tuples.
     """
     if isinstance(x, tuple) and isinstance(y, tuple) and op == "+":
         check_length(x + y)
@@ -87,8 +87,8 @@ def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
 def _require_exact(t: Typer, op: str, x: int | Dim, y: Dim) -> None:
     """Adds the condition that `2**N` or `1 << N` fits i64, and that the exponent is not negative.
 
-    Without this condition, the i64 result can differ from Python's result. In Python, an integer has any size, and
-    `2 ** -1` is a fraction.
+    Without the condition, the i64 result of `2**N` or `1 << N` can differ from Python's result. In Python, an integer
+    can have any size, and `2 ** -1` is a fraction.
     """
     help = "write a float: `2.0 ** N`"
     if op == "**":
@@ -101,7 +101,7 @@ def _require_exact(t: Typer, op: str, x: int | Dim, y: Dim) -> None:
 def compare(t: Typer, op: str, x: Value, y: Value) -> Value:
     """Returns the value of a comparison.
 
-    The value is a Python bool if it is known at compile time, else an array of bools.
+    The value of the comparison is a Python bool if it is known at compile time, else an array of bools.
     """
     if x is None or y is None:
         return (x is y) == (op == "==")
@@ -153,7 +153,7 @@ def subscript(t: Typer, x: Value, items: list[Any]) -> Value:
 def attribute(t: Typer, x: Value, node: ast.Attribute) -> Value:
     """Returns the value of `x.name`, where x is an array or the result of `finfo` or `iinfo`.
 
-    Raises CompileError MT0103 for any other value x.
+    Raises CompileError MT0103 if x has no attribute with this name.
     """
     if isinstance(x, Info):
         help = suggest(node.name, x.facts) or f"it has {', '.join(x.facts)}"
@@ -189,7 +189,7 @@ def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mappin
 
 
 def _clip(t: Typer, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
-    """Returns the value of `clip(x, low, high)`. A bound that is None is not applied."""
+    """Returns the value of `clip(x, low, high)`. A bound `low` or `high` that is None is not applied."""
     ensure(1 <= len(args) <= 3, "MT0102", f"clip takes 3 arguments, not {len(args)}")
     x, low, high = (*args, None, None)[:3]
     low, high = keywords.get("min", low), keywords.get("max", high)
@@ -201,8 +201,8 @@ def _clip(t: Typer, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> V
 def _refuse_list(op: str, *operands: Value) -> None:
     """Raises CompileError MT0202 if an operand is a list.
 
-    In Python `2 * [1, 2]` repeats the list, and `[1, 2] == 1` is False. A user of arrays probably expects arithmetic
-    instead, so the expression is rejected.
+    In Python `2 * [1, 2]` repeats the list, and `[1, 2] == 1` is False. A user of arrays probably expects an operator
+    to compute with the elements of the list, so an operator on a list is rejected.
     """
     for value in operands:
         message = f"{op} of {describe(value)} and a number is no arithmetic of arrays in Python"
@@ -228,8 +228,8 @@ def check_length(value: tuple[Value, ...]) -> None:
 def fold_operator(t: Typer, name: str, args: tuple[Value, ...]) -> Value:
     """Applies an operator to Python numbers, as in sqrt(2.0) or floor(2.5).
 
-    The result is a Python number if it is weak, that is, if it has no fixed dtype. A result with a fixed dtype is an
-    array.
+    If the result is weak, that is, has no fixed dtype, the function returns a Python number. If the result has a fixed
+    dtype, the function returns an array instead of a Python number.
     """
     array = t.elementwise(name, args)
     if array.dtype.kind == "b":

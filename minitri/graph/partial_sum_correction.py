@@ -3,11 +3,13 @@
     m[i] = max over r of x[i, r]
     s[i] = sum over r of F(x[i, r], m[i])
 
-In: the summed expression F of a graph or a kernel (`Terms`), and the reductions that F depends on. The sum and these
-reductions run over the same elements. Out: the transport T, or a refusal with its reason. T turns a sum that was
-computed with an old value of m into the sum for a new value of m. With T, the sum s and the reduction m are computed
-block by block. After each block, s becomes T(s; old m -> new m) + sum of F(block, new m). The transport can also
-combine sums that were computed from separate parts of the elements. The transport T follows from the structure of F:
+In: the summed expression F of a graph or a kernel (`Terms`), and the reductions that F depends on. The sum of F and the
+reductions that F depends on run over the same elements. Out: the transport T (correction of a partial sum), or a
+refusal with its reason. The transport T turns a partial sum that was computed with an old value of the reduction m into
+the partial sum for a new value of m. With the transport T, one loop computes the sum s and the reduction m together,
+block by block. After each block, the partial sum s becomes T(s; old m -> new m) + sum of F(block, new m), where T is
+the transport. The transport can also combine partial sums that were computed from separate groups of elements. The
+transport T follows from the structure of the summed expression F:
 
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
                     F * G, F / G, G independent of m       T(F) * T(G), T(F)
@@ -15,19 +17,21 @@ combine sums that were computed from separate parts of the elements. The transpo
     means m, m'     (X - m) * (Y - m')                     s + n * (old - new) * (old' - new')   Shift
     anything else   refused
 
-In an exponent X - m, m must be the maximum of X itself. Then no exponent is positive, and no exponential overflows. A
-mean is the sum over n elements divided by n. Only a product of two deviations can be corrected without further sums:
-the sum of (X - m) is 0, so the mixed terms vanish. The square of a deviation is a product of two deviations too.
+In an exponent X - m, m must be the maximum of X itself: then no exponent is positive, and no exponential overflows. A
+mean is the sum over n elements divided by n. Only sums of products of two deviations need no further sums for their
+correction: the sum of X - mean(X) is 0, so the mixed terms vanish. The square of a deviation is a product of two
+deviations too.
 
-Sources: the transport `Rescale` is the online softmax (Milakov and Gimelshein, "Online normalizer calculation for
-softmax", 2018). The transport `Shift` by one element is from Welford, "Note on a method for calculating corrected sums
-of squares and products", 1962. The transport `Shift` by many elements is from Chan, Golub and LeVeque, "Updating
-formulae and a pairwise algorithm for computing sample variances", 1979. minitri derives both transports from the
-structure of the program.
+The transport (correction of a partial sum) `Rescale` is the correction in the online softmax (Milakov and Gimelshein,
+"Online normalizer calculation for softmax", 2018). The transport `Shift` for one added element is from Welford, "Note
+on a method for calculating corrected sums of squares and products", 1962. The transport `Shift` for many added elements
+is from Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+minitri derives the transports `Rescale` and `Shift` from the structure of the program.
 
-Left out: sums of where(p, F, 0). Example: in a row of X that contains only -inf, this sum is nan if p is true for some
-element, and 0 otherwise. A single correction factor cannot give both nan and 0. Deviations to the third power are left
-out too. To correct a sum of third powers of deviations, the loop would also need the sum of the squared deviations.
+Left out: sums of where(p, F, 0). Example: in a row of X that contains only -inf, the sum of where(p, F, 0) is nan if p
+is true for some element, and 0 otherwise. A partial sum that is multiplied by one correction factor cannot give both
+nan and 0. Deviations to the third power are left out too. To correct a sum of third powers of deviations, the loop
+would also need the sum of the squared deviations.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -41,12 +45,14 @@ E = TypeVar("E")
 
 
 class Refused(Exception):
-    """Raised if an expression has no transport (correction of its partial sum). The message names the reason."""
+    """Raised if an expression has no transport (correction of its partial sum). The message of the exception names the
+    reason.
+    """
 
 
 class Terms(Generic[E]):
-    """Gives access to the structure of an expression that is reduced. Broadcasts do not appear in this structure. There
-    is one subclass for graphs and one for kernels.
+    """Gives access to the structure of an expression that is reduced. Broadcasts do not appear in the structure of the
+    expression. The class `Terms` has one subclass for graphs and one for kernels.
 
     look     returns the operator and the operands of an expression. The operator "cast" is a cast between floats that
              are computed in the same dtype. Any other cast has the operator "conversion". The operator is "" if the

@@ -5,16 +5,18 @@
     %1: f32[M, 1] = contract x, w             a column of a product: multiply and sum
 
 `rebuild` takes a graph and a function that makes a new node from an old node and its new operands. `rebuild` returns a
-new graph with a new interner, so equal subexpressions become one node. `rebuild` does not change the old graph. Each
-new node has the source spans of the old node. An operand can become needless, for example if the operation that uses it
-is folded to a constant. The spans of a needless operand are added to the node that replaces the operation.
+new graph with a new interner, so equal subexpressions become one node. `rebuild` does not change the old graph. In the
+graph that `rebuild` returns, each new node has the source spans of the old node. An operand can become needless, for
+example if the operation that uses it is folded to a constant. The spans of a needless operand are added to the node
+that replaces the operation which used this operand.
 
-`specialise` replaces the symbols of known sizes by numbers. If the size of an axis becomes 1, index maps still contain
-the index along this axis. The index maps stay correct, because an index along an axis of size 1 is always 0.
+`specialise` replaces the symbols of known sizes by numbers. If `specialise` replaces the size of an axis by 1, index
+maps still contain the index along this axis. Index maps that contain the index along an axis of size 1 stay correct,
+because this index is always 0.
 
-`legalise` rewrites nodes that kernels cannot compute. A kernel has no axes of extent 1, so it cannot reduce or scan
-along them. In a kernel, a matrix product needs at least two rows and two columns, and at least two terms in each sum.
-The pass minitri/optimize/simplify.py applies the rules of `legalise` together with its own rules.
+`legalise` rewrites nodes that kernels cannot compute. A kernel has no axes of extent 1, so a kernel cannot reduce or
+scan along an axis of extent 1. In a kernel, a matrix product needs at least two rows and two columns, and at least two
+terms in each sum. The pass minitri/optimize/simplify.py applies the rules of `legalise` together with its own rules.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +40,7 @@ Sizes = Mapping[Symbol, DimLike]
 def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None = None) -> Graph:
     """Returns a new graph, in which `make(interner, old node, new operands)` makes each node.
 
-    `conditions` replaces the conditions of the graph, if it is not None.
+    If `conditions` is not None, it replaces the conditions of the graph.
     """
     interner = Interner(graph.conditions)
     new: dict[Node, Node] = {}
@@ -63,7 +65,7 @@ def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, 
     Reports show the name of the pass `by` for each replaced node (see `fired`).
 
     `rule` gets an interner, the old node and the node's copy in the new graph. If `rule` returns None, the new graph
-    keeps the copy.
+    keeps the copy of the old node.
     """
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
@@ -90,9 +92,7 @@ def apply_rules(interner: Interner, node: Node, rules: Sequence[Rule]) -> Node:
 
 
 def _inherit(graph: Graph, new: Mapping[Node, Node], needed: set[Node], spans: dict[Node, tuple[Span, ...]]) -> None:
-    """Finds each node that the new graph does not need. Adds the spans of this node to the nodes that used it in the
-    old graph.
-    """
+    """If the new graph does not need a node, adds the spans of this node to the nodes that used it in the old graph."""
     for node in graph.nodes():
         for operand in children(node):
             gone = new[operand]
@@ -152,7 +152,7 @@ def specialise(graph: Graph, sizes: Mapping[str, int]) -> Graph:
 def legalise(graph: Graph) -> Graph:
     """Returns a graph without reductions and scans over axes of extent 1.
 
-    The new graph also has no matrix products with one row, one column or one term in each sum.
+    The graph that `legalise` returns also has no matrix products with one row, one column or one term in each sum.
     """
     return rebuild(graph, lambda i, node, args: apply_rules(i, copy(i, node, args), RULES))
 

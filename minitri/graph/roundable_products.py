@@ -4,8 +4,9 @@
     y = sum(p, axis=1)     p may be rounded, because a reduction (or a scan, or a concat) uses it
     z = floor(p)           floor is discontinuous: a rounding error of p can change z by 1
 
-In: a graph. Out: sets of nodes. The pass minitri/optimize/round_products.py rounds some of these products to bf16. The
-error bounds of minitri/trust/error_bounds.py include this rounding error for all these products.
+In: a graph. Out: the set of the roundable products, and whether an operation is discontinuous. The pass
+minitri/optimize/round_products.py rounds some of the roundable products to bf16. The error bounds of
+minitri/trust/error_bounds.py include the error of rounding to bf16 for all roundable products.
 """
 
 from collections.abc import Callable

@@ -3,11 +3,12 @@
     %5: f32[M, N] = view %4 {index = [d0]}          the element (d0, d1) of %6
     %6: f32[M, N] = subtract x, %5                  is x at (d0, d1), minus %4 at (d0)
 
-In: a reduction. Out: the expression of the reduction's operand, and the other reductions in this expression that run
-over the same axes. Reductions over the same axes can often be computed together in one loop (online reductions). The
-file minitri/graph/partial_sum_correction.py decides from the expression whether one loop is possible. Each
-subexpression is an `Element`: a node and an index. `build` turns an expression into graph nodes again. `build` can also
-replace axes of the expression by other indices, and elements by other nodes.
+In: a reduction. Out: the expression of the reduction's operand, and the reductions in this expression that run over the
+same axes as the given reduction. Reductions over the same axes can often be computed together in one loop (online
+reductions). The file minitri/graph/partial_sum_correction.py decides from the expression whether one loop can compute
+the reductions together. Each subexpression of a scalar form is an `Element`: a node and an index. `build` turns an
+expression into graph nodes again. `build` can also replace axes of the expression by other indices, and elements by
+other nodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -94,9 +95,9 @@ class GraphTerms(Terms[Element]):
     def transport(self, root: Element, needs: Sequence[Reduced[Element]]) -> Rescale[Element] | Shift[Element] | None:
         """Returns the correction of a partial sum of `root` (its transport).
 
-        The partial sum needs this correction when the running reductions in `needs` change. Example: when a running
-        maximum grows from m to n, a partial sum of exp(x - m) is multiplied by exp(m - n). Returns None if no
-        correction is possible.
+        A partial sum of `root` needs this correction (transport) when the running reductions in `needs` change.
+        Example: when a running maximum grows from m to n, a partial sum of exp(x - m) is multiplied by exp(m - n).
+        Returns None if no correction is possible.
         """
         try:
             return transport(self, root, needs)
@@ -106,9 +107,9 @@ class GraphTerms(Terms[Element]):
     def places(self, e: Element) -> tuple[Dim, ...] | None:
         """Returns the index at which the reduction with the result `e` reads its operand.
 
-        The index consists of expressions over the axes of x. Returns None if `e` is not the result of a reduction that
-        runs over the same indices as the reduction of `x`. Unless `permuted` is true, the two reductions must have the
-        same axes, and their operands must have the same shape.
+        The index at which the reduction reads its operand consists of expressions over the axes of x. Returns None if
+        `e` is not the result of a reduction that runs over the same indices as the reduction of `x`. Unless `permuted`
+        is true, the reductions of `x` and `e` must have the same axes and operands of the same shape.
         """
         node = self.cut.get(e.node, e.node)
         if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):
@@ -126,7 +127,7 @@ class GraphTerms(Terms[Element]):
 def deviations(node: Reduce) -> tuple[Reduce, Reduce] | None:
     """Finds the sums of x and y in a sum of products (x - mean(x)) * (y - mean(y)), such as a variance.
 
-    Returns None if `node` is not a sum of such products.
+    Returns None if `node` is not a sum of products of two deviations from a mean.
     """
     terms = GraphTerms(node.x, node.axes)
     if node.op != "sum" or terms.look(terms.root)[0] not in ("square", "power", "multiply"):

@@ -6,8 +6,9 @@
 
 In: the annotations of a function and the arrays of a call. Out: a value for each parameter, and sizes for the dimension
 names of the callee. The one idea: a declared size and an actual size that are different expressions, such as N and M,
-are no error at compile time. The equality of the two sizes becomes a condition, which the compiled program checks at
-each call. Raises CompileError MT0207 for wrong shapes and dtypes. Raises MT0304 for a size that no argument determines.
+are no error at compile time. The equality of the declared size and the actual size becomes a condition, which the
+compiled program checks at each call. Raises CompileError MT0207 for wrong shapes and dtypes. Raises MT0304 for a size
+that no argument determines.
 """
 
 from collections.abc import Callable
@@ -39,8 +40,9 @@ def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, funct
 def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes) -> Scope:
     """Returns the array arguments by name, each with the sizes that its annotation declares.
 
-    First finds the sizes of dimension names that occur only in expressions such as `2 * N`. The search is repeated
-    until it finds no new size, because a size from one parameter can be needed for a second parameter.
+    The function also finds the sizes of dimension names that occur only in expressions such as `2 * N`. The search for
+    the sizes of dimension names is repeated until it finds no new size, because a size from one parameter can be needed
+    for a second parameter.
     """
     arrays = [(p, p.annotation) for p in function.params if isinstance(p.annotation, ast.ArrayType)]
     arguments = [(p, type, t.array(scope[p.name]), f"argument `{p.name}` of {function.name} is") for p, type in arrays]
@@ -77,8 +79,8 @@ def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tup
     """Finds the size of each name that is the only unknown name in a dimension. Example: if G is 3 and `G * H + 1` is
     7, then H is 2.
 
-    Returns pairs of a dimension and a number. The sizes are right only if the dimension in each pair is at least the
-    number.
+    Returns pairs of a dimension and a number. The sizes that were found are right only if the dimension in each pair is
+    at least the number.
     """
     solved: list[tuple[Dim, int]] = []
     for d, extents in ast.with_sizes(declared, shape):

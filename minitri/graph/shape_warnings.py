@@ -4,7 +4,7 @@
 
 In: the conditions of a graph. Out: a warning for each pair of named sizes that must be equal. If two dimensions must be
 equal but have different names, the program is often wrong. Left out: conditions on computed sizes, such as N % 4 == 0.
-The author of a program probably intends these conditions.
+The author of a program probably intends a condition on a computed size.
 """
 
 import sys
@@ -34,7 +34,9 @@ def requirements(conditions: Iterable[Condition]) -> Iterator[tuple[Span, str]]:
 
 
 def warn_of_requirements(conditions: Iterable[Condition]) -> None:
-    """Warns of requirements. The warning points at the line outside of minitri that compiles the program."""
+    """Warns of requirements that the sizes of each later call must satisfy. The warning points at the line outside of
+    minitri that compiles the program.
+    """
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         level, frame = level + 1, frame.f_back

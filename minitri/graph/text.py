@@ -13,12 +13,13 @@ call raises if the sizes do not meet the condition:
 
     require N >= 1 else MT0209 "max over an axis that may be empty"
 
-The text has everything that later passes need, except the positions of the nodes in the program text (source spans).
-Strings are written as in JSON.
+The text of a graph has everything that later passes need, except the positions of the nodes in the program text (source
+spans). The text of a graph contains strings as in JSON.
 
-`parse_graph` reads a text that `format_graph` wrote, even if a user has edited the text. The spans of the graph point
-into the text. Each line is checked by the typing rules when it is read, so an error points at the line that breaks a
-rule. `format_graph(parse_graph(s)) == s` for every text s that `format_graph` wrote.
+`parse_graph` reads a text that `format_graph` wrote, even if a user has edited the text. The spans of a graph that
+`parse_graph` returns point into the text that was read. Each line is checked by the typing rules when it is read, so an
+error points at the line that breaks a rule. `format_graph(parse_graph(s)) == s` for every text s that `format_graph`
+wrote.
 """
 
 import json
@@ -146,7 +147,9 @@ def parse_graph(text: str, name: str = "<graph>") -> Graph:
 
 
 def read_condition(r: Syntax, names: Names, source: Source) -> Condition:
-    """Returns the condition of a `require` line. The default error code is MT0304."""
+    """Returns the condition of a `require` line. If the line has no error code, the condition has the error code
+    MT0304.
+    """
     left, relation, right, code, message, attributes = r.parts
     check_attributes(attributes, ("label", "help"))
     name = code.name if code else "MT0304"

@@ -2,8 +2,8 @@
 
 A value of the language is either an `Array`, or known at compile time. An `Array` is a graph node with the dtype that
 the program sees. Compile-time values are Python numbers, `Dim`s, strings, None, dtypes and tuples. A tuple or list can
-be used as an array: `x + [1, 2, 3]` adds a vector to x. The numbers of the vector are weak scalars, which take the
-dtype of x.
+be used as an array: `x + [1, 2, 3]` adds a vector to x. In `x + [1, 2, 3]`, the numbers are weak scalars, which take
+the dtype of x.
 
 `Typer` makes graph nodes from values: it broadcasts and promotes. `Typer` also has the rule for half precision: a value
 of f16 or bf16 is computed by an f32 node. A value is rounded to f16 or bf16 only by `astype`, as an output of the
@@ -103,7 +103,7 @@ class Typer:
 
         Numbers and dimensions become weak 0-d arrays (without a fixed dtype). The items of a tuple are stacked.
 
-        Raises CompileError MT0202 for any other value, such as a string.
+        Raises CompileError MT0202 for a value that cannot become an array, such as a string.
         """
         match value:
             case Array():
@@ -169,9 +169,9 @@ class Typer:
         return self.nodes.cast(self._most_precise(array, dtype), dtype.compute)
 
     def _most_precise(self, value: Array, dtype: DType) -> Node:
-        """Returns the most precise node from which the value can be converted to `dtype`.
+        """Returns the node that holds the value most precisely, as the operand of a conversion to `dtype`.
 
-        This is the f64 node `wide` of the value, if `dtype` is f64 and `wide` is not None.
+        The most precise node is the f64 node `wide` of the value, if `dtype` is f64 and `wide` is not None.
         """
         return value.wide if value.wide is not None and dtype == f64 else value.node
 
@@ -215,7 +215,9 @@ class Typer:
                 return array.dtype, array.weak
 
     def settled(self, values: Sequence[Value]) -> DType:
-        """Returns the promoted dtype of several values, for a result with a fixed dtype. Weak floats become f32."""
+        """Returns the promoted dtype of several values, for a result with a fixed dtype. The promoted dtype of weak
+        floats is f32.
+        """
         dtype, weak = self.promoted(values)
         return f32 if weak and dtype == f64 else dtype
 
@@ -362,9 +364,11 @@ def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Arra
 
 
 def read_at(t: Typer, x: Array, places: Mapping[int, Dim], *added: Dim) -> Array:
-    """Returns the elements of x at one index along each axis in `places`. The result does not have these axes.
+    """Returns the elements of x at one index along each axis in `places`. The result does not have the axes in
+    `places`.
 
-    `added` contains the sizes of new axes at the end of the result. The indices in `places` can contain these new axes.
+    `added` contains the sizes of new axes at the end of the result. The indices in `places` can contain the new axes of
+    the result.
     """
     kept = [k for k in range(x.rank) if k not in places]
     index = [places[k] if k in places else ir.axis(kept.index(k)) for k in range(x.rank)]

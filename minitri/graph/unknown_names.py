@@ -4,9 +4,9 @@
 
 In: a name, the expression around the name, the names assigned so far and the functions of the module. Out: a
 CompileError MT0101 or MT0103 with the correction. The one idea: an unknown name can be a name of a different library,
-such as numpy. Then it is no spelling mistake: a user who writes `median` wants the median, not `mean`. For a name of a
-different library, the error message says what to write instead (minitri/language/foreign). If the program has a similar
-name, the message suggests this name as well.
+such as numpy. A name of a different library is no spelling mistake: a user who writes `median` wants the median, not
+`mean`. For a name of a different library, the error message says what to write instead (minitri/language/foreign). If
+the program has a name that is similar to the unknown name, the error message suggests the similar name as well.
 """
 
 import re
@@ -35,7 +35,7 @@ ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
 def unknown_name(node: ast.Name, root: ast.Expr, scope: Iterable[str], functions: Collection[str]) -> CompileError:
     """Returns the error for a name without a value.
 
-    Either the name is unknown, or it is the name of a function and is used as a value.
+    A name without a value is either unknown, or the name of a function that is used as a value.
 
     `scope` and `functions` are the names of the program, and `root` is the whole expression.
     """
@@ -98,7 +98,7 @@ def _undefined(error: CompileError, call: ast.Call) -> CompileError:
     """Returns the error for an unknown function whose name is similar to no known name.
 
     The help says to define the function. If the program is a module, the correction inserts the beginning of a
-    definition.
+    definition of the function.
     """
     source, name = call.span.source, call.function[:40]
     params = ", ".join("xyzabcuvw"[k : k + 1] or f"x{k}" for k in range(len(call.args)))

@@ -4,11 +4,11 @@
       becomes
     multiply (contract x, cast (multiply w, inside)), outside
 
-Each scale s becomes two scales, of which `inside` multiplies the weights and `outside` multiplies the sums. Usually
-`inside` is 1 and `outside` is s. If s is inf, nan, or so large that weights could overflow, `inside` is s and `outside`
-is 1. If the weights are multiplied by 1 only, the second factor contains whole numbers, which f16 represents without
-rounding. Tensor cores also need less electrical power for small whole numbers, so a chip that runs at its power limit
-computes faster.
+Each scale s becomes two scales, of which `inside` multiplies the weights and `outside` multiplies the sums. Usually the
+scale `inside` is 1 and the scale `outside` is s. If the scale s is inf, nan, or so large that weights could overflow,
+`inside` is s and `outside` is 1. If the weights are multiplied by 1 only, the second factor contains whole numbers,
+which f16 represents without rounding. Tensor cores need less electrical power for small whole numbers, so a chip that
+runs at its power limit computes faster.
 
 In: a product of a graph. Out: the new second factor of the product, and the scale for the sums of the product. Scales
 are moved from the weights to the sums in f16 products only. In bf16 products, the sums without their scale could
@@ -78,7 +78,9 @@ def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
 
 
 def scaled(i: Interner, sums: Contract, scale: Node) -> Node:
-    """Returns the sums times the scale, plus 0. The addition of 0 turns -0.0 into 0.0, as in a sum of zeros."""
+    """Returns the sums of the product times the scale, plus 0. The addition of 0 turns -0.0 into 0.0, as in a sum of
+    zeros.
+    """
     return compute(i, "add", compute(i, "multiply", sums, scale), number(i, sums, 0.0))
 
 

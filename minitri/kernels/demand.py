@@ -3,18 +3,19 @@
     relu(x @ w).mT at [i, j]  →  relu at [j, i]  →  x @ w at [j, i]  →  x at [j, r], w at [r, i]
 
 In: the nodes of one part of the graph, which becomes one kernel, and the roots of this part. Roots are the nodes whose
-values the kernel stores. The kernel computes the nodes of its part and reads the values of all other nodes from memory.
-Out: an `Indexing`, which has the named axes of the kernel, and the demands (needed elements) of its nodes. A demand is
-a node together with the index of one needed element. The file minitri/kernels/lower_graph.py turns demands into ops of
-a kernel. The file minitri/optimize/fusion/one_kernel.py decides whether the nodes of a part can be one kernel.
+values the kernel stores. The kernel computes the nodes of its part of the graph and reads the values of all other nodes
+from memory. Out: an `Indexing`, which has the named axes of the kernel, and the demands (needed elements) of its nodes.
+A demand is a node together with the index of one needed element. The file minitri/kernels/lower_graph.py turns demands
+into ops of a kernel. The file minitri/optimize/fusion/one_kernel.py decides whether the nodes of a part of the graph
+can be one kernel.
 
 The one idea: the index of a needed element of a result determines which elements of the operands are needed. Each root
-is needed at an index of new axes, such as `[i, j]`. If a View is needed at an index, the index map of the View turns
-this index into the needed index of the operand. A Reduce needs its operand at an index with one more axis, which is
-summed over. A Gather needs its operand at an index that contains computed values.
+(a node that the kernel stores) is needed at an index of new axes, such as `[i, j]`. If a View is needed at an index,
+the index map of the View turns this index into the needed index of the operand. A Reduce needs its operand at an index
+with one more axis, which is summed over. A Gather needs its operand at an index that contains computed values.
 
 If a kernel has only one operation, each dimension of the result and each summed dimension gets a new axis. If a kernel
-has several operations, minitri/optimize/fusion/shared_axes.py decides which axes they share.
+has several operations, minitri/optimize/fusion/shared_axes.py decides which axes the operations share.
 """
 
 from collections import defaultdict
@@ -36,7 +37,8 @@ COMPUTE = (ir.Apply, ir.Reduce, ir.Scan, ir.Contract)
 
 
 class NotOneKernel(Exception):
-    """Raised if some nodes of the graph cannot be computed in one kernel. `reason` says why.
+    """Raised if some nodes of the graph cannot be computed in one kernel. `reason` says why the nodes need more than
+    one kernel.
 
     If the values of `nodes` are stored in memory, one kernel can load these values and compute the other nodes.
     """
@@ -49,7 +51,7 @@ class NotOneKernel(Exception):
 class Demand(Record):
     """One needed element of a node: the index of the element, and the guards (conditions under which it is needed).
 
-    A guard is an integer expression. The element is needed only where every guard is >= 0.
+    A guard is an integer expression: the element is needed only where every guard is >= 0.
     """
 
     index: tuple[Dim, ...]
@@ -78,14 +80,14 @@ class AxisRanges:
 
     @property
     def extents(self) -> frozenset[Symbol]:
-        """The symbolic sizes that are extents of axes. These sizes are at least 1, because a grid program runs only if
-        no axis is empty.
+        """The symbolic sizes that are extents of axes. A size that is the extent of an axis is at least 1, because a
+        grid program runs only if no axis is empty.
         """
         return frozenset(s for e in self.axes.values() if isinstance(s := e.atom, Symbol))
 
     def simplify(self, d: Dim) -> Dim:
-        """Returns an equal but simpler expression. The simplified form of an expression is cached. The cached form
-        stays the same, even if the kernel gets more axes later.
+        """Returns a simpler expression that has the same value as `d` at every index inside the axes. The simplified
+        form of an expression is cached. The cached form stays the same, even if the kernel gets more axes later.
         """
         if all(isinstance(a, Symbol) for a in d.atoms()):
             return d
@@ -103,7 +105,7 @@ class AxisRanges:
         return tuple(c for c in conditions if not self._closed[c])
 
     def narrowed(self, guards: tuple[Dim, ...], conditions: Sequence[Dim]) -> tuple[Dim, ...] | None:
-        """Returns all guards, and those of the conditions that the guards do not imply. Returns None if no index meets
+        """Returns all guards, and each condition that does not follow from the guards. Returns None if no index meets
         all guards and conditions.
         """
         for c in self.open_guards(conditions):
@@ -176,10 +178,10 @@ class Indexing:
 
     def scan_axis(self, node: ir.Scan, demand: Demand) -> tuple[str, Dim]:
         """Returns the axis along which a scan runs to compute the needed element, and the shift of the scan. The shift
-        is the number of positions on this axis before the first element of the scan.
+        of a scan is the number of positions on the axis of the scan before the first element of the scan.
 
-        For example, the exclusive sum `pad(cumulative_sum(x[:-1]), ((1, 0),))` needs the scan at the index `i - 1`. The
-        scan then runs along `i`, and the shift is 1.
+        For example, the exclusive sum `pad(cumulative_sum(x[:-1]), ((1, 0),))` needs the scan at the index `i - 1`. For
+        the exclusive sum at the index `i - 1`, the scan runs along `i`, and the shift is 1.
         """
         place, extent = demand.index[node.axis], node.shape[node.axis]
         along = next((s for s in place.symbols() if s.kind == "axis"), None)
@@ -193,8 +195,8 @@ class Indexing:
         """Checks how often the value of a node is needed. If the value is needed at too many indices, or under too many
         guards (conditions), `_limit` marks it for storing in memory.
 
-        After that, the marked value is needed at one index only, without guards. Otherwise, its operands would be
-        needed at many indices too.
+        A value that is marked for storing is needed at one index only, without guards. If the value were computed at
+        many indices, its operands would be needed at many indices too.
         """
         most = MAX_DEMANDS if isinstance(node, COMPUTE) else MAX_VIEWS
         known = self.demands.get(node, {})
@@ -252,12 +254,12 @@ class Indexing:
     def _unguarded(self, node: Node, demand: Demand) -> Demand:
         """Removes a guard (condition) from a demand if the guard depends on an axis that is not in the index.
 
-        If an axis is not in the index, the needed element is the same at all positions of this axis. The guard holds at
-        some position of the axis, so the element is needed in any case.
+        If an axis is not in the index, the needed element is the same at all positions of this axis. A guard on an axis
+        outside of the index holds at some position of the axis, so the element is needed in any case.
 
-        The guard is kept if the axis has few positions, because a grid program usually computes only one of them.
-        Example: a grid program that stores elements of `y` in `stack((x, y), axis=0)` does not read `x`. On the last
-        axis of a result, a grid program computes all positions, so guards on this axis are removed.
+        The guard is kept if its axis has few positions, because a grid program usually computes only one of these
+        positions. Example: a grid program that stores elements of `y` in `stack((x, y), axis=0)` does not read `x`. On
+        the last axis of a result, a grid program computes all positions, so guards on this axis are removed.
         """
         if not demand.guards or not self._plain(node, demand):
             return demand
@@ -299,9 +301,9 @@ class Indexing:
     def mapped(self, exprs: Iterable[Dim], index: Sequence[Dim], picks: Mapping[Symbol, Dim] = {}) -> tuple[Dim, ...]:
         """Returns the index expressions `exprs` of a node for one needed element.
 
-        The needed index along each dimension replaces the symbol of the dimension. Example: with the index
-        `[i, j + 1]`, `j + 1` replaces the symbol of the second dimension. `picks` contains replacements for the symbols
-        of picked values, which are the indices that a gather computes.
+        In the index expressions, the needed index along each dimension replaces the symbol of the dimension. Example:
+        with the index `[i, j + 1]`, `j + 1` replaces the symbol of the second dimension. `picks` contains replacements
+        for the symbols of picked values, which are the indices that a gather computes.
         """
         env = {axis_symbol(k): d for k, d in enumerate(index)} | {**picks}
         return tuple(self.ranges.simplify(d.substitute(env)) for d in exprs)
@@ -342,8 +344,9 @@ class Indexing:
     def axis_order(self) -> list[str]:
         """Returns the names of the axes in the order of the kernel: parallel axes first, then reduced axes.
 
-        In a kernel with a matrix product, the order is: row axis, reduced axes, column axis. This order gives the tiles
-        of both factors the layout that `tl.dot` needs: [row, k] and [k, column].
+        In a kernel with a matrix product, the order is: row axis, reduced axes, column axis. With the reduced axis k
+        between the row axis and the column axis, the tiles of both factors have the layout that `tl.dot` needs: [row,
+        k] and [k, column].
         """
         reduced = [a for a in self.axes if a in self.reduced]
         if not any(isinstance(n, ir.Contract) and not self.is_leaf(n) for n in self.demands):
@@ -353,8 +356,8 @@ class Indexing:
 
 
 def plain_axis(d: Dim) -> str | None:
-    """Returns the name of the axis if the index `d` is just one axis, such as `i`. Returns None for any other index,
-    such as `i + 1`.
+    """Returns the name of the axis if the index `d` is just one axis, such as `i`. Returns None for an index that is
+    not a single axis, such as `i + 1`.
     """
     atom = d.atom
     return atom.name if isinstance(atom, Symbol) and atom.kind == "axis" else None
@@ -363,8 +366,8 @@ def plain_axis(d: Dim) -> str | None:
 def about(guards: Iterable[Dim], index: Sequence[Dim]) -> tuple[Dim, ...]:
     """Returns the guards (conditions) that depend on an axis or a picked value (a computed index) in `index`.
 
-    Example: a factor of a matrix product needs no guard on an axis that is not in its index. The guard holds at some
-    position of the axis, so the element is needed in any case.
+    Example: a factor of a matrix product needs no guard on an axis that is not in its index. A guard on an axis outside
+    of the index holds at some position of the axis, so the element is needed in any case.
     """
     own = {s for d in index for s in d.symbols()}
     return tuple(g for g in guards if own & {s for s in g.symbols() if s.kind != "size"})

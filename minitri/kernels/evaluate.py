@@ -1,10 +1,10 @@
 """The numpy evaluator of kernels, which defines what a kernel means.
 
-In: a plan of kernels, an array for each input, the sizes. Out: a tuple of output arrays. The one idea: the evaluator
-computes one op after the other, each for all indices of all axes at once. A value is a numpy array with one dimension
-for each axis of the kernel. If the value does not depend on an axis, the dimension of this axis has size 1. Because the
-dimensions of all values are in the same order, numpy's broadcasting combines two values along the axes that have the
-same name.
+In: a plan of kernels, an array for each input, the sizes. Out: a tuple with an array for each output. The one idea: the
+evaluator computes one op after the other, each for all indices of all axes at once. A value is a numpy array with one
+dimension for each axis of the kernel. If a value does not depend on an axis, its array has size 1 along the dimension
+of this axis. Because the dimensions of all values are in the same order, numpy's broadcasting combines two values along
+the axes that have the same name.
 
     axes i, r     %0: f32[i, r] = load x[i, r]      an array (I, R)
                   %1: f32[i] = reduce.sum %0        an array (I, 1)
@@ -85,8 +85,8 @@ class Values:
         self.values: dict[Op, Any] = {}
 
     def along(self, name: str, line: Any) -> Any:
-        """Reshapes a one-dimensional array to a value that varies along the axis `name` only. The value has size 1
-        along all other axes.
+        """Reshapes a one-dimensional array to a value that varies along the axis `name` only. The reshaped value has
+        size 1 along all axes except `name`.
         """
         return line.reshape([-1 if n == name else 1 for n in self.names])
 
@@ -101,7 +101,7 @@ class Values:
 
     def position(self, expr: Dim, op: Op) -> Any:
         """Returns the value of an index expression. The expression can contain the symbol of a picked value (an index
-        that a gather computes). The computed numbers replace this symbol.
+        that a gather computes). The numbers that a gather has computed replace the symbol of a picked value.
         """
         picks = getattr(op, "picks", ())
         env = {**self.env, **{s: self.values[v] for s, v in picks}} if picks else self.env
@@ -140,8 +140,8 @@ class Values:
         return np.expand_dims(numpy_array_operations.reduce(op.op, self.values[op.x], places), places)
 
     def dot(self, op: ir.Dot) -> Any:
-        """Computes a matrix product, which has a row axis, a column axis and a summed axis. All other axes are batch
-        axes.
+        """Computes a matrix product, which has a row axis, a column axis and a summed axis. All axes except the row
+        axis, the column axis and the summed axis are batch axes.
         """
         a, b = self.values[op.a], self.values[op.b]
         k = self.names.index(op.over)

@@ -271,7 +271,7 @@ class Kernel(Record, eq=False):
     @property
     def shared_loop(self) -> str | None:
         """The axis of the loop that matrix products and other reductions share, as in attention. The result is None if
-        the kernel has no such loop.
+        matrix products and other reductions share no loop.
         """
         reduced = {a for op in self.body if isinstance(op, Reduce) for a in op.over}
         shared = reduced & {a for d in self.dots for a in (d.over, d.tile[1])}
@@ -279,11 +279,12 @@ class Kernel(Record, eq=False):
 
     @property
     def held(self) -> set[str]:
-        """The "held" axes. If matrix products and reductions share a loop, one grid program computes all indices of a
+        """The "held" axes: if matrix products and reductions share a loop, one grid program computes all indices of a
         held axis.
 
-        Every axis of a matrix product is held, except the row axes and the axis of the loop. A held axis is not split
-        among grid programs, so only one grid program computes and stores a result without this axis.
+        In a kernel with a shared loop, every axis of a matrix product is held, except the row axes and the axis of the
+        loop. A held axis is not split among grid programs, so only one grid program computes and stores a result
+        without this axis.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()
@@ -291,13 +292,15 @@ class Kernel(Record, eq=False):
 
 
 class Decision(Record):
-    """One line of the ledger, the list of fusion decisions. A line describes a value that one node (the producer)
-    passes to another node (the consumer). `fused` says whether both nodes are in one kernel, and `rule` says why.
+    """One line of the ledger, the list of fusion decisions. A line of the ledger describes a value that one node (the
+    producer) passes to another node (the consumer). `fused` says whether the producer and the consumer are in one
+    kernel, and `rule` says why.
 
-    `again` is true if the consumer is in the same kernel as the producer, but in a later loop. This loop loads its
-    inputs from memory a second time. If the nodes are fused, `bytes` is the memory traffic that fusion saves. Otherwise
-    `bytes` is the traffic that the value causes: one read by each consuming kernel, and one write. If several kernels
-    read the value, only one line of the ledger counts the write. `spans` are the source spans of the value.
+    `again` is true if the consumer is in the same kernel as the producer, but in a later loop. The later loop of the
+    consumer loads its inputs from memory a second time. If the producer and the consumer are fused, `bytes` is the
+    memory traffic that fusion saves. If the producer and the consumer are not fused, `bytes` is the traffic that the
+    value causes: one read by each consuming kernel, and one write. If several kernels read a value, only one line of
+    the ledger counts the write of the value. `spans` are the source spans of the value.
     """
 
     value: str
@@ -361,7 +364,9 @@ def needed(root: Op) -> set[Op]:
 
 
 def reduced_by(op: Op) -> tuple[str, ...]:
-    """Returns the axes that a reduction runs over or a matrix product sums over. Returns no axes for any other op."""
+    """Returns the axes that a reduction runs over or a matrix product sums over. Returns no axes for an op that is
+    neither a reduction nor a matrix product.
+    """
     return op.over if isinstance(op, Reduce) else (op.over,) if isinstance(op, Dot) else ()
 
 

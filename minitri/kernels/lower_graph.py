@@ -4,7 +4,7 @@
 
 Views, constants and index values get no kernel of their own. If a kernel needs a view, a constant or an index value,
 this kernel computes the value itself. An output that is only a view of another value becomes a copy in memory. If one
-kernel would need a view at too many different indices, the view is copied to memory too.
+kernel would need a view at too many different indices, the view is copied to memory.
 
 With optimisations, minitri/optimize/fusion/ decides which nodes run in one kernel. `plan_of` makes the plan (list of
 kernels), with or without fusion. `build` makes one kernel from an `Indexing` (minitri/kernels/demand.py), which says
@@ -305,8 +305,8 @@ class _Builder(OpBuilder):
     def _spread(self, x: Op, axes: Sequence[str]) -> Op:
         """Broadcasts the value `x` along the axes `axes`.
 
-        If the operand of a sum does not depend on the summed axis, the operand is broadcast along this axis first. The
-        sum can then add each element once for each index of the axis.
+        If the operand of a sum does not depend on the summed axis, the operand is broadcast along this axis first.
+        After the broadcast, the sum can add each element once for each index of the summed axis.
         """
         if set(axes) <= set(x.axes):
             return x
@@ -366,9 +366,9 @@ def _op_key(node: Node, demand: Demand) -> Key:
 
 
 def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
-    """Checks whether `value` already equals `rest` for elements whose guard (condition) fails. Then no `where` has to
-    select between `value` and `rest`. For an element whose guard fails, only a load, or a load followed by casts, has a
-    known value.
+    """Checks whether `value` already equals `rest` for elements whose guard (condition) fails. If `value` equals `rest`
+    wherever the guard fails, no `where` has to select between them. For an element whose guard fails, only a load, or a
+    load followed by casts, has a known value.
     """
     load = value
     while isinstance(load, ir.Compute) and load.op == "cast":
@@ -380,7 +380,7 @@ def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
 
 
 def build(name: str, part: Indexing, buffers: Buffers, spans: Spans) -> ir.Kernel:
-    """Builds the kernel that computes the nodes of a part and stores the roots of the part in memory.
+    """Builds the kernel that computes the nodes of `part` and stores the roots (the results) of `part` in memory.
 
     name     the name of the kernel, such as "k0"
     buffers  a function that returns the buffers that hold the value of a node. If several outputs are the same node,

@@ -12,8 +12,8 @@ one element for each index of the axis `i`. For a gather, at most one element is
 The computed number of bytes is a lower bound: no implementation of the kernel can move fewer bytes.
 
 Left out: repeated reads. For example, a tiled product `x @ w` reads `x` again for each column of tiles, but `x` is
-counted once. Most of these reads come from the L2 cache. Also left out: guards, the conditions of loads. If a guard
-skips an element, the element is counted nevertheless.
+counted once. Most of the repeated reads come from the L2 cache. Also left out: guards, the conditions of loads. If a
+guard (condition of a load) skips an element, the element is counted nevertheless.
 """
 
 from collections import Counter

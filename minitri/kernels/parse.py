@@ -1,7 +1,7 @@
 """Parses the text of kernels: the inverse of minitri/kernels/text.py.
 
-In: a text that `format_plan` wrote; a user may have edited the text. Out: a Plan, whose spans are places in this text.
-The parser checks the names, attributes and numbers of each single line. After the parser, the verifier
+In: a text that `format_plan` wrote; a user may have edited the text. Out: a Plan, whose spans are places in the parsed
+text. The parser checks the names, attributes and numbers of each single line. After the parser, the verifier
 (minitri/kernels/verify.py) checks whether the lines fit together. The class `Body` parses the lines inside of kernels
 and tile programs, because both consist of the same kinds of lines.
 """

@@ -7,9 +7,9 @@
       store out[i, j] %5
     }
 
-Besides the kernels, the text of a plan has a head and a ledger. The head lists the inputs, the outputs, the conditions
-of a call and the temporaries. The ledger lists the fusion decisions. Each line of the ledger also names the rule that
-decided.
+Besides the kernels, the text of a plan has a head and a ledger. The head of a plan's text lists the inputs, the
+outputs, the conditions of a call and the temporaries. The ledger lists the fusion decisions. Each line of the ledger
+names the rule that made the fusion decision.
 
     plan loss(z: f32[N, C], y: i64[N]) -> out: f32[] {
       require C >= 1 else MT0209 "max over an axis that may be empty"
@@ -17,8 +17,9 @@ decided.
     }
 
 In an index, `$i` is a size whose name is also the name of an axis. The text omits default values. For example,
-row-major strides of a buffer are omitted. The `tile` of a product is omitted if its operands allow only one pair of
-axes. The file lines.toml defines the form of each line, and minitri/kernels/parse.py parses the text.
+row-major strides of a buffer are omitted. The attribute `tile` of a product names the row axis and the column axis of
+the product. The text omits the attribute `tile` if the operands of the product allow only one row axis and one column
+axis. The file lines.toml defines the form of each line, and minitri/kernels/parse.py parses the text.
 """
 
 import re

@@ -37,8 +37,8 @@ class Names:
     value: Callable[[Node], Dim | None] = lambda _: None
 
     def dim(self, e: Node) -> Dim:
-        """Returns the polynomial of an expression. The left operands are visited by a loop, because recursion would be
-        too deep for a long sum.
+        """Returns the polynomial of an expression. The left operands of an expression are visited by a loop, because
+        recursion would be too deep for a long sum.
         """
         rights: list[tuple[Node, Node]] = []
         while e.kind in BINARY:
@@ -103,7 +103,7 @@ class Names:
     def condition(self, e: Node) -> Dim:
         """Returns an expression that is >= 0 exactly if the condition `e` holds.
 
-        The expression is b - a - 1 for `a < b`, and a - b for `a >= b`.
+        The returned expression is b - a - 1 for the condition `a < b`, and a - b for `a >= b`.
         """
         if e.kind not in ("<", ">="):
             raise Mistake(e, "a condition is written `a < b` or `a >= b`")

@@ -13,10 +13,10 @@ A template looks like the line that it describes. `<x>` is a placeholder for the
     rescale = <rescale?>  an optional attribute, which is not written if its value is None or ()
     <op>                  the name of an operator, a reduction or a scan
 
-In: the fields of an operation, or a line of text. Out: the line of text for these fields, or the fields of the
-operation in this line. Each intermediate representation (graph, kernels, tile programs) has its templates in a file
-`lines.toml` in its folder. The file text.py in the same folder writes the lines, and text.py or parse.py reads the
-lines.
+In: the fields of an operation, or a line of text. Out: the line of text for the given fields, or the fields of the
+operation in the given line. Each intermediate representation (graph, kernels, tile programs) has its templates in a
+file `lines.toml` in its folder. In a folder with a file `lines.toml`, text.py writes the lines, and text.py or parse.py
+reads the lines.
 """
 
 import re
@@ -43,8 +43,8 @@ class Hole(Record):
     """A placeholder of a template. An attribute has the form `word = <field:kind mark>`, and an operand the form
     `<field:kind mark>`.
 
-    `mark` is "?" for an optional attribute, three dots for all remaining operands, and otherwise empty. `bracket` is
-    "[" if the field is a list of values in brackets, and otherwise empty.
+    `mark` is a question mark for an optional attribute, three dots for all remaining operands, and otherwise empty.
+    `bracket` is "[" if the field is a list of values in brackets, and otherwise empty.
     """
 
     word: str

@@ -117,7 +117,7 @@ class _Run(Values):
         return default if bound is None else int(np.asarray(numpy_array_operations.index(bound, self.env)).item())
 
     def lanes(self, op: Op) -> tuple[slice, ...]:
-        """Returns slices for a carried value. The slices select the elements that lie in the current blocks."""
+        """Returns the slices that select those elements of a carried value that lie in the current blocks."""
         return tuple(slice(0, self.width(n)) if n in op.axes else slice(None) for n in self.names)
 
     # ---- ops -------------------------------------------------------------------------
@@ -142,8 +142,8 @@ class _Run(Values):
                 self.watch.past_end(op, name, value[past], None if before is None else before[past])
 
     def carry(self, op: Carry) -> Any:
-        """Returns the initial value of a `Carry` (a value that a loop passes to its next iteration). The value has the
-        size of a complete block, even if the axis ends inside a block.
+        """Returns the initial value of a `Carry` (a value that a loop passes to its next iteration). The initial value
+        has the size of a complete block, even if the axis ends inside a block.
         """
         looped = {a.name: a.block for a in self.program.axes if a.role == "loop"}
         shape = [looped.get(n, self.width(n)) if n in op.axes else 1 for n in self.names]

@@ -3,9 +3,9 @@
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 
 In: a tile program, and one load or store of this program. Out: facts (minitri/base/inequalities.py) that are true
-whenever this load or store runs. The one idea: all facts follow from the blocks of each axis, and from one rule. A grid
-program runs only if no axis of the grid is empty. A loaded value can be any number, so there are no facts about loaded
-values.
+whenever the given load or store runs. The one idea: all facts follow from the blocks of each axis, and from the rule
+that a grid program runs only if no axis of the grid is empty. A loaded value can be any number, so there are no facts
+about loaded values.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
 
 def running(program: Program) -> Iterator[Fact]:
     """Returns the facts that no axis of the grid is empty. If an axis of the grid is empty, no grid program starts, so
-    every grid program can rely on these facts.
+    every grid program can rely on the fact that no axis is empty.
     """
     for a in program.grid:
         yield from _not_empty(a)

@@ -13,7 +13,7 @@ point of the grid.
     stage   = Programs(plan, programs)       all programs in launch order, and the buffers that they use
 
 A value of type `f32[i, r]` is a tile. Along each axis a tile has `lanes` elements. The number `lanes` is `block`,
-rounded up to a power of two, because Triton requires powers of two. So some elements of a tile have an index past the
+rounded up to a power of two, because Triton requires powers of two. Some elements of a tile can have an index past the
 end of the axis, or past the end of the block. Masks prevent loads and stores of elements outside of the axis or the
 block.
 
@@ -47,12 +47,12 @@ class TileAxis(Axis):
 
     @property
     def inside(self) -> Dim:
-        """An expression that is >= 0 exactly if the index is inside the extent."""
+        """An expression that is >= 0 exactly if the index of the axis is inside the extent of the axis."""
         return self.extent - 1 - self.index
 
     @property
     def tiles(self) -> Dim:
-        """The number of blocks that cover the extent."""
+        """The number of blocks that cover the extent of the axis."""
         return (self.extent + (self.block - 1)) // self.block
 
     @property
@@ -87,8 +87,8 @@ Stmt = Union[Op, Loop]
 
 
 class Hints(Record):
-    """Hints about how the target compiles one op or loop. The default values of the fields have no effect. Operators
-    with `fast` round differently. The other hints do not change the result of a tile program.
+    """Hints about how the target compiles one op or loop. A hint with its default value has no effect. Operators with
+    the hint `fast` round differently. All hints except `fast` leave the result of a tile program unchanged.
 
     descriptor     the access uses a tensor descriptor with a block of these sizes, one for each axis of the array
     evict_first    the L2 cache may drop the loaded elements before others
@@ -216,8 +216,8 @@ def index_axes(op: Access) -> set[str]:
 
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
-    """Solves `condition >= 0` for the index of one axis, such as `i < n - 2`. In the solution, this index is alone on
-    one side. The other side contains no axis of `lanes` and no loaded value.
+    """Solves `condition >= 0` for the index of one axis, such as `i < n - 2`. In the solution, the index of the axis is
+    alone on one side. The opposite side of the solution contains no axis of `lanes` and no loaded value.
 
     Bounds checks have a single index on one side, because Triton then finds how many neighbouring elements have the
     same result.
@@ -230,10 +230,11 @@ def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] |
 
 
 def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
-    """Splits an expression into two sums. The first sum depends on sizes only, so the CPU (the host) computes it. The
-    second sum consists of all products that contain more than sizes.
+    """Splits an expression into two sums: one that the CPU can compute, and one with all remaining products. The first
+    sum depends on sizes only, so the CPU (the host) computes it. The second sum consists of all products that contain
+    more than sizes.
 
-    Each product of the second sum has a sign, a factor that the CPU computes, and the remaining factors.
+    Each product of the second sum is split into its sign, a factor that the CPU computes, and the remaining factors.
     """
     host: dict[Monomial, int] = {}
     products: list[tuple[int, Dim, Monomial]] = []
@@ -260,7 +261,7 @@ class BlockIndex(Record):
 
 def block_index(program: Program, index: Dim) -> BlockIndex | None:
     """Converts an index to a `BlockIndex`: an index along one axis, plus a number that is equal for all elements of the
-    block. Returns None if the index does not have this form.
+    block. Returns None if the index cannot be written as a `BlockIndex`.
     """
     symbols = {s.name for s in index.symbols()}
     axis = next((a for a in program.axes if a.block > 1 and symbols & {a.name, f"{a.name}_lane"}), None)
@@ -289,7 +290,8 @@ def enclosing(program: Program, op: Op) -> tuple[str, ...]:
 def ends_whole(loop: Loop, axis: TileAxis) -> bool:
     """Checks whether every block of a loop lies completely inside its axis.
 
-    This is true if the loop ends at the last multiple of the block size within the extent, or earlier.
+    Every block lies inside the axis if the loop ends at the last multiple of the block size within the extent, or
+    earlier.
     """
     whole = axis.extent // axis.block * axis.block
     if loop.last is None or len(loop.axes) != 1:

@@ -8,11 +8,11 @@
                                           s = reduce.sum s'
 
 In: a kernel and its schedule. The schedule gives each axis a block and a role: grid, whole or loop. Out: a tile
-program. The one idea: the body consists of phases, which are executed one after another. Each phase ends with its
-reductions over looped axes. A phase has one loop nest for each set of looped axes. If a loop nest needs elements that
-an earlier phase used, the loop nest loads and computes these elements again. An axis with the role "whole" needs no
-loop, so a row along this axis is read once. For a reduction, a loop carries a partial result for each position in a
-block. One reduction after the loop combines these partial results.
+program. The one idea: the body of a tile program consists of phases, which are executed one after another. Each phase
+(group of loops) ends with its reductions over looped axes. A phase has one loop nest for each set of looped axes. If a
+loop nest needs elements that an earlier phase used, the loop nest loads and computes these elements again. An axis with
+the role "whole" needs no loop, so a row along this axis is read once. For a reduction, a loop carries a partial result
+for each position in a block. After the loop, one reduction combines the partial results of all positions.
 
 Left out: a shared loop for two reductions of which the second depends on the result of the first. The file
 minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose reductions share a loop.
@@ -116,7 +116,7 @@ class Lowering:
 
     def looped_over(self, op: Op) -> list[str]:
         """Returns the looped axes that an op reduces. If an op reduces a looped axis, its result exists only after the
-        loop. The op then ends its phase (a group of loops).
+        loop. An op that reduces a looped axis ends its phase (a group of loops).
         """
         return [a for a in self.looped if a in ir.reduced_by(op)]
 
@@ -232,8 +232,8 @@ class Lowering:
         return [(best, body.compute("where", better, x, best)), (where, body.compute("where", better, here, where))]
 
     def _lane(self, axis: str, op: Op, first: bool = False) -> Op:
-        """Makes an op for the index along an axis. The index lies in the first block if `first` is true, otherwise in
-        the current block.
+        """Makes an op for the index along an axis. The index along the axis lies in the first block if `first` is true,
+        otherwise in the current block.
         """
         expr = lane_number(axis) if first else self.axes[axis].index
         return Position(dtype=i64, axes=(axis,), spans=op.spans, expr=expr)
@@ -244,7 +244,8 @@ class Lowering:
 
         The loop carries the last element of the scan so far. To select the last element, all other elements are
         replaced by 0, and the elements are added. A loop that carries the total of all blocks and adds the sum of each
-        block to it would be simpler. Triton 3.6 fails to compile this simpler loop.
+        block to it would be simpler. Triton 3.6 fails to compile a loop that carries the total and adds the sum of each
+        block to it.
         """
         rest = tuple(a for a in new.axes if a != new.along)
         carry = self.carry(new.dtype, rest, neutral(new.op, new.dtype), new)
@@ -260,7 +261,9 @@ class Lowering:
     # ---- statements ------------------------------------------------------------------
 
     def carry(self, dtype: DType, axes: tuple[str, ...], value: int | float | bool, op: Op) -> Carry:
-        """Writes a value that the next loop carries from iteration to iteration. `value` is the initial value."""
+        """Writes a value that the next loop carries from iteration to iteration. `value` is the initial value of the
+        carried value.
+        """
         start = self.out.add(Constant(dtype=dtype, axes=(), spans=op.spans, value=value))
         return self.out.add(Carry(dtype=dtype, axes=axes, spans=op.spans, initial=start))
 

@@ -4,18 +4,17 @@
     becomes
     %0: f32[i] = load x[i] {mask = [i < 7], because = [i: tested, 4 does not divide 7, so i = 7 is reached]}
 
-The one idea: a kernel only accesses elements inside its arrays, as long as every index is inside its axis. So three
-kinds of loads and stores need a test. Accesses of the first kind use an axis whose extent is no multiple of the block
-size. If the block size does not divide the extent, the last block has elements past the end of the axis (an
-*overhang*). Accesses of the second kind use an axis whose block size is no power of two. Then the tiles have more
-elements than the blocks. Accesses of the third kind have guards, which are conditions of gathers and of operands of a
-concat.
+The one idea: a kernel only accesses elements inside its arrays, as long as every index is inside its axis. Three kinds
+of loads and stores need a test of their index. First, a test is needed for an axis whose extent is no multiple of the
+block size. If the block size does not divide the extent, the last block has elements past the end of the axis (an
+*overhang*). Second, a test is needed for an axis whose block size is no power of two: the tiles then have more elements
+than the blocks. Third, a test is needed for each guard, a condition of a gather or of an operand of a concat.
 
-Elements past the end of a reduced axis must not change the reduction. So the neutral element of the reduction, such as
-0 for a sum, replaces the elements past the end.
+Elements past the end of a reduced axis must not change the reduction, so the neutral element of the reduction, such as
+0 for a sum, replaces these elements.
 
-Left out: proofs that a test always succeeds. The file minitri/optimize/mask_elision.py extends `Masking` with these
-proofs.
+Left out: proofs that a test always succeeds. The file minitri/optimize/mask_elision.py extends `Masking` with proofs
+that tests always succeed.
 """
 
 from collections.abc import Collection, Mapping
@@ -68,8 +67,8 @@ def spare_reason(axis: TileAxis) -> str:
 
 
 def dropped_reason(condition: Dim, needless: str) -> str:
-    """Returns the text that says why a test is left out. The test is a guard, or tests the elements past the end of a
-    block.
+    """Returns the text that says why a test is left out. The test that is left out is a guard (a condition of an
+    access), or tests the elements past the end of a block.
     """
     return f"{comparison(condition)}: no test, {needless}"
 
@@ -81,7 +80,7 @@ def _in_block(axis: TileAxis) -> Dim:
 
 def accumulated(op: Op) -> tuple[Op, Number] | None:
     """If `op` is a reduction step `carry = combine(carry, x)` in a loop, returns x and the initial value of the carry.
-    Returns None for any other op.
+    Returns None for an op that is no reduction step in a loop.
     """
     match op:
         case Compute(args=(Carry(initial=Constant(value=value)), x)) if op.op in COMBINE.values():
@@ -187,8 +186,8 @@ class Masking:
         return x
 
     def where(self, x: Op, axis: TileAxis, value: Number, out: OpBuilder) -> Op:
-        """Returns `x` with `value` in place of elements past the end of an axis. Adds the ops for this replacement to
-        `out`.
+        """Returns `x` with `value` in place of elements past the end of an axis. The ops that replace elements by
+        `value` are added to `out`.
         """
         inside = out.add(Inside(dtype=bool_, axes=(axis.name,), spans=x.spans, conditions=(axis.inside,)))
         filler = out.add(Constant(dtype=x.dtype, axes=(), spans=x.spans, value=value))

@@ -179,8 +179,8 @@ def fitting(axis: Axis, most: int) -> int:
 
 
 def deep(dot: Dot, extent: int, most: int) -> int:
-    """Returns the block size of the axis that a product sums over. `tl.dot` needs at least 16 indices, or 32 if
-    elements have 8 bits.
+    """Returns the block size of the axis that a product sums over. Along the summed axis, `tl.dot` needs at least 16
+    indices, or 32 if elements have 8 bits.
     """
     return min(most, max(LEAST if dot.a.dtype.bits >= 16 else 2 * LEAST, ceil_pow2(extent)))
 
@@ -233,9 +233,10 @@ def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan
     """Raises CompileError MT0404 if the caller gives a block size for an axis that the minitri program never has. A
     block size for a missing axis would have no effect.
 
-    `general` makes the plans of this minitri program for other sizes. An axis can be missing for some sizes only, for
-    example because its size is 1 or because it is merged into its neighbour. If the program has the axis for any sizes,
-    the block size is accepted. So block sizes that were tuned for arrays of one shape are accepted for all shapes.
+    `general` makes plans of the minitri program that are not limited to the sizes of `plan`. An axis can be missing for
+    some sizes only, for example because its size is 1 or because it is merged into its neighbour. A block size for an
+    axis is accepted if the program has this axis for at least one choice of sizes. Block sizes that were tuned for
+    arrays of one shape are therefore accepted for all shapes.
     """
     missing = [name for name in options.blocks if name not in axis_names(plan)]
     if not missing:

@@ -6,8 +6,8 @@
       store out[i] %0
     }
 
-Values are numbered in the order of computation. The text begins with the inputs, outputs, conditions and temporaries of
-the plan, as in minitri/kernels/text.py. Each program lists its compile options after its buffers:
+Values are numbered in the order of computation. The text of tile programs begins with the inputs, outputs, conditions
+and temporaries of the plan, as in minitri/kernels/text.py. Each program lists its compile options after its buffers:
 
     warps 8 stages 4 group 8 registers 128 wide
 
@@ -17,8 +17,8 @@ In the stage `tile.target`, ops and loops can have hints, in braces:
     for r {wait = true} {
 
 `parse_programs` parses a text that `format_programs` wrote, even if a user has edited the text. The spans of the parsed
-ops are ranges of this text, not of the text of the minitri program. The plan of the parsed programs has no kernels,
-because the text contains no kernels.
+ops are ranges of the text of the tile programs, not of the text of the minitri program. The plan of the parsed programs
+has no kernels, because the text contains no kernels.
 """
 
 from collections.abc import Collection, Iterator, Sequence

@@ -71,7 +71,7 @@ def _check_hints(program: Program, about: Op | Loop, hints: Hints) -> None:
 
 def maximum_of_rows(program: Program, op: Reduce) -> tuple[TileAxis, ...]:
     """If `op` is a maximum over each row of a tile and can be computed in parts, returns the row axis and the column
-    axis. Returns no axes for any other op.
+    axis. Returns no axes for an op that is no maximum over rows, or that cannot be computed in parts.
     """
     wide = tuple(a for a in program.axes if a.block > 1 and a.name in op.x.axes)
     rows = len(wide) == 2 and [a.name in op.over for a in wide] == [False, True]
@@ -82,8 +82,8 @@ def _check_descriptor(program: Program, op: Load | Store, block: tuple[int, ...]
     """Checks that a tensor descriptor can execute a load or store.
 
     The descriptor's block must have as many elements as the tile. A descriptor only tests the bounds of its array, and
-    loads 0 outside of the array. So the mask must test nothing but the bounds of the array, and the `other` of a load
-    must be 0.
+    loads 0 outside of the array. For an access through a descriptor, the mask must test nothing but the bounds of the
+    array, and the `other` of a load must be 0.
     """
     ends = {e - 1 - d for d, e in zip(op.index, op.buffer.shape)}
     tested = set(op.mask.conditions) if op.mask else set[Dim]()
@@ -138,8 +138,8 @@ def _is_multiple(d: Dim, block: int) -> bool:
 def _check(op: Op, known: set[Op], program: Program, masked: bool, loops: tuple[str, ...]) -> None:
     """Checks an op inside loops over the axes `loops`.
 
-    An op outside of the loop is not allowed to use the index of a looped axis. Every op is allowed to use the symbol
-    for the position of an element in its block.
+    An op outside of a loop is not allowed to use the index of the axis of this loop. Every op is allowed to use the
+    symbol for the position of an element in its block.
     """
     with located(program.name, op.spans):
         verify_op(op, {a.name for a in program.axes}, known)

@@ -45,9 +45,9 @@ def out_of_bounds(
     program: Program, op: Access, tests: Sequence[Dim], conditions: Sequence[Condition] = (), tries: int = MAX_SIZES
 ) -> Example | None:
     """Returns a counterexample: the access leaves its array although all `tests` are true. Returns None if the search
-    finds none.
+    finds no counterexample.
 
-    Each test is an integer expression. A test is true if its expression is at least 0. The search tries at most `tries`
+    Each test is an integer expression, and is true if the expression is at least 0. The search tries at most `tries`
     combinations of sizes.
     """
     every = [False, True] if any(not isinstance(a, Symbol) for d in (*op.index, *tests) for a in d.atoms()) else [False]
@@ -70,7 +70,7 @@ def not_written_once(
     program: Program, stores: Sequence[Store], tests: Sequence[Sequence[Dim]], conditions: Sequence[Condition] = ()
 ) -> Example | None:
     """Returns a counterexample: the stores write an element of the buffer twice or never. Returns None if the search
-    finds none.
+    finds no counterexample.
 
     `tests` has the conditions of each store's mask.
     """
@@ -98,8 +98,8 @@ def not_written_once(
 def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False) -> Iterator[dict[str, int]]:
     """Yields combinations of sizes that a call of the program can have.
 
-    The smallest sizes come first, then sizes near the block sizes. If `far` is true, combinations that need large
-    buffers are left out.
+    The smallest sizes come first, then sizes near the block sizes. If `far` is true, combinations of sizes that need
+    large buffers are left out.
     """
     exprs = [a.extent for a in program.axes] + [d for b in program.buffers for d in (*b.shape, *b.strides)]
     exprs += [d for c in conditions for d in (c.left, c.right)]
@@ -119,7 +119,7 @@ def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False)
 def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str, int], far: bool) -> bool:
     """Checks whether a call can have the given sizes, and whether the call runs at least one grid program.
 
-    If `far` is true, the buffers must also be small enough to count the writes of every element.
+    If `far` is true, `_runs` also checks that the buffers are small enough to count the writes of every element.
     """
     symbols = {Symbol(name): n for name, n in sizes.items()}
     try:
@@ -192,7 +192,7 @@ class _Points:
     def _zeros(self, a: TileAxis, sizes: Mapping[str, int]) -> Iterator[int]:
         """Returns the indices along an axis at which a mask condition, or an index of the access, has the value 0.
 
-        Only expressions that depend on this axis and on sizes alone are examined.
+        Only expressions that depend on nothing but the axis and sizes are examined.
         """
         for d in self.exprs:
             split = d.coefficient(a.symbol)

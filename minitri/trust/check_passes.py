@@ -12,10 +12,11 @@ arguments for which the same pass fails.
     gpu             the GPU itself, if there is one
 
 `check` compares each result with an f64 evaluation of the graph. A running error analysis gives a radius for each
-element: the largest error that rounding can explain (minitri/trust/error_bounds.py). The radius is 0 for integers, for
-data that is only moved, and for single IEEE operations on exact operands. For other values the radius is a few rounding
-errors. If rounding can change an element to any value, `check` does not compare the element. A note in the report says
-how many elements were not compared.
+element: the largest error that rounding can explain (minitri/trust/error_bounds.py). The radius (largest accepted
+error) is 0 for integers, for data that is only moved, and for single IEEE operations on exact operands. For an element
+that is neither exact nor the result of a single IEEE operation on exact operands, the radius is a few rounding errors.
+If rounding can change an element to any value, `check` does not compare the element. A note in the report says how many
+elements were not compared.
 
 Before the passes, `check` compares the graph with the syntax tree, which numpy evaluates. The syntax tree defines what
 a program means. If a program was loaded from the text of a stage by `mt.load(text, stage, against=f)`, it is compared
@@ -180,7 +181,8 @@ def _origin(program: BaseProgram, call: Call) -> tuple[BaseProgram, Call]:
 def _same(before: Any, after: Any) -> bool:
     """Checks whether a pass changed nothing that can affect the result of numpy's evaluator.
 
-    For example, a changed tensor descriptor can affect this result, but a changed number of warps cannot.
+    For example, a changed tensor descriptor can affect the result of numpy's evaluator, but a changed number of warps
+    cannot.
     """
     if isinstance(before, Programs) and isinstance(after, Programs):
         return [_visible(p) for p in before] == [_visible(p) for p in after]

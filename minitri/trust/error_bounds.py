@@ -11,15 +11,15 @@ analysis: the value and the radius of each node are computed from the values and
     sum(that)          sum(e) + (n-1) u sum|v|    n terms that are not 0, in any order
 
 If all operands of an element are exact and the operator is correctly rounded, the language defines every bit of the
-result. The value of the enclosure is then the result of the operator in its own dtype, and the radius is 0. Sums of
-small whole numbers are exact too, because no order of addition rounds them. For each rounding of an inexact element,
-the radius grows by a multiple of u. In the dtype of the node, u is half a unit in the last place of 1. The file
-error_propagation.py computes how far the result of an operator can move if its operands move.
+result. If every bit is defined, the value of the enclosure is the result of the operator in its own dtype, and the
+radius is 0. Sums of small whole numbers are exact too, because no order of addition rounds them. For each rounding of
+an inexact element, the radius grows by a multiple of u. In the dtype of the node, u is half a unit in the last place of
+1. The file error_propagation.py computes how far the result of an operator can move if its operands move.
 
-A radius of inf means that the result can be any number. Examples: a sum overflows in some orders of addition, or
-rounding can change an index. Elements with a radius of inf are not checked. Left out: correlations between operands.
-For example, for an inexact x with radius e, `x - x` gets the radius 2e, although the result is exactly 0. Because
-correlations are left out, a bound is sometimes too large, but never too small.
+A radius of inf means that the result can be any number. The radius is inf, for example, if a sum overflows in some
+orders of addition, or if rounding can change an index. Elements with a radius of inf are not checked. Left out:
+correlations between operands. For example, for an inexact x with radius e, `x - x` gets the radius 2e, although the
+result is exactly 0. Because correlations are left out, a bound is sometimes too large, but never too small.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def enclosures(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]
 
 
 def widened(x: Any, dtype: DType) -> Any:
-    """Converts floats to f64, and f64 to numpy's longdouble. Returns arrays of other dtypes unchanged."""
+    """Converts floats to f64, and f64 to numpy's longdouble. Returns arrays of integers and bools unchanged."""
     if not dtype.is_float:
         return np.asarray(x, dtype.numpy)
     return np.asarray(x).astype(np.longdouble if dtype.name == "f64" else np.float64)
@@ -185,8 +185,9 @@ class _Analysis:
         """Returns the extra error of exp(x - h) if it is computed as 2**(x * log2 e - h * log2 e)
         (minitri/optimize/fast_math/relax.py).
 
-        If x is a computed value, not an input, a kernel can multiply x and h by log2 e before it subtracts h. Then both
-        products are rounded. The extra error includes the case that a denormal result becomes 0.
+        If x is a computed value, not an input, a kernel can multiply x and h by log2 e before it subtracts h. The
+        products of x and h with log2 e are then rounded. The extra error includes the case that a denormal result
+        becomes 0.
         """
         if node.op not in ("exp", "exp2"):
             return 0.0
@@ -203,9 +204,8 @@ class _Analysis:
 
         If the node is an output, the result lies between the converted ends of the operand's interval, because rounding
         keeps order. If the node is no output, a fused kernel can round later in the computation. For example, a kernel
-        for `softmax(x) @ v` can divide after the product. A kernel for `x @ (w * s)` can multiply the sums by s.
-        Therefore, the value of a node that is no output is not rounded here, and its radius grows by one rounding
-        error.
+        for `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums by s.
+        The value of a node that is no output is not rounded, but its radius grows by one rounding error.
         """
         (x,) = node.args
         v, e = self.values[x], self.radii[x]
@@ -262,12 +262,13 @@ class _Analysis:
         """Returns the extra error of a variance, or of a similar sum of products of deviations from means, that is
         computed in parts.
 
-        Online reductions compute this sum in parts (minitri/graph/partial_sum_correction.py). Each part uses the mean
-        of the elements so far, the running mean. The extra error occurs even if every term is exact.
+        Online reductions compute variances in parts (minitri/graph/partial_sum_correction.py). Each part of a variance
+        uses the running mean, the mean of the elements so far. The extra error from running means occurs even if every
+        term is exact.
 
-        Let n be the number of elements, V = sum (x - mean)^2, and o the largest error of a running mean. If the running
-        mean changes by d after m elements, the error grows by at most o m |d|. The values m |d| of all changes add up
-        to at most sqrt(2 n V). The rounding errors of the sums themselves are added to this bound.
+        If a running mean with an error of at most o changes by d after m elements, the error of the sum grows by at
+        most o m |d|. For n elements with V = sum (x - mean)^2, the values m |d| of all changes add up to at most sqrt(2
+        n V). The rounding errors of the sums themselves are added to the errors from running means.
         """
         means = deviations(node)
         if means is None:
@@ -291,11 +292,11 @@ class _Analysis:
     def contract(self, node: Contract) -> tuple[Any, Any]:
         """Returns the value and the radius of a matrix product.
 
-        An element of a matrix product is a sum of products. If m of these products are not 0, each product is rounded
-        at most m times. For 16-bit operands a tensor core truncates instead of rounding, which doubles the error. If
-        the factors are rounded before the multiplication, as in TF32, the radius includes the errors of the factors. If
-        the sums have many terms, a product with the precision "f32" counts as "tf32x3", because a kernel can use
-        either. A bf16 product that another kernel reads can be rounded to bf16.
+        An element of a matrix product is a sum of products. If m products in the sum of an element are not 0, each
+        product is rounded at most m times. For 16-bit operands a tensor core truncates instead of rounding, which
+        doubles the error. If the factors are rounded before the multiplication, as in TF32, the radius includes the
+        errors of the factors. If the sums have many terms, a product with the precision "f32" counts as "tf32x3",
+        because a kernel can use either. A bf16 product that another kernel reads can be rounded to bf16.
         """
         wide = widened(0, node.dtype).dtype
         a, b = (self.values[n].astype(wide) for n in (node.a, node.b))

@@ -2,23 +2,24 @@
 
 In: the operands of one operator, each with a radius. Out: for each element, how far the result can lie from the result
 for exact operands. The one idea: the values that the operands can have, each within its radius, form a box. If a
-function is monotone or convex in each operand, its result moves farthest at a corner of the box. For operators that are
-neither monotone nor convex, the table `WILD` gives a bound of the distance:
+function is monotone or convex in each operand, its result moves farthest at a corner of the box of operand values. For
+operators that are neither monotone nor convex, the table `WILD` gives a bound of the distance:
 
     sin, cos             never farther than the operand moved
     tan, x / y, 1 / x    anything, if the box holds a pole
     x == y               the other answer, if the intervals of x and y overlap
     x % y                |y|, if the rounded quotient is not certain; twice that for fmod
 
-A sum or product of many terms is computed in an unknown order, and each partial result is rounded. For a sum, the
-distance is:
+A sum or product of many terms is computed in an unknown order, and each partial result is rounded. The result of a sum
+moves by at most the distance in this table:
 
     sum of n terms x, each with radius e    sum(e) + (n-1) u sum|x|
     sum of small whole numbers              0, because no order of addition rounds
 
-Here u is half a unit in the last place of 1. The formula is from chapter 4 of Higham's book "Accuracy and Stability of
-Numerical Algorithms". A distance of inf means that the result can be any number. Example: a partial sum overflows in
-some orders of addition. Left out: the rounding of an operator itself (error_bounds.py).
+In the formula for sums, u is half a unit in the last place of 1. The formula for sums is from chapter 4 of Higham's
+book "Accuracy and Stability of Numerical Algorithms". A distance of inf means that the result can be any number. The
+distance is inf, for example, if a partial sum overflows in some orders of addition. Left out: the rounding of an
+operator itself (error_bounds.py).
 """
 
 import itertools
@@ -64,7 +65,7 @@ def corners(args: Arrays, radii: Arrays) -> list[list[Any]]:
 
 
 def shifted(x: Any, e: Any, sign: int) -> Any:
-    """Returns x + sign * e, one end of the interval of x. Where e is 0, the end is x itself.
+    """Returns x + sign * e, one end of the interval of x. Where e is 0, the end of the interval is x itself.
 
     Integers stop at the limits of their dtype. If a truth value is uncertain (e > 0), it becomes True for sign 1 and
     False for sign -1.
@@ -155,7 +156,7 @@ def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any
     """Returns inf where an uncertain operand can change an integer result by any amount, or can make the result wrap
     around.
 
-    For all other elements, the result is 0.
+    For an element that an uncertain operand can neither change by any amount nor make wrap around, the result is 0.
     """
     unsure = np.logical_or.reduce([e > 0 for e in radii])
     if row.name in ERRATIC or row.name.startswith("bitwise"):

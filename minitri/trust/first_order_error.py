@@ -134,7 +134,7 @@ class _Magnitudes:
         """Returns the part of the magnitude of a function value that comes from the error of argument k.
 
         The function is evaluated with the argument moved up and down by `STEP` units in the last place of the
-        argument's magnitude. The larger change of the function value is divided by `STEP` units.
+        argument's magnitude. The larger of the two changes of the function value is divided by `STEP` units.
         """
         dtype = node.dtype.compute
         args = [self.i.cast(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]
@@ -155,8 +155,8 @@ class _Magnitudes:
         return self.op("add", one, self.op("divide", self.size[x], size)) if x in self.size else one
 
     def contract(self, node: Contract, a: Node, b: Node) -> Node:
-        """Returns one term of the magnitude of a matrix product. The term is a matrix product too. Each of its factors
-        contains absolute values or magnitudes.
+        """Returns one term of the magnitude of a matrix product. Each term of the magnitude is a matrix product too,
+        whose factors contain absolute values or magnitudes.
 
         For f32, the term is computed in TF32, because magnitudes need few digits.
         """

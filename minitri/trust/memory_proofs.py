@@ -129,8 +129,8 @@ class _Proving:
     def _needed(self, op: Access, test: Dim) -> Verdict:
         """Returns the verdict on whether the mask of an access needs the bounds check `test`.
 
-        The method removes this bounds check from the mask, and searches for sizes and an index for which the access
-        then goes wrong.
+        The method removes the bounds check `test` from the mask, and searches for sizes and an index for which the
+        access then goes wrong.
         """
         verdict = self._verdict(op, NEEDED, comparison(self._named(op, [test])[0]), test=test)
         rest = [c for c in _tests(op) if c != test]
@@ -165,7 +165,7 @@ class _Proving:
 
     def _meaning(self, op: Load, test: Dim) -> str | None:
         """Returns why a load needs the condition `test` of its mask, although the load would be in bounds without this
-        condition. Returns None if there is no reason.
+        condition. Returns None if there is no reason why the load needs the condition.
         """
         if test in op.guards:
             return f"the program asks for {op.other} elsewhere"
@@ -215,8 +215,8 @@ class _Proving:
         return [p for _, p in found if p is not None], missing, parts or ["it is one element"]
 
     def _covers(self, a: TileAxis, extent: Dim, facts: Sequence[Fact], inside: Sequence[Fact]) -> Iterator[Goal]:
-        """Returns goals (claims to prove). The goals together say that the blocks of an axis contain every index below
-        the extent exactly once.
+        """Returns goals (claims to prove), which together say that the blocks of an axis contain every index below the
+        extent exactly once.
         """
         yield f"{a.name} reaching {extent}", a.blocks * a.block - a.extent, inside
         yield f"{a.extent} <= {extent}", extent - a.extent, inside
@@ -234,7 +234,8 @@ class _Proving:
     def _all_inside(self) -> Iterator[Fact]:
         """Returns the facts about an element that must be written.
 
-        The index of the element is inside the range of every axis, and its position in a block is inside the block.
+        The index of an element that must be written is inside the range of every axis, and its position in a block is
+        inside the block.
         """
         for a in self.program.axes:
             yield Fact(a.extent - 1 - a.index, f"{a.name} is inside")

@@ -58,8 +58,8 @@ def programs(compiled: Compilation, call: Call) -> int:
 def _interpreted(compiled: Compilation, call: Call) -> tuple[Any, ...]:
     """Runs the kernels in Triton's interpreter.
 
-    The interpreter does not check accesses. Therefore each array is copied between guard bands: a kernel that changes
-    these bytes has stored outside of the array.
+    Triton's interpreter does not check accesses, so each array is copied between guard bands (extra bytes): a kernel
+    that changes a guard band has stored outside of the array.
     """
     memory = Guarded()
     outputs = launchable(compiled, INTERPRETER)(memory.call(call), memory.empty)

@@ -11,9 +11,9 @@ one of these kinds:
     race            a grid program reads an element that a different grid program of the same kernel writes
     not neutral     an element past the end of a reduced axis whose value would change the result of the reduction
 
-The error names the tile program, the point of the grid, the buffer and the index. The error also shows the statement as
-the stage prints it, and the source text of that statement. Left out: whether the values of the elements are right
-(minitri/trust/check_passes.py).
+An `AccessError` names the tile program, the point of the grid, the buffer and the index. An `AccessError` also shows
+the statement as the stage prints it, and the source text of that statement. Left out: whether the values of the
+elements are right (minitri/trust/check_passes.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -82,7 +82,9 @@ class Watch:
         self.program: Program | None = None
 
     def enter(self, program: Program, place: tuple[int, ...]) -> None:
-        """Records that a grid program starts. All accesses up to the next call of `enter` belong to this grid program."""
+        """Records that a grid program starts. All accesses up to the next call of `enter` belong to the grid program
+        that starts.
+        """
         if program is not self.program:
             loaded = {op.buffer.name for op in program.ops() if isinstance(op, Load)}
             stored = {op.buffer.name for op in program.ops() if isinstance(op, Store)}
@@ -93,8 +95,8 @@ class Watch:
 
     @property
     def run(self) -> int:
-        """The number of the present run. A run is the execution of one grid program. Runs are numbered from 0 over all
-        kernels.
+        """The number of the present run (execution of one grid program). Runs of grid programs are numbered from 0 over
+        all kernels.
         """
         return len(self.runs) - 1
 
@@ -146,8 +148,8 @@ class Watch:
     def past_end(self, op: Op, axis: str, elements: Any, before: Any = None) -> None:
         """Checks that elements past the end of a reduced axis do not change the reduction.
 
-        `before` is the value that a loop carries into this iteration, if any. Elements past the end must not change
-        this carried value either.
+        `before` is the value that a loop carries into this iteration, if any. Elements past the end of the axis must
+        not change the carried value `before` either.
         """
         neutral = operators.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
         wanted = np.asarray(neutral, elements.dtype) if before is None else before
@@ -203,7 +205,8 @@ class Watch:
     def _twice(self, op: Store, offset: Any, again: Any) -> None:
         """Raises AccessError if a store writes an element a second time.
 
-        `again` is true for each element that is written a second time. The error names the first of these elements.
+        `again` is true for each element that is written a second time. The error names the first element that is
+        written a second time.
         """
         if again.any():
             at = self._index(op.buffer, offset[again][0])
@@ -215,8 +218,8 @@ class Watch:
         """Raises AccessError if one grid program reads an element that a different grid program of the same kernel
         writes.
 
-        The two accesses are an error because the order of the read and the write is not defined. `others` has the
-        offsets of the elements that both grid programs access.
+        A read and a write by two grid programs are an error, because the order of the read and the write is not
+        defined. `others` has the offsets of the elements that both grid programs access.
         """
         if others.size:
             at = self._index(op.buffer, others[0])
@@ -240,7 +243,7 @@ def _span(program: Program, op: Op) -> Span | None:
     If the tile program was loaded from the text of a stage, the result is the line of the op in this text.
 
     If the tile program was compiled from source text, the result for a load is the text of the op that uses the loaded
-    value. The text of the load itself is only the type of a parameter.
+    value. The source text of a load itself would only be the type of a parameter.
     """
     if op.spans and op.spans[0].text.startswith("%"):
         return op.spans[0]

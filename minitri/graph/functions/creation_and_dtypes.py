@@ -3,9 +3,9 @@
     arange(2, N, 3)      index {expr = 2 + 3*d0}
 
 In: numbers and sizes that are known at compile time. Out: an array. `arange` makes an `Index` node, which computes in
-i64, and a conversion to the dtype of the result. Integers that are too large for an `Index` node are computed from the
-positions 0, 1, 2, …. Their i64 or u64 arithmetic wraps around. The functions result_type, can_cast, isdtype, finfo and
-iinfo are computed at compile time.
+i64, and a conversion to the dtype of the result. If the integers of an `arange` are too large for an `Index` node, they
+are computed from the positions 0, 1, 2, …. The i64 or u64 arithmetic of integers that are too large for an `Index` node
+wraps around. The functions result_type, can_cast, isdtype, finfo and iinfo are computed at compile time.
 """
 
 import math
@@ -141,7 +141,7 @@ def _dtype_of(value: Value) -> DType:
 def isdtype(t: Typer, dtype: Value, kind: Value) -> bool:
     """Checks whether a dtype equals the dtype `kind`, or is of a kind such as "integral".
 
-    If `kind` is a tuple, the dtype must fit at least one item.
+    If `kind` is a tuple, the dtype must fit at least one item of the tuple.
     """
     own = as_dtype(dtype)
     return any(_is(own, k) for k in items_of(kind))

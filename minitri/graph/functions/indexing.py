@@ -1,10 +1,10 @@
 """Subscripts by numpy's rules: x[1:], x[..., None], x[i, j].
 
 In: an Array and the items between the brackets: integers, slices, None, ..., integer arrays. Out: a View node (basic
-indexing). If an item is an integer array, a Gather node follows the View node. A negative number in an integer array is
-counted from the end of the indexed axis. A kernel cannot raise an error. So an element with an index that is out of
-bounds is NaN, 0 or False, depending on the dtype. Left out: boolean masks, because the size of the result depends on
-the data.
+indexing). If an item of the subscript is an integer array, a Gather node follows the View node. A negative number in an
+integer array is counted from the end of the indexed axis. A kernel cannot raise an error, so an element with an index
+that is out of bounds is NaN, 0 or False, depending on the dtype. Left out: boolean masks, because the size of the
+result depends on the data.
 """
 
 from collections.abc import Sequence
@@ -85,7 +85,7 @@ def _position(t: Typer, item: Item, extent: Dim, axis: int) -> Dim:
     """Returns the index expression for one integer index. A negative index is counted from the end of the axis.
 
     A symbolic index must have the same sign in each call. Example: the index `N - 4` is counted from the start, so each
-    call checks that N >= 4. The index `-N` is counted from the end.
+    call checks that N >= 4. The index `-N` is counted from the end of the axis.
     """
     ensure(isinstance(item, (int, Dim)), "MT0206", f"an index must be an integer, not {describe(item)}")
     k = Dim.of(item)
@@ -113,7 +113,7 @@ def _backwards(t: Typer, k: Dim) -> bool:
 def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
     """Returns the length of a slice, and the index expression at which the result reads the sliced axis.
 
-    In the expression, the symbol of the axis `axis` stands for the position in the slice.
+    In the index expression of the slice, the symbol of the axis `axis` stands for the position in the slice.
     """
     step = 1 if item.step is None else int(as_offset(as_int(item.step, "the step of a slice"), "the step"))
     ensure(step != 0, "MT0206", "the step of a slice must not be 0")
@@ -128,8 +128,8 @@ def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
 def _one_element(item: slice, extent: Dim) -> Dim | None:
     """Returns the length of a slice of at most one element, such as `x[k : k + 1]` or `x[-1:]`.
 
-    The length has the form min(…, 1), from which broadcasting recognises that there is at most one element (see the
-    function `at_most_one`). Returns None for any other slice.
+    The length of the slice has the form min(…, 1), from which broadcasting recognises that there is at most one element
+    (see the function `at_most_one`). Returns None if the slice is not known to have at most one element.
     """
     first = as_offset(0 if item.start is None else item.start, "a slice bound")
     if first == -1 and item.stop is None or first == extent - 1 and (item.stop is None or item.stop == extent):
@@ -144,9 +144,10 @@ def _one_element(item: slice, extent: Dim) -> Dim | None:
 def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Dim]:
     """Returns the start and the stop of a slice as indices of the axis.
 
-    Each bound is clipped at one end of the axis only, because the slice is empty if the bound is past the other end.
-    Clipping at both ends would make every index expression longer. If a slice is sliced again several times, clipping
-    at both ends would double the length of the index expression each time.
+    Each bound of the slice is clipped at one end of the axis only, because the slice is empty if the bound is past the
+    opposite end. Clipping each bound at both ends of the axis would make every index expression longer. If a slice is
+    sliced again several times, clipping at both ends of the axis would double the length of the index expression each
+    time.
     """
     (start, start_back), (stop, stop_back) = (_bound(t, v) for v in (item.start, item.stop))
     if forwards:
@@ -159,7 +160,9 @@ def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Di
 
 
 def _bound(t: Typer, value: Value) -> tuple[Dim | None, bool]:
-    """Returns a bound of a slice, and whether the bound is counted from the end. A missing bound is None."""
+    """Returns a bound of a slice, and whether the bound is counted from the end. For a missing bound, returns None and
+    False.
+    """
     if value is None:
         return None, False
     is_known = isinstance(value, (int, Dim)) and not isinstance(value, bool)

@@ -1,6 +1,7 @@
 """Functions that permute, join, split or repeat axes, or take a diagonal.
 
-All functions of this file make View nodes. The functions that join arrays also make Concat nodes. Examples:
+All functions of this file make View nodes. The functions that join arrays make Concat nodes besides View nodes.
+Examples:
 
     moveaxis(x, 0, -1)      x: f32[M, N, K]     f32[N, K, M]
     unstack(x, axis=0)      x: f32[3, N]        three arrays f32[N]
@@ -105,8 +106,8 @@ def concat_shape(parts: Sequence[Node], axis: int) -> Shape:
 def _arrays(t: Typer, arrays: Value, what: str, more: str = "") -> list[Array]:
     """Returns the arrays in the argument of a function such as stack.
 
-    Raises CompileError MT0102 if the argument is no tuple or is empty. The error shows an example call, in which `more`
-    follows the arrays.
+    Raises CompileError MT0102 if the argument is no tuple or is empty. The error shows an example call, in which the
+    text `more` follows the arrays.
     """
     message = f"{what} takes a tuple or list of arrays, not {describe(arrays)}"
     ensure(isinstance(arrays, tuple), "MT0102", message, f"write `{what}((x, y){more})`")
@@ -138,7 +139,7 @@ def pad(t: Typer, x: Strong, pad_width: Value, constant_values: Value) -> Array:
 def _pad_widths(t: Typer, value: Value, rank: int) -> list[Shape]:
     """Returns the widths of the padding before and after each axis.
 
-    The argument has one of numpy's forms: n, (before, after) or ((before, after), …).
+    The argument `pad_width` has one of numpy's forms: n, (before, after) or ((before, after), …).
     """
     rows: list[Any] = list(value) if isinstance(value, tuple) and value and isinstance(value[0], tuple) else [value]
     pairs = [row if isinstance(row, tuple) else (row, row) for row in rows] * (rank if len(rows) == 1 else 1)
@@ -176,9 +177,9 @@ def unstack(t: Typer, x: Array, axis: Value) -> tuple[Value, ...]:
 def _known(size: Dim, name: str, x: Array, axis: int) -> int:
     """Returns the size of an axis as an int.
 
-    The size is the number of arrays that the function `name`, such as unstack, returns.
+    The size of the axis is the number of arrays that the function `name`, such as unstack, returns.
 
-    Raises CompileError MT0106 if the size is not constant, and MT0401 if it exceeds the limit on operations.
+    Raises CompileError MT0106 if the size is not constant, and MT0401 if the size exceeds the limit on operations.
     """
     help = "give the axis a number in the type, or let the call say it"
     ensure(size.constant is not None, "MT0106", f"{name} needs to know the size of axis {axis} of {x}", help)
@@ -247,7 +248,7 @@ def repeat(t: Typer, x: Array, repeats: Value, axis: Value) -> Array:
 
 
 def _each(t: Typer, x: Array, axis: int, repeats: Sequence[int]) -> Array:
-    """Repeats the first element along an axis `repeats[0]` times, the second `repeats[1]` times, and so on."""
+    """Repeats the first element along an axis `repeats[0]` times, the second element `repeats[1]` times, and so on."""
     message = f"repeat has {len(repeats)} numbers for the {x.shape[axis]} elements of axis {axis}"
     t.require(x.shape[axis], "==", Dim.of(len(repeats)), "MT0205", message)
     counts = t.require_sizes(as_shape(tuple(repeats))) if repeats else ()
@@ -258,7 +259,7 @@ def _each(t: Typer, x: Array, axis: int, repeats: Sequence[int]) -> Array:
 def _along(t: Typer, x: Array, axis: int, size: Dim, place: Dim) -> Array:
     """Returns an array like x, but with `size` elements along one axis.
 
-    `place` is the index along this axis at which an element of the result reads x.
+    `place` is the index along the axis `axis` at which an element of the result reads x.
     """
     shape = [size if k == axis else e for k, e in enumerate(x.shape)]
     return view(t, x, shape, [place if k == axis else ir.axis(k) for k in range(len(shape))])

@@ -3,16 +3,18 @@
     einsum("bik,kj->bij", a, b)         a and b, with their axes in the order of a batched matrix product
 
 `einsum` multiplies arrays whose axes have names. The one idea: every product of two arrays is a batched matrix product.
-An axis that both arrays have is a batch axis if the result has this axis too. An axis of both arrays that the result
-does not have is summed (K). An axis that only the left array has is a row axis (M). An axis that only the right array
-has is a column axis (N). The axes of `...` have negative numbers as names, and the last axis of `...` has the name -1.
-Since -1 is the last axis in every array, the axes of `...` align from the right, as in broadcasting.
+An axis that both factors of a product have is a batch axis if the result has this axis too. An axis of both factors
+that the result does not have is summed (K). An axis that only the left factor has is a row axis (M). An axis that only
+the right factor has is a column axis (N). The axes that `...` stands for have negative numbers as names, and the last
+axis of `...` has the name -1. Since the name -1 is the last axis of `...` in every array, the axes of `...` align from
+the right, as in broadcasting.
 
 `tensordot` moves the summed axes to the end of the first array and to the front of the second array. Next, `tensordot`
-makes a matrix of each array: it joins the summed axes into one axis, and all remaining axes into a second axis. Then
-`tensordot` multiplies the two matrices, and reshapes the product to the shape of the result.
+makes a matrix of each array: it joins the summed axes into one axis, and all remaining axes into a second axis. At the
+end, `tensordot` multiplies the matrices of the two arrays, and reshapes the product to the shape of the result.
 
-Left out: the choice of a good order for several products. Several products are computed from left to right.
+Left out: the choice of a good order for several products. If `einsum` has more than two arrays, it multiplies them from
+left to right.
 """
 
 import functools
@@ -37,8 +39,8 @@ from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, en
 def tensordot(t: Typer, x1: Array, x2: Array, axes: Value) -> Array:
     """Defines numpy's tensordot: multiplies x1 and x2 and sums over pairs of axes.
 
-    If `axes` is a number n, the pairs are the last n axes of x1 and the first n axes of x2. Otherwise `axes` is a tuple
-    of two items: the summed axes of x1, and the summed axes of x2.
+    If `axes` is a number n, the summed pairs are the last n axes of x1 and the first n axes of x2. If `axes` is no
+    number, `axes` is a tuple of two items: the summed axes of x1, and the summed axes of x2.
     """
     left, right = _summed_axes(axes, x1.rank, x2.rank)
     for j, k in zip(left, right):
@@ -56,7 +58,7 @@ def tensordot(t: Typer, x1: Array, x2: Array, axes: Value) -> Array:
 def _summed_axes(axes: Value, rank: int, other: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Returns the axes of the first array and of the second array over which tensordot sums.
 
-    The k-th axis of the first array and the k-th axis of the second array are a pair.
+    The k-th returned axis of the first array and the k-th returned axis of the second array are summed as a pair.
     """
     if not isinstance(axes, tuple):
         count = as_int(axes, "axes")
@@ -127,8 +129,8 @@ def matrix_norm(t: Typer, x: Value, keepdims: Value, ord: Value) -> Array:
 
     `ord` is "fro" for the Frobenius norm, or 1, inf, -1 or -inf.
 
-    The norm 1 is the largest sum of absolute values in a column, and the norm inf is the largest in a row. The norm -1
-    is the smallest sum of absolute values in a column, and the norm -inf is the smallest in a row.
+    The norm 1 is the largest sum of absolute values in a column, and the norm inf is the largest sum in a row. The norm
+    -1 is the smallest sum of absolute values in a column, and the norm -inf is the smallest sum in a row.
     """
     a = t.elementwise("abs", [t.elementwise("multiply", [x, 1.0])])
     ensure(a.rank >= 2, "MT0204", f"matrix_norm needs rank 2 or more, not {a.rank}")
@@ -155,7 +157,7 @@ def _read_subscripts(text: object, ranks: Sequence[int]) -> tuple[list[Labels], 
     `ranks` has the number of axes of each array.
 
     Without `->`, the result has the axes of `...`, and then the names that occur once, in alphabetical order. Raises
-    CompileError MT0102 for a syntax error. Raises MT0204 if the subscripts do not fit the ranks.
+    CompileError MT0102 for a syntax error. Raises MT0204 if the subscripts do not fit the ranks of the arrays.
     """
     ensure(isinstance(text, str), "MT0102", "the first argument of einsum is a text", HELP)
     left, arrow, right = "".join(str(text).split()).partition("->")
@@ -257,7 +259,7 @@ def einsum(t: Typer, subscripts: Value, operands: Value, precision: Value) -> Ar
 
 
 def _sizes(t: Typer, names: Iterable[Labels], arrays: Iterable[Array]) -> dict[Label, Dim]:
-    """Returns the size of the axis for each name. A size of 1 broadcasts, as in numpy."""
+    """Returns the size of the axis that each name in the subscripts stands for. A size of 1 broadcasts, as in numpy."""
     sizes: dict[Label, Dim] = {}
     for labels, array in zip(names, arrays):
         for label, extent in zip(labels, array.shape):
@@ -273,7 +275,7 @@ def _sizes(t: Typer, names: Iterable[Labels], arrays: Iterable[Array]) -> dict[L
 def _diagonal(t: Typer, x: Array, labels: Labels, sizes: Mapping[Label, Dim]) -> _Term:
     """Returns the array with one axis for each name: with the subscripts "ii", the diagonal of the array.
 
-    If two axes have the same name but different sizes, also in different arrays, the axis of size 1 is dropped.
+    If two axes, of one array or of two arrays, have the same name but different sizes, the axis of size 1 is dropped.
     """
     kept = list(dict.fromkeys(n for n, e in zip(labels, x.shape) if e != 1 or sizes[n] == 1))
     index = [ir.axis(kept.index(n)) if e != 1 or sizes[n] == 1 else dims.ZERO for n, e in zip(labels, x.shape)]

@@ -18,7 +18,7 @@ from minitri.graph.typing_rules import Array, Typer, Value, contract_type, ensur
 def matmul(t: Typer, a: Array, b: Array, precision: Value) -> Array:
     """Defines numpy's matmul. A 1-D left operand is one row, and a 1-D right operand is one column.
 
-    The result does not have the axis of this row or column.
+    The result does not have the axis of the single row or column that a 1-D operand stands for.
     """
     ensure(a.rank > 0 < b.rank, "MT0203", f"@ takes arrays of rank 1 or more, not {a} and {b}", "use * for scalars")
     dtype = t.settled([a, b])
@@ -35,7 +35,7 @@ def matmul(t: Typer, a: Array, b: Array, precision: Value) -> Array:
 def _require_contraction(t: Typer, x: Array, y: Array) -> None:
     """Raises CompileError MT0203 if the summed axes of `x @ y` cannot have the same size.
 
-    If the sizes are symbolic, each call checks that they are equal.
+    If the sizes of the summed axes are symbolic, each call checks that they are equal.
     """
     k, other = x.shape[-1], y.shape[-min(2, y.rank)]
     left, right = t.operands or ("the left", "the right")
@@ -50,7 +50,7 @@ def _require_contraction(t: Typer, x: Array, y: Array) -> None:
 def precision_of(value: Value) -> str:
     """Returns the argument `precision`, which must be one of `PRECISIONS`.
 
-    Raises CompileError MT0102 for any other argument.
+    Raises CompileError MT0102 for an argument that is not one of `PRECISIONS`.
     """
     if isinstance(value, str) and value in PRECISIONS:
         return value
@@ -68,7 +68,9 @@ def factor(t: Typer, x: Array, dtype: DType) -> Array:
 
 
 def product(t: Typer, x: Array, y: Array, precision: str) -> Array:
-    """Returns the matrix product of [*B, M, K] and [*B, K, N], which have the same dtype. The batch axes broadcast."""
+    """Returns the matrix product of [*B, M, K] and [*B, K, N], which have the same dtype. The batch axes `*B` of the
+    two factors broadcast.
+    """
     if _is_batch_of_rows(x.shape, y.shape):  # one matrix product computes all rows
         return _swapped(t, product(t, _swapped(t, x), y, precision))
     batch = t.broadcast_shapes([x.shape[:-2], y.shape[:-2]], "batches of @")
@@ -109,13 +111,13 @@ def _multiply_and_sum(t: Typer, x: Array, y: Array) -> Array:
 
 
 def multiplied(t: Typer, x: Array, y: Array) -> Array:
-    """Returns the elementwise product. For bools the result is a logical and."""
+    """Returns the elementwise product of two arrays. The product of two bools is their logical and."""
     return t.elementwise("logical_and" if x.dtype == bool_ else "multiply", [x, y])
 
 
 def total(t: Typer, x: Array, axes: tuple[int, ...]) -> Array:
     """Returns the sum over some axes in the dtype of x, so integers wrap around.
 
-    For bools, the result says whether any element is True, as the function `any` does.
+    For an array of bools, the result says whether any element is True, as the function `any` does.
     """
     return reduce(t, "any" if x.dtype == bool_ else "sum", x, axes, False, x.dtype)

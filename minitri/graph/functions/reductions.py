@@ -1,5 +1,5 @@
-"""Makes reductions and scans as graph nodes: sums, extremes, means, variances, argmax, argmin, cumulative sums. Also
-makes differences of neighbouring elements.
+"""Makes reductions and scans as graph nodes: sums, extremes, means, variances, argmax, argmin, cumulative sums. The
+file makes differences of neighbouring elements (`diff`) too.
 
     sum(x, axis=1)                 reduce.sum x {axes = [1]}
     mean(x, axis=1)                the sum, divided by the number of elements
@@ -27,7 +27,7 @@ from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, en
 def accumulator(dtype: DType) -> DType:
     """Returns the dtype of a sum or product.
 
-    Floats keep their dtype, unsigned integers become u64, and all other dtypes become i64.
+    The sum of floats has the dtype of the floats, the sum of unsigned integers is u64, and any other sum is i64.
     """
     return dtype if dtype.is_float else u64 if dtype.kind == "u" else i64
 
@@ -55,7 +55,7 @@ def accumulate(t: Typer, x: Value, axis: Value, keepdims: Value, dtype: Value, *
 def require_accepted(op: str, dtype: DType) -> None:
     """Raises CompileError MT0202 if the reduction `op` does not accept this dtype.
 
-    The message says that `op` is for integers.
+    The message of the error says that `op` is for integers.
     """
     ensure(dtype.kind in REDUCTIONS[op].accepts, "MT0202", f"{op} takes integers, not {dtype}")
 
@@ -63,7 +63,7 @@ def require_accepted(op: str, dtype: DType) -> None:
 def require_nonempty(t: Typer, op: str, shape: Shape, axes: tuple[int, ...]) -> None:
     """Raises CompileError MT0209 if a reduced axis has the size 0.
 
-    If the size is symbolic, each call checks that it is not 0.
+    If the size of a reduced axis is symbolic, each call checks that the size is not 0.
     """
     for k in axes:
         t.require(shape[k], ">=", ONE, "MT0209", f"{op} over an axis of size 0 has no value")
@@ -107,7 +107,8 @@ def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
     """Returns count - correction, the divisor of a variance or mean.
 
     If count - correction is not positive, returns a divisor for which the variance becomes NaN. For a correction of 0
-    or 1, this divisor is 0, because the divided sum is 0 too. For any other correction, this divisor is NaN.
+    or 1, the divisor for which the variance becomes NaN is 0, because the divided sum is 0 too. For any other
+    correction, the divisor for which the variance becomes NaN is NaN itself.
     """
     if correction == 0:
         return plain(count)  # an empty sum is 0, and 0 / 0 is NaN
@@ -170,7 +171,9 @@ MOST = 1000  # how often `diff` may repeat: each repetition is an operation of t
 
 
 def _running_axis(op: str, x: Array, axis: Value) -> int:
-    """Returns the axis of a scan as a number >= 0. None stands for the axis of an array that has only one axis."""
+    """Returns the axis of a scan as a number >= 0. The argument None stands for the axis of an array that has only one
+    axis.
+    """
     is_clear = axis is not None or x.rank == 1
     ensure(is_clear, "MT0204", f"cumulative_{op} of an array of rank {x.rank} needs an axis")
     return as_axis(0 if axis is None else axis, x.rank)
@@ -193,7 +196,9 @@ def _running_sum(t: Typer, x: Strong, axis: Value, dtype: Value, include_initial
 
 
 def _running_kept(t: Typer, x: Strong, axis: Value, *, op: str) -> Array:
-    """Defines cumulative maxima, minima and bitwise operations. The results have the dtype of x."""
+    """Defines cumulative maxima, minima and bitwise operations. The maxima, minima and bitwise results have the dtype
+    of x.
+    """
     k, held = _running_axis(op, x, axis), i32 if x.dtype == bool_ else x.dtype
     require_accepted(op, held)
     out = Array(t.nodes.scan(op, t.convert(x, held), k), held)
@@ -212,7 +217,7 @@ BY_OPERATOR |= {f"cumulative_{name}": partial(_SCAN_FORMS[REDUCTIONS[name].kind]
 def diff(t: Typer, x: Value, axis: Value, n: Value, prepend: Value, append: Value) -> Array:
     """Defines numpy's diff: computes x[1:] - x[:-1] along an axis, n times.
 
-    For bools, the result says whether neighbours differ.
+    For an array of bools, the result of `diff` says whether neighbouring elements differ.
     """
     k = as_axis(axis, t.array(x).rank)
     a, times = _extended(t, x, k, prepend, append), as_int(n, "n")

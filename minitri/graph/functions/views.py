@@ -1,4 +1,4 @@
-"""Functions that move data.
+"""Functions that move elements without arithmetic, such as reshape, flip and roll.
 
 The functions of this file make View nodes. The index map of a View says which element of the original array each
 element of the result is.
@@ -55,7 +55,8 @@ def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
 
 
 def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
-    """Splits two shapes into groups of axes with equal numbers of elements. The groups are as small as possible.
+    """Splits two shapes into groups of axes with equal numbers of elements. The groups of axes are as small as
+    possible.
 
     Example: the groups of `[A, B, C]` and `[A*B, C]` are `([A, B], [A*B])` and `([C], [C])`.
     """
@@ -78,8 +79,8 @@ def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
 def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
     """Returns the index map of one group of `_groups`: an index for each old axis, as an expression over the new axes.
 
-    `first` is the position of the first new axis in the new shape. Both the old axes and the new axes of a group
-    enumerate the same elements in row-major order.
+    `first` is the position in the new shape of the first new axis of the group. The old axes and the new axes of a
+    group enumerate the same elements in row-major order.
     """
     if len(old) == len(new) == 1:
         return [ir.axis(first)]
@@ -169,7 +170,7 @@ def _shifts(shift: Value, axis: Value, rank: int) -> list[tuple[int, Dim]]:
     """Returns the pairs (axis, shift) of numpy's roll.
 
     If there is only one shift, every axis gets it. If there is only one axis, every shift applies to it. An axis can
-    occur several times.
+    occur in several pairs (axis, shift).
     """
     shifts = [as_dim(s, "shift") for s in items_of(shift)]
     axes = [as_axes((k,), rank)[0] for k in items_of(axis)]
