@@ -6,7 +6,8 @@
 
 The product computed in f16 has the same bits as the product that is computed in f32 and then rounded to f16. The
 product of two f16 numbers is exact in f32. A multiplication in f16 rounds the exact product once. A multiplication in
-f32 followed by a cast to f16 also rounds the exact product once. Every 8-bit integer is exact in f16.
+f32 followed by a cast to f16 also rounds the exact product once. An operand can also be converted from 8-bit integers,
+because f16 represents every 8-bit integer exactly.
 
 In: a masked program. Out: the same program, with f16 for multiplications whose result is cast to f16, and for operands
 that only these multiplications use. Left out: programs without matrix products, because memory limits the speed of such

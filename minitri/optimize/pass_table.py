@@ -5,8 +5,9 @@
 The table `CORE` in minitri/pipeline.py has the passes that every program needs. The table in this module adds the
 optimisation passes, which this project calls *rooms*. Most optimisations are rows between the rows of `CORE`. Two
 optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and `fusion` replaces `one-kernel-each`. The rows
-`lower` and `mask` of `CORE` run other functions in this table. The optimisations in `PARTS` are parts of these two
-passes, so they have no row of their own. The option `--without NAME` removes an optimisation.
+`lower` and `mask` of `CORE` run other functions in this table than in minitri/pipeline.py. The optimisations in `PARTS`
+are parts of the passes `lower` and `mask`, so they have no row of their own. The option `--without NAME` removes an
+optimisation.
 """
 
 from collections.abc import Callable, Collection
@@ -65,7 +66,8 @@ def looped(kernel: Kernel, context: Context) -> list[str]:
 
 
 def schedule_of(kernel: Kernel, context: Context) -> Schedule:
-    """Returns the schedule of a kernel for the target of a context. With `--without all`, returns the simple schedule.
+    """Returns the schedule of a kernel for the target of a compilation context. With `--without all`, returns the
+    simple schedule.
 
     Tensor descriptors need a target that supports them, and offsets that fit into 32 bits. The caller's options can
     demand tensor descriptors in all cases. The result is never a schedule that Triton is known to compile wrongly.
@@ -128,9 +130,9 @@ def room(
     kind: Callable[..., Pass], name: str, stage: str, place: str, *facts: Callable[[Context], Any],
     instead: Callable[[Any, Context], Any] = same, gpu: bool = False, together: bool = False,
 ) -> Pass:  # fmt: skip
-    """Makes a row of the table of passes for an optimisation. The pass calls the function that `place` names, with the
-    result of the previous stage and with further arguments. Each function in `facts` computes one further argument from
-    the compilation context, for example the chip.
+    """Makes a row of the table of passes for an optimisation. The pass of this row calls the function that `place`
+    names, with the result of the previous stage and with further arguments. Each function in `facts` computes one
+    further argument from the compilation context, for example the chip.
 
     kind      the function that makes the row, for example `graph_pass`
     place     the module in minitri/optimize and the function that does the work: "pack_operands:pack"

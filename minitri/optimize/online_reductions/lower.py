@@ -178,7 +178,7 @@ class OnlineLowering(Lowering):
 
     def _corrected_after_loop(self, op: Reduce | Dot) -> Op:
         """Returns the final sum after the loop. In rows whose maximum is -inf, the loop used a finite number as the
-        maximum. One more factor corrects the sum for the true maximum.
+        maximum. After the loop, one more factor corrects the sum of such a row for the true maximum, -inf.
         """
         assert op.rescale is not None
         (y,) = followed(op)
