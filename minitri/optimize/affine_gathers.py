@@ -84,7 +84,7 @@ def _from_the_end(index: Node) -> tuple[Node, Dim]:
 
 
 def _lies_in(i: Interner, at: Dim, shape: Shape, extent: Dim) -> bool:
-    """Checks whether the index `at` lies between 0 and `extent` - 1 for all elements of an array with this `shape`."""
+    """Checks whether the index `at` lies between 0 and `extent` - 1 for all elements of an array of shape `shape`."""
     found = intervals.bounds(at, ranges(shape))
     return found is not None and all(never_negative(d, shape, i.allows) for d in (found[0], extent - 1 - found[1]))
 

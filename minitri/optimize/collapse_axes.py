@@ -5,16 +5,17 @@
       store out[i, j] %0                       store out[i] %0
 
 Two axes i and j, which are both parallel or both reduced, are merged under three conditions. First, every op of the
-kernel must have both axes i and j, or neither of the two axes. Second, in the index of every load and store, the axis i
-must come directly before the axis j. Third, in each loaded or stored buffer, the stride of i must be the extent of j
-times the stride of j. After two axes are merged, a block can continue in the next row, so no block is padded at the end
-of a row. If all matrices of a batch are multiplied by the same matrix, the batch becomes one matrix with the rows of
-all these matrices. Axes i and j stay separate if a load or store would need a quotient or a remainder of the merged
-index. For example, the load of a bias `b[j]` would need the remainder of the merged index and the extent of j.
+kernel must have both of the merged axes i and j, or neither of the two. Second, in the index of every load and store,
+the merged axis i must come directly before the merged axis j. Third, in each loaded or stored buffer, the stride of the
+merged axis i must be the extent of j times the stride of j. After two axes are merged, a block can continue in the next
+row, so no block is padded at the end of a row. If all matrices of a batch are multiplied by the same matrix, the batch
+becomes one matrix with the rows of all these matrices. Axes i and j stay separate if a load or store would need a
+quotient or a remainder of the merged index. For example, the load of a bias `b[j]` would need the remainder of the
+merged index and the extent of j.
 
 The last two axes of a kernel are also merged if the merge does not raise the number of instructions for each element.
-This number includes the instructions for quotients and remainders. The function `_cost` estimates the number of
-instructions for each element. Two examples of kernels that become cheaper:
+The number of instructions includes the instructions for quotients and remainders. The function `_cost` estimates the
+number of instructions for each element. Two examples of kernels in which the merged axis saves instructions:
 
     x[:, 1:] * 2, rows of 4095 elements      stores across the ends of rows are aligned, and so are wide
     concat((x, y), axis=1), rows of 400      no block of 512 elements has 112 elements past the end of a row
@@ -223,7 +224,7 @@ def _uses(exprs: tuple[Dim, ...], a: Axis, b: Axis) -> bool:
 
 def _indexed_as_one(op: Load | Store, a: Axis, b: Axis) -> Load | Store | None:
     """Returns a load or store with one index in place of the neighbouring indices a and b. Returns None if the accessed
-    memory is not contiguous along both axes.
+    memory is not contiguous along both axes a and b.
     """
     index, buffer = op.index, op.buffer
     place = next((k for k in range(len(index) - 1) if index[k : k + 2] == (a.index, b.index)), None)

@@ -20,9 +20,10 @@ therefore finds every factor that cannot be split into TF32 parts. If the final 
 computes the sum again from the f32 factors in IEEE arithmetic. The second loop, which computes a sum again, adds the
 product of a single index of the summed axis in each iteration, so that the loop needs little code and few registers.
 
-In: a masked program. Out: the same program with additional loops that compute a sum again. After each loop that adds a
-product of TF32 parts to a carried value, there is a second loop, marked by its field `redo`. Left out: loops with
-bounds, loops with several carried values, and loops with ops other than loads, products and elementwise operators.
+In: a tile program with masks. Out: the same program with additional loops that compute a sum again. After each loop
+that adds a product of TF32 parts to a carried value, there is a second loop, marked by its field `redo`. Left out:
+loops with bounds, loops with several carried values, and loops with ops other than loads, products and elementwise
+operators.
 """
 
 from dataclasses import replace

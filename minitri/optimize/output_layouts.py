@@ -8,8 +8,8 @@ After this pass, the result of a transposed operand has the same layout in memor
 stores elements that are far apart. The libraries numpy and torch also keep the layout of operands: the result of `2 *
 x.T` has the strides of `x.T`. Only the strides of a result change, not its shape and its elements. If operands have
 different layouts, each operand votes for its own layout: an operand of f32 has 4 votes, because an element has 4 bytes.
-The layout with the most votes is chosen. If no layout has more votes than the row-major layout, the result is
-row-major. A temporary is treated as a result of the kernel that stores it.
+The result gets the layout with the most votes of operands. If no layout has more votes than the row-major layout, the
+result is row-major. A temporary is treated as a result of the kernel that stores it.
 
 This pass also aligns the rows of some temporaries. A temporary that a product loads gets rows that begin at multiples
 of 16 bytes, with gaps between the rows if necessary. Tensor descriptors (tensor_descriptors.py) and wide asynchronous

@@ -17,19 +17,17 @@ depth. In the second case of a swap, a copy of the first factor is much smaller 
 products that do not run on tensor cores run on the f32 units of the chip, which need a second factor that is contiguous
 along the column index. A factor without the layout that its product needs is slow to read, and each tile of the result
 reads the factor again. A packed copy, which is made only once, is cheaper than repeated slow reads if each element is
-used often enough:
+used often enough.
 
-- If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory even if
-  the factor is not packed. A first factor with such rows is packed only if each element is used at least REUSE_OF_ASYNC
-  (1536) times.
-- If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each element needs a load of its own. A factor whose
-  rows begin at odd multiples of 2 bytes is packed even if the product has little work. An example is `pad(x, ((0, 0),
-  (1, 1))) @ w`, which reads x[i, r - 1].
-- A second factor that is computed, not loaded, is copied if more than one tile of rows uses it. Without a copy, the
-  tensor core waits until each block is computed.
-- Weights of 8 bits are copied only if the product has many rows. The copy contains the weights without their scale
-  (weight_scales.py). If the product has few rows, tensor cores take the weights from registers
-  (fusion/computed_factor_first.py).
+If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory even if
+the factor is not packed. A first factor whose rows begin at multiples of 4 bytes is packed only if each element is used
+at least REUSE_OF_ASYNC (1536) times. If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each element
+needs a load of its own. A factor whose rows begin at odd multiples of 2 bytes is packed even if the product has little
+work. An example of rows at odd multiples of 2 bytes is `pad(x, ((0, 0), (1, 1))) @ w`, which reads x[i, r - 1]. A
+second factor that is computed, not loaded, is copied if more than one tile of rows uses it. Without a copy of a
+computed factor, the tensor core waits until each block is computed. Weights of 8 bits are copied only if the product
+has many rows. The copy of 8-bit weights contains the weights without their scale (weight_scales.py). If the product has
+few rows, tensor cores take 8-bit weights from registers (fusion/computed_factor_first.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
@@ -223,8 +221,7 @@ def in_loops(graph: Graph, parts: bool) -> set[Node]:
 
 def _is_large(node: Contract, worth: int) -> bool:
     """Checks whether a product is so large that a copy of a factor is worth one more kernel. A product is large enough
-    if it has at least `worth` operations. Except for f32 products, the summed axis of a large product must also be
-    long.
+    if it has at least `worth` operations. Except for f32 products, the summed axis of a large product must be long.
     """
     sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
     deep = len(sizes) > node.rank and (sizes[-1] >= DEPTH or node.a.dtype == f32)
@@ -250,8 +247,8 @@ def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: in
 
 def is_along_depth(factor: Node, depth: int, layouts: Layouts, alignment: int = ALIGNMENT) -> bool:
     """Checks whether every array that a factor is computed from is contiguous along `depth`, the summed axis. The rows
-    of the arrays that a factor is computed from must also begin at multiples of `alignment` bytes. An array that does
-    not vary along `depth` may have any layout.
+    of the arrays that a factor is computed from must begin at multiples of `alignment` bytes. An array that does not
+    vary along `depth` may have any layout.
     """
 
     def suits(node: Node, offset: Dim) -> bool:

@@ -80,8 +80,8 @@ def holds(wide: DType, narrow: DType) -> bool:
 
 
 def fold_constants(i: Interner, node: Node) -> Node | None:
-    """Replaces an operation whose operands are constants by its result, a constant. Broadcast constants are constants
-    too.
+    """Replaces an operation whose operands are constants by its result, a constant. A broadcast constant counts as a
+    constant too.
     """
     if not isinstance(node, Apply) or None in map(_constant, node.args):
         return None
@@ -151,8 +151,8 @@ def identity_view(i: Interner, node: Node) -> Node | None:
 
 
 def compose_views(i: Interner, node: Node) -> Node | None:
-    """Merges a view with its operand if the operand is a view, a gather or an index expression. The merged node has the
-    composed index map.
+    """Merges a view with its operand if the operand is a view, a gather or an index expression. The merged node has one
+    index map, composed of the two old index maps.
     """
     if not isinstance(node, View):
         return None

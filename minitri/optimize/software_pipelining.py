@@ -137,8 +137,8 @@ class _Rotation:
         return rewritten(ops, moved)
 
     def _rotated(self, product: Op, carry: Carry, following: dict[Op, Op]) -> Loop:
-        """Returns the pipelined loop. The body of this loop has the ops of an iteration without the first product,
-        followed by the first product of the next iteration.
+        """Returns the pipelined form of the loop. The body of the pipelined loop has the ops of an iteration without
+        the first product, followed by the first product of the next iteration.
         """
         made: dict[Op, Op] = {product: carry}
         rest = self._rest(product, following)
@@ -161,8 +161,8 @@ def _in_triton_order(ops: Sequence[Op]) -> list[Op]:
     """Sorts ops into an order that suits Triton. Loads come as late as possible, because Triton waits for a load at the
     place in the code where the load is written.
 
-    Casts come directly after their operand. A later cast would come after the wait for a load, and the operand of the
-    cast would occupy more registers during the wait.
+    Each cast comes directly after its operand. A later cast would come after the wait for a load, and the operand of
+    the cast would occupy more registers during the wait.
     """
     out: dict[Op, None] = {}
 

@@ -181,8 +181,8 @@ def _is_known(node: Contract) -> bool:
 
 
 def _may_be_held(node: Contract) -> bool:
-    """Checks whether one program can compute all columns of this product. The summed axes of products inside the first
-    factor, such as q @ k.mT, must be short, because the same program computes these products too.
+    """Checks whether one grid program can compute all columns of a product. The summed axes of products inside the
+    first factor, such as q @ k.mT, must be short, because the same program computes these products too.
     """
     inner = [n for n in made_of(node.a) if isinstance(n, Contract)]
     return int(node.shape[-1]) <= MAX_HELD and all((n.a.shape[-1].constant or MAX_HELD + 1) <= MAX_HELD for n in inner)

@@ -66,9 +66,10 @@ def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
     """Returns the reductions that reduce each row alone before they combine the rows, each with the first axis of its
     rows. The axes of a row are the last axes of the operand.
 
-    If another reduction or a scan also runs over each row alone, one kernel can compute it together with the reduction
-    of each row. Examples of reductions that reduce each row first are the sum over both axes of `x - mean(x, axis=1)`,
-    and `sum(x)` beside `max(x, axis=1)`. Left out: reductions that depend on a reduction of the same elements.
+    Each row is reduced first if another reduction or a scan also runs over each row alone, so that one kernel can run
+    both operations on a row. Examples of reductions that reduce each row first are the sum over both axes of `x -
+    mean(x, axis=1)`, and `sum(x)` beside `max(x, axis=1)`. Left out: reductions that depend on a reduction of the same
+    elements.
     """
     rows: dict[Node, tuple[int, tuple[Dim, ...]]] = {}  # with the shape of the array of rows
     for n in graph.nodes():
@@ -256,8 +257,8 @@ def _computed(node: Reduce | ir.Scan, *through: type[Node]) -> Iterator[Element]
 
 
 def _fastest(x: Node, layouts: Layouts) -> int:
-    """Returns the axis of an array with the smallest stride. The axis with the smallest stride is the last axis, unless
-    the array has another layout.
+    """Returns the axis with the smallest stride among the axes of an array. The axis with the smallest stride is the
+    last axis, unless the array has another layout.
     """
     strides = layouts.get(x.name) if isinstance(x, Input) else None
     if strides is None or any(s.constant is None for s in strides):

@@ -45,8 +45,8 @@ Halves = tuple[Node, int, Dim]  # the nodes that replace a node, the number of p
 
 
 def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | None], *kinds: type[Node]) -> Graph:
-    """Returns the graph in which `rule` computes some nodes of these `kinds` in parts. The field `splits` of the graph
-    lists the split nodes.
+    """Returns the graph in which `rule` computes some nodes of the types `kinds` in parts. The field `splits` of the
+    graph lists the split nodes.
 
     `rule` gets an interner, a node of the old graph, and the copy of this node in the new graph. `rule` returns None
     for a node that is not split. In reports, `by` is named as the pass that split the nodes.
@@ -80,7 +80,7 @@ class Cut:
         self.found: Rescale[Element] | None = None  # the transport of a sum that follows a maximum
 
     def made(self, cuts: dict[Node, Cut]) -> Halves:
-        """Returns the reduction in two steps, and adds this object to `cuts` (the split reductions).
+        """Returns the reduction in two steps, and adds this `Cut` to `cuts` (the split reductions).
 
         A reduction that depends on reductions in `cuts` uses the parts of these reductions if possible. If the parts
         cannot be used, the elements of the reduction are read again after the reductions in `cuts` are complete.
@@ -111,7 +111,7 @@ class Cut:
         return self.i.view(of_parts, x.shape, tuple(index))
 
     def partial(self, x: Node) -> Node:
-        """Returns the result of each part. In `x`, axis k is already split into two axes."""
+        """Returns the result of the reduction for each part. In `x`, axis k is already split into two axes."""
         self.first = self._reduced(x, self.node.op, self.node.dtype)
         return self.first
 
@@ -184,14 +184,14 @@ def contract_in_parts(i: Interner, node: Contract, a: Node, parts: int, length: 
 
 def made_of(root: Node) -> list[Node]:
     """Returns a node and all nodes that it is computed from. The operands of products, reductions and scans are not
-    included.
+    among the returned nodes.
     """
     return ir.postorder([root], lambda node: () if isinstance(node, (Contract, Reduce, ir.Scan)) else ir.children(node))
 
 
 def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False) -> GraphTerms:
-    """Returns the expression `x` that a reduction reduces along `axes`. Reductions that were split appear in this
-    expression as the original reductions.
+    """Returns the expression `x` that a reduction reduces along `axes`. Reductions that were split appear in the
+    returned expression as the original reductions.
     """
     return GraphTerms(x, axes, {y: c.node for y, c in cuts.items()}, permuted)
 

@@ -23,8 +23,8 @@ MAX_PROLOGUE_OPS = 8  # the most operations on an operand of a product, which ea
 
 
 class FirstParts:
-    """The initial parts of a graph. A part is a set of nodes that one kernel computes. The parts that contain a node
-    are called the homes of the node.
+    """The initial parts of a graph, before fusion merges parts. A part is a set of nodes that one kernel computes. The
+    parts that contain a node are called the homes of the node.
 
     `stored` contains the nodes whose values must be stored in memory.
     """

@@ -1,4 +1,4 @@
-"""Merges the compute nodes of a graph into parts. Each part becomes one kernel.
+"""Merges the compute nodes of a graph into parts. Each part of the graph becomes one kernel.
 
 In: a graph. Out: parts as sets of nodes, in an order in which their kernels can run. A merge is legal if `one_kernel`
 accepts the merged part and if no cycle of parts arises. Among legal merges, the merge that saves the most memory
@@ -88,7 +88,7 @@ class Partition(FirstParts):
     # ---- merging ---------------------------------------------------------------------
 
     def _one_kernel(self, part: set[Node], roots: Sequence[Node]) -> FusedIndexing:
-        """Returns the index notation of a part.
+        """Returns the index notation of a part (the nodes of a future kernel).
 
         Raises NotOneKernel if the part cannot be one kernel. Raises NotOneLoop if reductions and products of the part
         cannot share one loop.
@@ -214,10 +214,10 @@ class Partition(FirstParts):
     def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
         """Moves the first elementwise operations of a part into the previous part, in two cases.
 
-        In the first case, the move lets the previous kernel store fewer bytes. For example, the previous part computes
-        a, b and c, which have one value per row, and the next part begins with `a+b-c`. Storing `a+b-c` is cheaper than
-        storing a, b and c. In the second case, the moved operations have few elements. For example, a part that begins
-        with the root of the variance of each column would compute the root again for each row.
+        In the first case, the move of operations lets the previous kernel store fewer bytes. For example, the previous
+        part computes a, b and c, which have one value per row, and the next part begins with `a+b-c`. Storing `a+b-c`
+        is cheaper than storing a, b and c. In the second case, the moved operations have few elements. For example, a
+        part that begins with the root of the variance of each column would compute the root again for each row.
         """
         for a, b in sorted(graph.edges):
             self._move(self._first_steps(b), a, graph)

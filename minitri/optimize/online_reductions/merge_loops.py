@@ -256,8 +256,8 @@ class _Online(OpBuilder):
 
     def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
         """Rewrites a sum of products of deviations from two means, as in a covariance. In each deviation, the running
-        mean replaces the mean. If n elements come before the current block, the correction for the means a and b adds
-        n * (old a - a) * (old b - b) to the partial sum.
+        mean replaces the mean of all elements. If n elements come before the current block, the correction for the
+        means a and b adds n * (old a - a) * (old b - b) to the partial sum.
         """
         count = self.once(ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over))
         before = self._old(count)

@@ -116,8 +116,8 @@ def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
 
 def _large(kind: str) -> tuple[tuple[Tile, Pace], ...]:
     """Returns the tiles of a kind of product, each with its pace. Products of TF32 parts have the measured times
-    `TF32_PARTS`. All other products have relative speeds in tiles.toml. If tiles.toml gives a speed, the time is
-    `rows * columns / speed`, and one program fits on a multiprocessor.
+    `TF32_PARTS`. Products without TF32 parts have relative speeds in tiles.toml. If tiles.toml gives a speed, the time
+    is `rows * columns / speed`, and one program fits on a multiprocessor.
     """
     works = [(t, t.rows * t.columns / speed) for t, speed in zip(_tiles(kind), TABLE[kind].get("speeds", ()))]
     paces = [Pace(t.rows, t.columns, work, 2 * work, 1, 0.0) for t, work in works] or TF32_PARTS
@@ -355,8 +355,8 @@ def may_be_described(load: Load) -> bool:
 def has_steps(buffer: Buffer) -> bool:
     """Checks whether a tensor descriptor allows the strides of a buffer (CUDA driver API, cuTensorMapEncodeTiled).
 
-    The last axis must be contiguous. Every stride except the last must be a multiple of 16 bytes and of the next axis's
-    stride. Every stride except the last must also be at least the next axis's stride times the next axis's extent.
+    The last axis of the buffer must be contiguous. Every stride except the last must be a multiple of 16 bytes and of
+    the next axis's stride. Every stride except the last must be at least the stride of the next axis times its extent.
     """
     unknown = any(d.constant is None for d in (*buffer.shape, *buffer.strides))
     if unknown or not 2 <= len(buffer.shape) <= MOST_AXES or ZERO in buffer.shape:

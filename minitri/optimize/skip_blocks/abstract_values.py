@@ -59,7 +59,7 @@ class Value(Record):
     number: tuple[Any, ...] = ()
 
     def is_number(self, x: float) -> bool:
-        """Checks whether the value is certainly this number."""
+        """Checks whether the value is certainly the number x."""
         return self.number == (x,)
 
     @property
@@ -175,8 +175,8 @@ def _kinds_reached(op: str, dtype: DType, operands: tuple[Operand, ...]) -> froz
 
 
 def _between(kinds: set[str]) -> set[str]:
-    """Returns the given kinds of numbers, and all kinds that lie between two of these kinds. For example, zero lies
-    between negative and positive.
+    """Returns the given kinds of numbers, and all kinds that lie between two of these kinds. For example, the kind zero
+    lies between the kinds negative and positive.
     """
     places = [ORDER.index(k) for k in kinds if k in ORDER]
     return kinds | set(ORDER[min(places) : max(places) + 1]) if places else kinds

@@ -45,11 +45,11 @@ class Joined(Record):
 
 
 class Both(Joined):
-    """A formula that holds where `a` and `b` hold."""
+    """A formula that holds at the indices at which both `a` and `b` hold."""
 
 
 class Either(Joined):
-    """A formula that holds where `a` or `b` holds."""
+    """A formula that holds at the indices at which `a` or `b` holds."""
 
 
 Formula = Union[Dim, Both, Either, None]  # a Dim is a test, which holds where the Dim is not negative
@@ -68,7 +68,7 @@ def folded(f: Formula, test: Callable[[Dim], T], unknown: T, both: Combine[T], e
 
 
 def all_of(formulas: Iterable[Formula]) -> Formula:
-    """Returns a formula that holds where all `formulas` hold."""
+    """Returns a formula that holds at the indices at which all `formulas` hold."""
     return reduce(Both, [f for f in formulas if f != ALWAYS] or [ALWAYS])
 
 

@@ -13,10 +13,10 @@ iteration of the loop with the assumptions (optimize/skip_blocks/abstract_values
 value is unchanged after the iteration.
 
 An online sum is multiplied by exp(m - m') when its running maximum changes from m to m'
-(minitri/optimize/online_reductions/lower.py). If the running maximum m stays the same, the sum is multiplied by exp(m -
-m), which is 1 for a finite m and nan for any other m. The proof has a separate case for each kind of number that the
-running maximum m can be. If the running maximum m is not finite, the proof needs one of two facts about the sum, which
-induction over the iterations proves:
+(minitri/optimize/online_reductions/lower.py). If the running maximum m stays the same, an online sum is multiplied by
+exp(m - m), which is 1 for a finite m and nan for any other m. The proof has a separate case for each kind of number
+that the running maximum m can be. If the running maximum m is not finite, the proof needs one of two facts about the
+sum, which induction over the iterations proves:
 
     m is -inf          the sum is 0 or nan: the sum starts at 0, and an element -inf adds 0
     m is inf or nan    the sum is nan: the element that made m inf or nan adds nan to the sum
@@ -45,8 +45,8 @@ class Update(NamedTuple):
 
 
 def unchanged(loop: Loop, before: Sequence[Op], assumed: Known) -> tuple[str, ...] | None:
-    """Returns one reason for each carried value: why an iteration leaves this value unchanged. The assumptions
-    `assumed` are true in this iteration.
+    """Returns one reason for each carried value: why an iteration leaves this value unchanged. In the iteration, the
+    assumptions `assumed` are true.
 
     Returns None if the iteration could change a carried value.
     """

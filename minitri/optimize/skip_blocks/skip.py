@@ -15,10 +15,11 @@ are proven:
                      (optimize/skip_blocks/no_effect_proofs.py)
 
 In causal attention, the condition of the `where` holds for all elements of the blocks below the diagonal. A loop over
-blocks in which a condition holds for all elements does not need to test the condition. Therefore, the pass replaces one
-loop by two or three loops over the same carried values, one of which does not test the condition. The text of each loop
-lists what was proven (`because`). If the last block of a loop with products can be incomplete, this block gets a loop
-of its own. If the last block has a loop of its own, the loop over all complete blocks needs no bounds check.
+blocks in which a condition holds for all elements does not need to test the condition. The pass replaces one loop by
+two or three loops over the same carried values, one of which does not test the condition of the `where`. In the text of
+a program, each loop lists what was proven about its blocks (`because`). If the last block of a loop with products can
+be incomplete, this block gets a loop of its own. If the last block has a loop of its own, the loop over all complete
+blocks needs no bounds check.
 
 Left out: loops over several axes, loops that store, and conditions on values read from memory. Index-set splitting is
 from Griebl, Feautrier and Lengauer, "Index set splitting", 2000.
