@@ -145,10 +145,11 @@ def _least(node: Contract) -> tuple[int, int]:
 
 
 def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
-    """Returns the axis along which the factors of a product must be contiguous. The result "depth" means the summed
-    axis. The result "any" means that each factor must be contiguous along one of its last two axes. The result
-    "columns" means that only the second factor must be contiguous, along the column index. The result "swapped" means
-    that the factors change places. The result "" means that the layout of the factors does not matter.
+    """Returns the axis along which the factors of a product must be contiguous. The result "depth" means that the
+    factors must be contiguous along the summed axis. The result "any" means that each factor must be contiguous along
+    one of its last two axes. The result "columns" means that only the second factor must be contiguous, along the
+    column index. The result "swapped" means that the factors change places. The result "" means that the layout of the
+    factors does not matter.
     """
     if node.a.dtype != f32:
         return "any" if node.a.dtype.is_float and node.a.dtype.bits == 16 else ""
@@ -221,7 +222,8 @@ def in_loops(graph: Graph, parts: bool) -> set[Node]:
 
 def _is_large(node: Contract, worth: int) -> bool:
     """Checks whether a product is so large that a copy of a factor is worth one more kernel. A product is large enough
-    if it has at least `worth` operations. Except for f32 products, the summed axis of a large product must be long.
+    for a copy if it has at least `worth` operations. Except for f32 products, the summed axis of a large product must
+    be long.
     """
     sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
     deep = len(sizes) > node.rank and (sizes[-1] >= DEPTH or node.a.dtype == f32)

@@ -267,7 +267,7 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     axes. In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one
     element. If there are few programs and elements are slow (special functions or unaligned loads), each program covers
     32 columns instead of 64. A program with a long scan has one warp, whose threads add up the elements of a column
-    without exchanging partial results. `few` is the number of programs up to which most of the chip is idle.
+    without exchanging partial results. If a kernel has at most `few` programs, most of the chip is idle.
     """
     lanes = innermost(kernel.parallel, weight)
     second, bytes, aligned = rival(lanes, kernel), widest_bytes(kernel), _is_aligned(kernel, lanes[0])
@@ -365,8 +365,8 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[
 
     A program covers 256 bytes of each row. If columns are long, a program covers fewer bytes of each row, and if
     columns are very short, it covers more bytes. A warp has at least two kilobytes of the columns. If there are few
-    columns, longer columns are kept in registers too. A program of long columns covers as little as one memory sector
-    of each row, so that more multiprocessors work.
+    columns, longer columns than usual are kept in registers. A program of long columns covers as little as one memory
+    sector of each row, so that more multiprocessors work.
     """
     bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
     narrowest = 32 if column <= HELD_COLUMN else SECTOR // bytes
