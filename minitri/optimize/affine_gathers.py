@@ -4,10 +4,11 @@
       becomes
     view x {index = [d0 + d1]}                 without bounds checks, and without a case for negative indices
 
-In: a gather. Out: the equivalent view, or a gather with fewer index arrays. If an index array is computed from known
-positions by additions, subtractions and multiplications, each index is an expression of the axes. The least and the
-largest value of an index expression show whether the index stays in the array. If an index could lie outside of the
-array, the gather is kept. Only a gather returns the fill value for an index out of range.
+In: a gather. Out: a view that is equivalent to the gather, or a gather with fewer index arrays. If an index array is
+computed from known positions by additions, subtractions and multiplications, each index is an expression of the axes.
+The least and the largest value of an index expression show whether the index stays in the array. If an index could lie
+outside of the array, the gather is kept. Only a gather, not a view, returns the fill value for an index that is out of
+range.
 
 Left out: indices that contain quotients, remainders or conversions of positions.
 """
@@ -72,7 +73,7 @@ def _inside(i: Interner, node: Gather, k: int, index: Node) -> Dim | None:
 
 def _from_the_end(index: Node) -> tuple[Node, Dim]:
     """Returns (x, size) if the index array is `where(x < 0, x + size, x)`, which lets negative indices count from the
-    end. Returns (index, 0) for any other index array.
+    end. Returns (index, 0) if the index array does not have the form `where(x < 0, x + size, x)`.
     """
     match index:
         case Apply(op="where", args=(Apply(op="less", args=(below, zero)), Apply(op="add", args=(x, size)), same)):
@@ -83,14 +84,14 @@ def _from_the_end(index: Node) -> tuple[Node, Dim]:
 
 
 def _lies_in(i: Interner, at: Dim, shape: Shape, extent: Dim) -> bool:
-    """Checks whether the index `at` lies between 0 and `extent` - 1 for all elements of an array with this `shape`."""
+    """Checks whether the index `at` lies between 0 and `extent` - 1 for all elements of an array of shape `shape`."""
     found = intervals.bounds(at, ranges(shape))
     return found is not None and all(never_negative(d, shape, i.allows) for d in (found[0], extent - 1 - found[1]))
 
 
 def position(node: Node, depth: int = MAX_DEPTH) -> Dim | None:
-    """Returns the value of an i64 node as an expression of its axes, modulo 2**64. Returns None if the value depends on
-    anything except the axes.
+    """Returns the value of an i64 node as an expression of its axes, modulo 2**64. Returns None if the value of the
+    node depends on anything except the axes.
     """
     if node.dtype != i64 or not depth:
         return None

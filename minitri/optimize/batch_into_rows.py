@@ -6,14 +6,15 @@
     %1: f32[1440, 8192] = contract %0, w              12 tiles of 128 rows instead of 45
     %2: f32[15, 3, 32, 8192] = view %1 {index = [96*d0 + 32*d1 + d2, d3]}
 
-A tile with few rows uses each element of the second factor for few results only. So one large product is faster than
-many small products whose rows do not fill a tile. After this pass, the passes that pack factors, split the depth and
-choose tiles see the number of rows of the whole batch. Without this pass, minitri/optimize/collapse_axes.py merges the
-batch axes and the row axis later, but only if the result is stored without a transpose.
+In a matrix product, a tile with few rows uses each element of the second factor for few results only. One large product
+uses each element for more results, so it is faster than many small products whose rows do not fill a tile. After this
+pass, the passes that pack factors, split the depth (the summed axis) and choose tiles see the number of rows of the
+whole batch. Without this pass, minitri/optimize/collapse_axes.py merges the batch axes and the row axis later, but only
+if the result is stored without a transpose.
 
 In: a graph. Left out: products of unknown sizes, and products of 8-bit weights, for which there are special tiles with
-few rows. Batches are also left out if the second factor varies along the last batch axis. Products that could share a
-loop with other reductions, as in attention, keep their axes.
+few rows. A batch of products is also left out if the second factor varies along the last batch axis. Products that
+could share a loop with other reductions, as in attention, keep their batch axes.
 """
 
 import math
@@ -53,8 +54,8 @@ def _folded(i: Interner, node: Contract) -> Node:
 
 
 def _shared(node: Contract) -> int:
-    """Returns the largest number n for which the second factor is the same along the last n batch axes. The batch axes
-    lie directly before the row axis.
+    """Returns the largest number n for which the second factor is the same along the last n batch axes. The last batch
+    axis of a product lies directly before its row axis.
     """
     if not isinstance(node.b, View):
         return 0
@@ -78,5 +79,5 @@ def _is_faster_as_one(node: Node) -> TypeGuard[Contract]:
 
 
 def _in_tiles(rows: int) -> int:
-    """Returns the number of rows, padding included, of the tiles that cover `rows` rows."""
+    """Returns the total number of rows, padding included, of all tiles that are needed to cover `rows` rows."""
     return -(-rows // ROWS) * ROWS

@@ -5,14 +5,14 @@
 
 In: a tile program. Out: the same program, marked `peeled` if peeling makes it faster. A thread loads up to 16 bytes at
 once, but only if all elements in these bytes have the same mask value. Without peeling, a thread loads only 4 bytes of
-bf16[134217426] at once, because 2 divides 134217426 but 4 does not. Yet only the last 1746 of these 134217426 elements
-need a mask, because they do not fill a tile of 2048 elements. So triton/emit.py prints the statements of a peeled
+bf16[134217426] at once, because 2 divides 134217426 but 4 does not. Only the last 1746 of the 134217426 elements need a
+mask, because they do not fill a tile of 2048 elements. The file triton/emit.py prints the statements of a peeled
 program twice, with and without the bounds checks of the last grid axis. With peeling, the sum of two bf16 arrays of
 134217426 elements is as fast as a copy on an H200 (`python tests/sweep_rows.py add`). Compilers for CPUs peel loops in
 a similar way: they move the last iterations out of a loop.
 
-Left out: programs with loops, because peeling does not remove the masks inside a loop. Arrays of unknown size and
-arrays of few tiles are left out too. For arrays of few tiles, the launch takes most of the time.
+Left out: programs with loops, because peeling does not remove the masks inside a loop. Arrays of unknown size are left
+out. Arrays of few tiles are left out, because the launch of their kernel takes most of the time.
 """
 
 from dataclasses import replace
@@ -40,8 +40,8 @@ def _narrowed(program: Program, op: Access, axis: TileAxis, extent: int) -> bool
     """Checks whether the mask at the end of an axis is the only reason that a thread loads fewer than 16 bytes at once.
 
     Without a mask, a thread loads a group of contiguous elements at once. The number of elements that a thread loads at
-    once divides the block size and the number of elements per thread. If this number does not divide the extent of the
-    axis, one load can contain both masked and unmasked elements.
+    once is a divisor of the block size and of the number of elements per thread. If the number of elements in a load
+    does not divide the extent of the axis, one load can contain both masked and unmasked elements.
     """
     step, rest = op.offset.coefficient(axis.symbol) or (ZERO, ZERO)
     tile = [program.axis(a).lanes for a in (op.axes if isinstance(op, Load) else op.value.axes)]

@@ -4,16 +4,18 @@
       %0: f32[i, j] = load x[i, j]     →       %0: f32[i] = load x[i]      (x seen as f32[M*N])
       store out[i, j] %0                       store out[i] %0
 
-Two axes i and j, which are both parallel or both reduced, are merged under three conditions. Every op of the kernel
-must have both i and j, or neither of them. Every load and store must have the index i directly before the index j. In
-each loaded or stored buffer, the stride of i must be the extent of j times the stride of j. After the merge, a block
-can continue in the next row, so no block is padded at the end of a row. If all matrices of a batch are multiplied by
-the same matrix, the batch becomes one matrix with all of their rows. Axes i and j stay separate if a load or store
-would need a quotient or a remainder of the merged index. For example, the load of a bias `b[j]` would need the
-remainder of the merged index and the extent of j.
+Two axes i and j, which are both parallel or both reduced, are merged under three conditions. First, every op of the
+kernel must have both of the merged axes i and j, or neither of the two. Second, in the index of every load and store,
+the merged axis i must come directly before the merged axis j. Third, in each loaded or stored buffer, the stride of the
+merged axis i must be the extent of j times the stride of j. After two axes are merged, a block can continue in the next
+row, so no block is padded at the end of a row. If all matrices of a batch are multiplied by the same matrix, the batch
+becomes one matrix with the rows of all these matrices. Axes i and j stay separate if a load or store would need a
+quotient or a remainder of the merged index. For example, the load of a bias `b[j]` would need the remainder of the
+merged index and the extent of j.
 
-The last two axes are also merged if each element then takes fewer instructions, including the instructions for
-quotients and remainders. The function `_cost` estimates these instructions:
+The last two axes of a kernel are also merged if the merge does not raise the number of instructions for each element.
+The number of instructions includes the instructions for quotients and remainders. The function `_cost` estimates the
+number of instructions for each element. Two examples of kernels in which the merged axis saves instructions:
 
     x[:, 1:] * 2, rows of 4095 elements      stores across the ends of rows are aligned, and so are wide
     concat((x, y), axis=1), rows of 400      no block of 512 elements has 112 elements past the end of a row
@@ -72,8 +74,8 @@ def _last_two(kernel: Kernel) -> list[tuple[Axis, Axis]]:
 
 
 def _is_cheaper(merged: Kernel, kernel: Kernel) -> bool:
-    """Checks whether threads need at most as many instructions as before. A merge is never cheaper if a store would
-    divide its index.
+    """Checks whether the threads of the kernel `merged` need at most as many instructions as the threads of `kernel`.
+    Returns False if a store of `merged` would divide its index.
     """
     stores = [op for op in merged.body if isinstance(op, Store)]
     divides = any(_pairs(d) for op in stores for d in op.index)
@@ -83,8 +85,9 @@ def _is_cheaper(merged: Kernel, kernel: Kernel) -> bool:
 def _cost(kernel: Kernel) -> float:
     """Estimates the instructions that a thread needs for one element, from the ops that depend on the last axis.
 
-    Each different quotient or remainder is computed once. An element of a block past the end of a row takes a quarter
-    of the instructions, because it is computed but not loaded.
+    A quotient or remainder that occurs several times is counted once, because it is computed only once. An element past
+    the end of a row takes a quarter of the instructions of an element inside the row, because it is computed but not
+    loaded.
     """
     last = kernel.axes[-1]
     varying = {d for op in kernel.body for d in ir.index_expressions(op) if last.symbol in d.symbols()}
@@ -95,15 +98,17 @@ def _cost(kernel: Kernel) -> float:
 
 
 def _instructions(op: Op, along: Symbol) -> float:
-    """Returns the instructions of an op for each element. A load or store of several elements at once is one access."""
+    """Returns how many instructions an op takes for each element. A load or store of several elements at once is
+    counted as one access.
+    """
     if isinstance(op, (Load, Store)):
         return ACCESS / vector(op, along) if along in op.offset.symbols() else 0
     return instructions(op.op) if isinstance(op, Compute) else 0
 
 
 def _padding(kernel: Kernel, row: int) -> float:
-    """Returns how many elements the blocks that cover a row have, for each element of the row. For example, a block of
-    512 elements that covers a row of 400 elements gives 1.28.
+    """Returns the number of elements of all blocks that cover a row, divided by the number of elements of the row. For
+    example, a block of 512 elements that covers a row of 400 elements gives the result 1.28.
     """
     block = min(ceil_pow2(row), elements_of_a_program(kernel))
     return -(-row // block) * block / row
@@ -156,7 +161,7 @@ def _ambiguous(kernel: Kernel) -> bool:
 
 def _merge(kernel: Kernel, a: Axis, b: Axis, divided: bool) -> Kernel | None:
     """Returns the kernel with one axis of `a.extent * b.extent` indices in place of the axes a and b. Returns None if
-    an op prevents the merge.
+    an op prevents the merge of a and b.
     """
     new: dict[Op, Op] = {}
     for op in kernel.body:
@@ -219,7 +224,7 @@ def _uses(exprs: tuple[Dim, ...], a: Axis, b: Axis) -> bool:
 
 def _indexed_as_one(op: Load | Store, a: Axis, b: Axis) -> Load | Store | None:
     """Returns a load or store with one index in place of the neighbouring indices a and b. Returns None if the accessed
-    memory is not contiguous along both axes.
+    memory is not contiguous along both axes a and b.
     """
     index, buffer = op.index, op.buffer
     place = next((k for k in range(len(index) - 1) if index[k : k + 2] == (a.index, b.index)), None)

@@ -8,11 +8,11 @@ end of a row. Parts of a single axis end at a multiple of the block size, so til
 row. Later, minitri/optimize/collapse_axes.py replaces the two indices in `x[d0 // 777, d0 % 777]` by the single index
 d0.
 
-If an array has gaps, or lacks one of the reduced axes, the address of an element needs the row and the column
-separately. A reduction of such an array keeps the axis that is contiguous in memory. The other neighbouring axes of
-such a reduction become one axis if the reduction can then be split into more than 1.5 times as many parts. Two sums
-that read the same array are treated alike, because the two sums will share a kernel. In the following example, the axes
-of lengths 96 and 16 become one axis:
+If an array has gaps in memory, or lacks one of the reduced axes, the address of an element needs the row and the column
+separately. A reduction of an array with gaps keeps the axis that is contiguous in memory. The neighbouring axes that
+are not contiguous in memory become one axis if the reduction can then be split into more than 1.5 times as many parts.
+Two sums that read the same array are treated alike, because the two sums will share a kernel. In the following example,
+the axes of lengths 96 and 16 become one axis:
 
     sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """
@@ -37,7 +37,7 @@ def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
     """Returns the graph in which reductions that will be split into parts have one axis in place of neighbouring axes.
 
     `gaps` maps the name of each input that is not contiguous in memory to the strides of this input. A reduction that
-    is not split keeps its axes.
+    is not split into parts keeps its axes.
     """
     several, by_rows = joinable(graph, gaps), rows_first(graph, chip)
 
@@ -112,7 +112,7 @@ def places(place: dims.Dim, sizes: tuple[dims.Dim, ...]) -> list[dims.Dim]:
 def _without_gaps(node: Reduce, gaps: Container[str]) -> bool:
     """Checks whether the operand of a reduction is computed only from contiguous arrays of its own shape.
 
-    An array that is constant along the reduced axes can have any layout.
+    An array that is constant along the reduced axes is accepted with any layout in memory.
     """
     along = {axis_symbol(k) for k in node.axes}
 

@@ -15,14 +15,15 @@
                                                               }
 
 Factors that are infinite, NaN or very large cannot be split into TF32 parts (f32_products.py). If a factor cannot be
-split, its TF32 parts are NaN, so the sum and all later partial sums are not finite. A check of the final sum therefore
-finds every factor that cannot be split. If the final sum is not finite, a second loop computes the sum again from the
-f32 factors in IEEE arithmetic. The second loop adds the product of a single index of the summed axis in each iteration,
-so that it needs little code and few registers.
+split into TF32 parts, the parts are NaN, so the sum and all later partial sums are not finite. A check of the final sum
+therefore finds every factor that cannot be split into TF32 parts. If the final sum is not finite, a second loop
+computes the sum again from the f32 factors in IEEE arithmetic. The second loop, which computes a sum again, adds the
+product of a single index of the summed axis in each iteration, so that the loop needs little code and few registers.
 
-In: a masked program. Out: the same program with additional loops that compute a sum again. After each loop that adds a
-product of TF32 parts to a carried value, there is a second loop, marked by its field `redo`. Left out: loops with
-bounds, loops with several carried values, and loops with ops other than loads, products and elementwise operators.
+In: a tile program with masks. Out: the same program with additional loops that compute a sum again. After each loop
+that adds a product of TF32 parts to a carried value, there is a second loop, marked by its field `redo`. Left out:
+loops with bounds, loops with several carried values, and loops with ops other than loads, products and elementwise
+operators.
 """
 
 from dataclasses import replace
@@ -58,7 +59,8 @@ def _is_deferrable(program: Program, loop: Loop) -> bool:
 def _deferred(program: Program, loop: Loop) -> Program:
     """Returns the program with an unchecked product in `loop`, and with a second loop after `loop`.
 
-    After both loops, the carried value is the result of the second loop, so later statements need no change.
+    After the second loop, the value that `loop` carried is the result of the second loop, so later statements need no
+    change.
     """
     carry, dot = loop.carries[0]
     assert isinstance(dot, Dot)
@@ -78,10 +80,11 @@ def _deferred(program: Program, loop: Loop) -> Program:
 
 
 def _single_products(loop: Loop, dot: Dot, carry: Carry, name: str, inside: Dim) -> tuple[Op, ...]:
-    """Returns the body of the second loop, which computes the sum again. Each iteration adds the products of a single
-    index along the axis `name` to `carry`.
+    """Returns the body of the second loop, which computes the sum again. Each iteration of the second loop adds the
+    products of a single index along the axis `name` to `carry`.
 
-    The body does not need the condition `inside`, because no index of the second loop is past the end of its axis.
+    The body of the second loop does not need the condition `inside`, because no index of this loop is past the end of
+    its axis.
     """
     index = {Symbol(dot.over, "axis"): axis(name)}
 

@@ -6,12 +6,13 @@
 
 The product computed in f16 has the same bits as the product that is computed in f32 and then rounded to f16. The
 product of two f16 numbers is exact in f32. A multiplication in f16 rounds the exact product once. A multiplication in
-f32 followed by a cast to f16 also rounds the exact product once. Every 8-bit integer is exact in f16.
+f32 followed by a cast to f16 also rounds the exact product once. An operand can also be converted from 8-bit integers,
+because f16 represents every 8-bit integer exactly.
 
-In: a masked program. Out: the same program, with f16 for multiplications whose result is cast to f16, and for operands
-that only these multiplications use. Left out: programs without matrix products, because memory limits the speed of such
-programs. Additions are left out, because in f16 the operands of an addition would be rounded before the addition.
-Products in bf16 are left out because Triton's interpreter cannot multiply bf16 numbers.
+In: a tile program with masks. Out: the same program, with f16 for multiplications whose result is cast to f16, and for
+operands that only these multiplications use. Left out: programs without matrix products, because memory limits the
+speed of such programs. Additions are left out, because in f16 the operands of an addition would be rounded before the
+addition. Products in bf16 are left out because Triton's interpreter cannot multiply bf16 numbers.
 """
 
 from minitri.base.types import f16, f32
@@ -46,9 +47,7 @@ def _is_product(op: Op) -> bool:
 
 
 def _is_half(op: Op) -> bool:
-    """Checks whether f16 can represent every value of this op, because the op is a cast from f16 or from 8-bit
-    integers.
-    """
+    """Checks whether f16 can represent every value of an op, because the op is a cast from f16 or from 8-bit integers."""
     if not isinstance(op, Compute) or op.op != "cast":
         return False
     source = op.args[0].dtype

@@ -7,20 +7,21 @@ Hopper GPU three products of TF32 numbers take less time than one product on the
 TF32 products is as exact as one f32 product (minitri/base/tf32_splitting.py).
 
 Infinities, NaN and numbers of 2**101 and more cannot be split into TF32 parts. If a factor contains a number that
-cannot be split, the sum is not finite, and the f32 factors themselves are multiplied
-(minitri/base/numpy_array_operations.py). The file deferred_tf32_checks.py makes the kernel check the sum only once,
-after the loop.
+cannot be split into TF32 parts, the sum of the TF32 products is not finite, and the f32 factors themselves are
+multiplied (minitri/base/numpy_array_operations.py). The file deferred_tf32_checks.py makes a kernel check only once,
+after the loop, whether the sum of TF32 products is finite.
 
 In: a graph; the strides of inputs that are not contiguous. Out: the same graph, in which every product has a precision.
 A product whose `precision` argument is absent gets the precision "tf32x3" or "ieee". Products of unknown or small sizes
 get "ieee", and so do all products on chips without fast tensor cores. Products whose second factor is not contiguous
-along the depth (the summed axis) also get "ieee". The parts of the second factor are stored in shared memory, where
-tensor cores need TF32 blocks that are contiguous along the depth. The parts of the first factor stay in registers, so
-the layout of the first factor does not matter. The file pack_operands.py copies large second factors into a layout that
-is contiguous along the depth.
+along the depth (the summed axis) also get "ieee". The TF32 parts of the second factor are stored in shared memory,
+where tensor cores need TF32 blocks that are contiguous along the depth. The TF32 parts of the first factor stay in
+registers, so the layout of the first factor does not matter. The file pack_operands.py copies large second factors into
+a layout that is contiguous along the depth.
 
-Products of attention are computed from TF32 parts in kernels of their own, because a loop with both products would need
-too many registers. The results of the first product, the scores, are then stored in memory.
+The two products of attention are computed from TF32 parts in separate kernels, because a loop with both products would
+need too many registers. The results of the first product of attention, the scores, are stored in memory between the two
+kernels.
 """
 
 from minitri.graph.ir import Contract, Graph, Interner, Layouts, Node
@@ -29,8 +30,8 @@ from minitri.optimize.pack_operands import in_loops, is_along_depth, suits_parts
 
 
 def on_tensor_cores(graph: Graph, layouts: Layouts, fast: bool) -> Graph:
-    """Chooses the precision of products of f32 arrays. `fast` says whether three products of TF32 numbers take less
-    time on the chip than one product in f32.
+    """Returns the graph in which each product with the default precision "f32" gets the precision "tf32x3" or "ieee".
+    `fast` says whether three products of TF32 numbers take less time on the chip than one product in f32.
     """
     looped = in_loops(graph, fast)
 

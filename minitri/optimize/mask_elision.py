@@ -5,21 +5,23 @@
     whole j: 5 by 8        reduce.max x   the load of x returns -inf for j >= 5, so the maximum needs no `where`
 
 In: a tile program. Out: the program with masks, like the result of minitri/tiles/mask.py, but with fewer tests. The
-printed program gives the reason for each omitted test. A test is omitted if another test implies this test, or if all
-elements of the last block lie in the array. The second reason (all elements lie in the array) is enough on grid axes
-only. On a grid axis no result depends on elements past the end, because the mask of the store drops these elements. For
-an element past the end, a load returns the neutral element of the reduction that uses the load, for example 0 for a
-sum. This pass evaluates the ops between the load and the reduction for an element past the end. If the result of these
-ops is the neutral element too, the reduction needs no `where` that masks its operand.
+printed program gives the reason for each omitted test. A bounds test is omitted if another test implies this test, or
+if all elements of the last block lie in the array. If all elements of the last block lie in the array, a bounds test is
+omitted on grid axes only. On a grid axis no result depends on elements past the end, because the mask of the store
+drops these elements. For an element past the end, a load returns the neutral element of the reduction that uses the
+load, for example 0 for a sum. This pass evaluates the ops between a load and a reduction for an element past the end of
+an axis. If the value that reaches a reduction for an element past the end is the neutral element, the reduction needs
+no `where` that masks its operand.
 
-Other passes omit tests as well. The file skip_blocks/skip.py gives the last, shorter block a loop of its own. The pass
-in boundary_peeling.py runs before this pass and marks some programs `peeled`. In a peeled program, the code for
-complete tiles has no tests. The file tensor_descriptors.py leaves the tests of some blocks to the copy engine. The file
-deferred_tf32_checks.py adds a loop that computes a sum again, one index at a time, and this loop needs fewer tests.
+Passes in other files omit bounds tests as well. The file skip_blocks/skip.py gives the last, shorter block a loop of
+its own, so that the loop over complete blocks needs no test. The pass in boundary_peeling.py runs before this pass and
+marks some programs `peeled`. In a peeled program, the code for complete tiles has no tests. The file
+tensor_descriptors.py leaves the tests of some blocks to the copy engine. The file deferred_tf32_checks.py adds a loop
+that computes a sum again, one index at a time, and this loop needs fewer tests.
 
-Left out: proofs that need relations between several axes. A proof uses the range of each axis
-(minitri/base/intervals.py). If an index is not a polynomial, the proof uses facts about blocks
-(minitri/tiles/index_facts.py). Source: R. Gupta, Optimizing array bound checks using flow analysis, 1993.
+Left out: proofs that need relations between several axes. The proof that a test is needless uses the range of each axis
+(minitri/base/intervals.py). If an index is not a polynomial, the proof that its test is needless uses facts about
+blocks (minitri/tiles/index_facts.py). Source: Gupta, "Optimizing array bound checks using flow analysis", 1993.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -134,7 +136,7 @@ class MaskElision(Masking):
 
 
 def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
-    """Returns the least and the greatest index along an axis. Only elements that pass all tests are considered."""
+    """Returns the least and the greatest index along an axis, of the elements that pass all `tests`."""
     fits = not overhangs(axis) and axis.lanes == axis.block
     first, last = ZERO, axis.extent - 1 if fits else (axis.blocks - 1) * axis.block + (axis.lanes - 1)
     for test in tests:
@@ -147,7 +149,8 @@ def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
 def implies(stronger: Dim, c: Dim) -> bool:
     """Checks whether one bounds check implies another: for example, i < N implies i < N + 2.
 
-    Both bounds checks must compare a single index, because comparisons of a single index are exact in 32 bits too.
+    The bounds checks `stronger` and `c` must each compare a single index, because comparisons of a single index are
+    exact in 32 bits too.
     """
     solved, room = stronger.solved(lambda s: s.kind != "size"), c - stronger
     plain = solved is not None and all(s.kind == "size" for s in room.symbols())

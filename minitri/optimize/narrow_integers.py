@@ -5,13 +5,14 @@ operation.
 
 Positions (indices of elements as values) have dtype i64, as in numpy, but positions are rarely large.
 
-In: a masked program. Out: the same program with a narrower dtype for some ops. An op is narrowed under two conditions.
-First, 32 bits must hold the value of the op and all operands of the op. Second, each op that uses the value must be a
-comparison, a conversion to a float, or another narrowed op. The new dtype is usually i32. The new dtype is f32 under
-two conditions. First, operands and results of narrowed ops must connect the op with a conversion to a float. Second,
-the value must fit into 24 bits, because f32 represents integers of 24 bits exactly. An example is ALiBi, attention
-whose biases depend linearly on positions. With f32 positions, the kernel of ALiBi converts one position per row to a
-float, instead of each element of the row.
+In: a tile program with masks. Out: the same program with a narrower dtype for some ops. An op is narrowed under two
+conditions. First, 32 bits must hold the value and all operands of a narrowed op. Second, each op that uses the value of
+a narrowed op must be a comparison, a conversion to a float, or another narrowed op. The new dtype of a narrowed op is
+usually i32. The new dtype of a narrowed op is f32 under two conditions. First, operands and results of narrowed ops
+must connect an op of dtype f32 with a conversion to a float. Second, the value of an op of dtype f32 must fit into 24
+bits, because f32 represents integers of 24 bits exactly. An example of attention with f32 positions is ALiBi, whose
+biases depend linearly on positions. With f32 positions, the kernel of ALiBi converts one position per row to a float,
+instead of each element of the row.
 
 Left out: programs whose indices need 64 bits (optimize/index_width.py); integers that are stored, carried by a loop, or
 used as an index.
@@ -60,8 +61,8 @@ def _narrowed(program: Program) -> Mapping[Op, DType]:
         return _is_made_of(op, kept) and all(u in kept or _takes(u, kept) for u in used_by[op])
 
     def stays_integer(op: Op, kept: set[Op]) -> bool:
-        """Checks whether `op` is not connected to a conversion to a float. An op that is not connected to such a
-        conversion is as fast in i32 as in f32.
+        """Checks whether `op` is not connected to a conversion to a float. An op that is not connected to a conversion
+        to a float is as fast in i32 as in f32.
         """
         return not any(map(_converts, used_by[op])) and exact.intersection(connected(op, used_by)) <= kept
 

@@ -5,22 +5,22 @@
       store out[i, j] %7                       store out[j, i] %7      (out seen as f32[4096, 2048])
 
 After this pass, the result of a transposed operand has the same layout in memory as the operand, so no grid program
-stores elements that are far apart. The libraries numpy and torch do the same: the result of `2 * x.T` has the strides
-of `x.T`. The shape and the elements of the result do not change. Only the strides change. If operands have different
-layouts, each operand votes for its own layout: an operand of f32 has 4 votes, because an element has 4 bytes. The
-layout with the most votes is chosen. If no layout has more votes than the row-major layout, the result is row-major. A
-temporary is treated as a result of the kernel that stores it.
+stores elements that are far apart. The libraries numpy and torch also keep the layout of operands: the result of `2 *
+x.T` has the strides of `x.T`. Only the strides of a result change, not its shape and its elements. If operands have
+different layouts, each operand votes for its own layout: an operand of f32 has 4 votes, because an element has 4 bytes.
+The result gets the layout with the most votes of operands. If no layout has more votes than the row-major layout, the
+result is row-major. A temporary is treated as a result of the kernel that stores it.
 
-This pass also aligns rows. A temporary that a product loads gets rows that begin at multiples of 16 bytes, with gaps
-between the rows if necessary. Tensor descriptors can load such rows (tensor_descriptors.py), and so can wide
-asynchronous copies:
+This pass also aligns the rows of some temporaries. A temporary that a product loads gets rows that begin at multiples
+of 16 bytes, with gaps between the rows if necessary. Tensor descriptors (tensor_descriptors.py) and wide asynchronous
+copies can load rows that begin at multiples of 16 bytes:
 
     temporary t0: bf16[8192, 4100]           -> temporary t0: bf16[8192, 4100] {strides = [4104, 1]}
 
-Left out: the order of arrays that a product loads, because pack_operands.py expects row-major factors. Kernels that
-only copy, as in the minitri program `x.T`, are not changed, because their only purpose is the new order of the
-elements. Results of kernels with matrix products stay row-major too, because tiles of tensor cores can be stored in
-either order.
+Left out: the order of the axes of arrays that a product loads, because pack_operands.py expects row-major factors.
+Kernels that only copy, as in the minitri program `x.T`, are not changed, because their only purpose is the new order of
+the elements. Results of kernels with matrix products stay row-major, because tiles of tensor cores can be stored in
+either order of the axes.
 """
 
 from collections import Counter
@@ -126,8 +126,8 @@ def _in_order(kernel: Kernel) -> Kernel:
 
 
 def _accesses(kernel: Kernel) -> Iterator[Access]:
-    """Yields each load of the kernel: the bytes of an element, and the index with the slowest axis first. A result can
-    have the layout of any of these loads.
+    """Yields each load of the kernel: the bytes of an element, and the index with the slowest axis first. A result of
+    the kernel can have the layout of any array that the kernel loads.
     """
     for op in kernel.body:
         if isinstance(op, Load):
@@ -138,8 +138,7 @@ def _accesses(kernel: Kernel) -> Iterator[Access]:
 
 
 def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
-    """Returns the axes of a result in the order of their strides, the largest stride first. The result is stored at
-    `index`.
+    """Returns the axes of a result that is stored at `index`, in the order of their strides, the largest stride first.
 
     Each access that has all axes of the result votes for its own order of axes. An access with elements of 4 bytes has
     4 votes.

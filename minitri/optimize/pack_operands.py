@@ -11,23 +11,23 @@ The hardware can copy a block of a factor directly to shared memory under two co
 begin at multiples of 16 bytes, and nothing may be computed during the copy. Products in TF32 also need factors that are
 contiguous along the depth, the axis that is summed over ("K-major"). Products of f32 arrays that run on tensor cores
 (f32_products.py) need only a second factor that is contiguous along the depth. The factors of a product can be swapped:
-`x @ w` becomes `(w.mT @ x.mT).mT`. Factors are swapped if the product has few tiles, in two cases. First, a copy of the
-second factor pays little or nothing, and the first factor is contiguous along the depth. Second, a copy of the first
-factor is much smaller than a copy of the second factor. All other f32 products run on the f32 units of the chip, which
-need a second factor that is contiguous along the column index. A factor without the layout that its product needs is
-slow to read, and each tile of the result reads the factor again. A packed copy, which is made only once, is cheaper if
-each element is used often enough:
+`x @ w` becomes `(w.mT @ x.mT).mT`. If a product has few tiles, its factors are swapped in either of two cases. In the
+first case of a swap, a copy of the second factor pays little or nothing, and the first factor is contiguous along the
+depth. In the second case of a swap, a copy of the first factor is much smaller than a copy of the second factor. F32
+products that do not run on tensor cores run on the f32 units of the chip, which need a second factor that is contiguous
+along the column index. A factor without the layout that its product needs is slow to read, and each tile of the result
+reads the factor again. A packed copy, which is made only once, is cheaper than repeated slow reads if each element is
+used often enough.
 
-- If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory even if
-  the factor is not packed. So such a factor is packed only if each element is used at least REUSE_OF_ASYNC (1536)
-  times.
-- If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each element needs a load of its own. Such a factor
-  is packed even if the product has little work. An example is `pad(x, ((0, 0), (1, 1))) @ w`, which reads x[i, r - 1].
-- A second factor that is computed, not loaded, is copied if more than one tile of rows uses it. Without a copy, the
-  tensor core waits until each block is computed.
-- Weights of 8 bits are copied only if the product has many rows. The copy contains the weights without their scale
-  (weight_scales.py). If the product has few rows, tensor cores take the weights from registers
-  (fusion/computed_factor_first.py).
+If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory even if
+the factor is not packed. A first factor whose rows begin at multiples of 4 bytes is packed only if each element is used
+at least REUSE_OF_ASYNC (1536) times. If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each element
+needs a load of its own. A factor whose rows begin at odd multiples of 2 bytes is packed even if the product has little
+work. An example of rows at odd multiples of 2 bytes is `pad(x, ((0, 0), (1, 1))) @ w`, which reads x[i, r - 1]. A
+second factor that is computed, not loaded, is copied if more than one tile of rows uses it. Without a copy of a
+computed factor, the tensor core waits until each block is computed. Weights of 8 bits are copied only if the product
+has many rows. The copy of 8-bit weights contains the weights without their scale (weight_scales.py). If the product has
+few rows, tensor cores take 8-bit weights from registers (fusion/computed_factor_first.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
@@ -71,8 +71,8 @@ LARGEST = 1 << 28  # the most elements of scores that are stored between the pro
 
 
 def pack(graph: Graph, layouts: Layouts, chip: Chip, parts: bool = False) -> Graph:
-    """Copies factors of large products. `parts` says whether tensor cores compute f32 products as sums of products of
-    TF32 parts.
+    """Returns the graph in which some factors of large products are copied into a layout that tensor cores can read.
+    `parts` says whether tensor cores compute f32 products as sums of products of TF32 parts.
     """
     looped = in_loops(graph, parts)
 
@@ -102,7 +102,7 @@ def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node 
 
 
 def _moves_first(node: Contract, layouts: Layouts, wanted: str) -> bool:
-    """Checks whether to copy the first factor. Each column of the result uses each element of this factor once."""
+    """Checks whether to copy the first factor. Each column of the result uses each element of the first factor once."""
     last, columns = node.rank - 1, node.shape[-1].constant or 0
     if not (is_read(node.a) and is_read(node.b)) or _fits(node.a, last, layouts, wanted):
         return False
@@ -117,7 +117,7 @@ def _moves_first(node: Contract, layouts: Layouts, wanted: str) -> bool:
 
 
 def _moves_second(node: Contract, layouts: Layouts, wanted: str) -> bool:
-    """Checks whether to copy the second factor. Each row of the result uses each element of this factor once."""
+    """Checks whether to copy the second factor. Each row of the result uses each element of the second factor once."""
     depth, rows = node.rank - 2, node.shape[-2].constant or 0
     if not is_read(node.b):
         return False
@@ -145,10 +145,11 @@ def _least(node: Contract) -> tuple[int, int]:
 
 
 def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
-    """Returns the axis along which the factors of a product must be contiguous. "depth" means the summed axis, and
-    "any" means that each factor is contiguous along one of its last two axes. "columns" means that only the second
-    factor must be contiguous, along the column index. "swapped" means that the factors change places. "" means that the
-    layout does not matter.
+    """Returns the axis along which the factors of a product must be contiguous. The result "depth" means that the
+    factors must be contiguous along the summed axis. The result "any" means that each factor must be contiguous along
+    one of its last two axes. The result "columns" means that only the second factor must be contiguous, along the
+    column index. The result "swapped" means that the factors change places. The result "" means that the layout of the
+    factors does not matter.
     """
     if node.a.dtype != f32:
         return "any" if node.a.dtype.is_float and node.a.dtype.bits == 16 else ""
@@ -167,7 +168,8 @@ def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
 def _is_better_swapped(node: Contract, layouts: Layouts, chip: Chip, copied: bool) -> bool:
     """Checks whether a product of TF32 parts is faster if its factors change places.
 
-    `copied` says whether a copy of the second factor would pay. In a product of few rows, such a copy pays little.
+    `copied` says whether a copy of the second factor would pay. In a product of few rows, a copy of the second factor
+    pays little.
     """
     *batch, m, n = map(int, node.shape)
     if n < SIDE_OF_PARTS or copied and m >= REUSE_OF_SWAPPED or not has_few_tiles(chip, math.prod(batch), m, n):
@@ -177,8 +179,8 @@ def _is_better_swapped(node: Contract, layouts: Layouts, chip: Chip, copied: boo
 
 
 def _swapped(i: Interner, node: Contract) -> Contract:
-    """Returns the product of the transposed factors in swapped order. The second factor is the transposed first factor
-    of `node`.
+    """Returns the product of the transposed factors in swapped order. The second factor of the returned product is the
+    transposed first factor of `node`.
     """
     shape = (*node.shape[:-2], node.shape[-1], node.shape[-2])
     b, a = (_transposed(i, f) for f in (node.a, node.b))
@@ -204,9 +206,9 @@ def suits_parts(node: Contract) -> bool:
 def in_loops(graph: Graph, parts: bool) -> set[Node]:
     """Returns the products that stay in a loop with other reductions, as in attention.
 
-    A loop of products of f32 arrays is divided into kernels if the products can be computed from TF32 parts. A loop
-    stays one kernel if its scores (the results of the first product) would take too much memory. A loop also stays one
-    kernel if a mask that depends on positions could let the loop skip blocks of scores.
+    A loop of products of f32 arrays is divided into one kernel for each product if the products can be computed from
+    TF32 parts. A loop stays one kernel if its scores (the results of the first product) would take too much memory. A
+    loop also stays one kernel if a mask that depends on positions could let the loop skip blocks of scores.
     """
     found: set[Node] = set()
     for node in {group.node for groups in loops(graph).values() for group in groups}:
@@ -220,7 +222,8 @@ def in_loops(graph: Graph, parts: bool) -> set[Node]:
 
 def _is_large(node: Contract, worth: int) -> bool:
     """Checks whether a product is so large that a copy of a factor is worth one more kernel. A product is large enough
-    if it has at least `worth` operations. Except for f32 products, the summed axis must also be long.
+    for a copy if it has at least `worth` operations. Except for f32 products, the summed axis of a large product must
+    be long.
     """
     sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
     deep = len(sizes) > node.rank and (sizes[-1] >= DEPTH or node.a.dtype == f32)
@@ -228,7 +231,7 @@ def _is_large(node: Contract, worth: int) -> bool:
 
 
 def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: int = ALIGNMENT) -> bool:
-    """Checks whether a product can read blocks of the factor without a packed copy.
+    """Checks whether a product can read blocks of a factor without a packed copy of the factor.
 
     `depth` is the axis that the product sums over. The rows of the factor must begin at multiples of `alignment` bytes.
     """
@@ -246,8 +249,8 @@ def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: in
 
 def is_along_depth(factor: Node, depth: int, layouts: Layouts, alignment: int = ALIGNMENT) -> bool:
     """Checks whether every array that a factor is computed from is contiguous along `depth`, the summed axis. The rows
-    of these arrays must also begin at multiples of `alignment` bytes. An array that does not vary along `depth` may
-    have any layout.
+    of the arrays that a factor is computed from must begin at multiples of `alignment` bytes. An array that does not
+    vary along `depth` may have any layout.
     """
 
     def suits(node: Node, offset: Dim) -> bool:

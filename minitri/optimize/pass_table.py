@@ -5,8 +5,9 @@
 The table `CORE` in minitri/pipeline.py has the passes that every program needs. The table in this module adds the
 optimisation passes, which this project calls *rooms*. Most optimisations are rows between the rows of `CORE`. Two
 optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and `fusion` replaces `one-kernel-each`. The rows
-`lower` and `mask` of `CORE` run other functions in this table. The optimisations in `PARTS` are parts of these two
-passes, so they have no row of their own. The option `--without NAME` removes an optimisation.
+`lower` and `mask` of `CORE` run other functions in this table than in minitri/pipeline.py. The optimisations in `PARTS`
+are parts of the passes `lower` and `mask`, so they have no row of their own. The option `--without NAME` removes an
+optimisation.
 """
 
 from collections.abc import Callable, Collection
@@ -65,7 +66,8 @@ def looped(kernel: Kernel, context: Context) -> list[str]:
 
 
 def schedule_of(kernel: Kernel, context: Context) -> Schedule:
-    """Returns the schedule of a kernel for the target of a context. With `--without all`, returns the simple schedule.
+    """Returns the schedule of a kernel for the target of a compilation context. With the option `--without all`,
+    returns the simple schedule of minitri/pipeline.py.
 
     Tensor descriptors need a target that supports them, and offsets that fit into 32 bits. The caller's options can
     demand tensor descriptors in all cases. The result is never a schedule that Triton is known to compile wrongly.
@@ -102,9 +104,9 @@ def _plans_of_other_sizes(context: Context) -> list[Plan]:
     """Returns the plans of the minitri program for several sets of sizes. Together, the returned plans contain every
     axis that a kernel of the program can have.
 
-    Two plans have symbolic sizes: the plan before neighbouring axes are merged, and the plan after the merge. The plans
-    with known sizes are for a GPU. For example, the sizes M and N give three plans: with a long M, with a long N, and
-    with both sizes long. Long reductions are split into parts, and each split adds an axis.
+    Two plans have symbolic sizes: the plan before neighbouring axes are merged, and the plan after the merge. The
+    returned plans with known sizes are compiled for a GPU. For example, the sizes M and N give three plans: with a long
+    M, with a long N, and with both sizes long. Long reductions are split into parts, and each split adds an axis.
     """
     compiled = Compilation(replace(context, sizes={}, layouts={}, options=Options()))
     plans = [compiled.value("kernels.fused"), compiled.value("kernels")]
@@ -128,9 +130,9 @@ def room(
     kind: Callable[..., Pass], name: str, stage: str, place: str, *facts: Callable[[Context], Any],
     instead: Callable[[Any, Context], Any] = same, gpu: bool = False, together: bool = False,
 ) -> Pass:  # fmt: skip
-    """Makes a row of the table of passes for an optimisation. The pass calls the function that `place` names, with the
-    result of the previous stage and with further arguments. Each function in `facts` computes one further argument from
-    the compilation context, for example the chip.
+    """Makes a row of the table of passes for an optimisation. The pass of the new row calls the function that `place`
+    names, with the result of the previous stage and with further arguments. Each function in `facts` computes one
+    further argument from the compilation context, for example the chip.
 
     kind      the function that makes the row, for example `graph_pass`
     place     the module in minitri/optimize and the function that does the work: "pack_operands:pack"

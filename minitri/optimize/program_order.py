@@ -5,11 +5,11 @@
 
 In: a tile program whose loops have bounds (optimize/skip_blocks/skip.py), and a chip. Out: the same program with
 another order of tiles. A GPU starts the programs of a grid in the order of their indices. If a long program starts
-last, most of the chip is idle until that program ends. Therefore, programs that run for a long time must start first
-(Graham, "Bounds on multiprocessing timing anomalies", 1969: longest processing time first). If the tiles at the end of
-the last grid axis have the most work, as in causal attention, the programs for these tiles start first. Tiles along the
-last-but-one grid axis form groups, and within a group the longest programs start first. A group has about as many
-programs as the GPU runs at once. So the data that the programs of a group load stays in the L2 cache.
+last, most of the chip is idle until that program ends. Programs that run for a long time must start first (Graham,
+"Bounds on multiprocessing timing anomalies", 1969: longest processing time first). If the tiles at the end of the last
+grid axis have the most work, as in causal attention, the programs for these tiles start first. Tiles along the
+last-but-one grid axis form groups, and within a group the longest programs start first. A group of tiles has about as
+many programs as the GPU runs at once, so that the data that these programs load stays in the L2 cache.
 
 If a program has two loops over the same elements, the second loop starts with the last block. When the second loop
 starts, the last blocks are still in the cache, because the first loop has just read them:
@@ -35,7 +35,8 @@ FAR = 1024  # tiles of an axis of unknown extent
 def order(program: Program, chip: Chip, group: int | None = None) -> Program:
     """Returns the program with a new order of tiles and blocks.
 
-    `group` is the number of tiles per group that the caller wants. If `group` is None, this pass chooses the number.
+    `group` is the number of tiles per group that the caller wants. If `group` is None, this pass chooses the number of
+    tiles per group.
     """
     program = replace(program, returning=True) if _returns(program) else program
     grid = program.grid
@@ -64,7 +65,7 @@ def _rises(program: Program, axis: TileAxis) -> bool:
 
 
 def _length(program: Program, axis: TileAxis, tile: int) -> int:
-    """Returns how many indices the loops of the grid program for one tile visit. Loops without bounds are not counted.
+    """Returns how many indices the loops visit in the grid program of one tile. Loops without bounds are not counted.
 
     An axis of unknown size is assumed to have FAR (1024) blocks.
     """

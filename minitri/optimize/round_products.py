@@ -5,12 +5,12 @@
                                                    %2: f32[M, N] = cast %1
                                                    %3: f32[M] = reduce.sum %2
 
-The sum over a row needs results of several tiles, so the kernel of the product stores its result, and another kernel
-reads it. Another kernel also reads the result if the result is padded or stacked, because `pad(x @ w, …)` reads
-elements of other indices. In the minitri program, `x @ w` is a bf16 array: numpy and torch round each element to bf16.
-After this pass, the array in memory has 2 bytes for each element instead of 4.
+In the example above, the sum over a row needs several tiles of the product, so one kernel stores the product, and
+another kernel reads it. Another kernel also reads a product that is padded or stacked, because `pad(x @ w, …)` reads
+elements at shifted indices. In the minitri program, `x @ w` is a bf16 array: numpy and torch round each element to
+bf16. After this pass, a rounded product in memory has 2 bytes for each element instead of 4.
 
-In: a graph. A product is rounded under four conditions:
+In: a graph. A product is rounded to bf16 under four conditions:
 
   - The factors of the product are bf16.
   - All results of the graph are bf16.
@@ -19,8 +19,9 @@ In: a graph. A product is rounded under four conditions:
     operations.
 
 Accuracy: each element of a rounded product has one more rounding error, of at most `2**-9` of its value, as in numpy.
-The error bounds of a program include this rounding error (minitri/trust/error_bounds.py). Left out: f16, whose largest
-number is 65504. An f32 sum can be larger than 65504, and rounding to f16 would make the sum infinite.
+The error bounds of a program include the error of rounding a product (minitri/trust/error_bounds.py). Left out:
+products of f16 arrays, because the largest number of f16 is 65504. An f32 sum can be larger than 65504, and rounding to
+f16 would make the sum infinite.
 """
 
 from minitri.base.types import bf16, f32

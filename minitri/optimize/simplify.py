@@ -80,8 +80,8 @@ def holds(wide: DType, narrow: DType) -> bool:
 
 
 def fold_constants(i: Interner, node: Node) -> Node | None:
-    """Replaces an operation whose operands are constants by its result, a constant. Broadcast constants are constants
-    too.
+    """Replaces an operation whose operands are constants by its result, a constant. A broadcast constant counts as a
+    constant too.
     """
     if not isinstance(node, Apply) or None in map(_constant, node.args):
         return None
@@ -111,7 +111,9 @@ def identity_operand(i: Interner, node: Node) -> Node | None:
 
 
 def known_index(i: Interner, node: Node) -> Node | None:
-    """Simplifies an index expression. An expression without axes and sizes becomes a constant."""
+    """Replaces an index expression by a simpler index expression. An expression without axes and sizes becomes a
+    constant.
+    """
     if isinstance(node, Index):
         expr = _decided(i, node.expr, node.shape)
         if expr.constant is not None and abs(expr.constant) < 2**63:
@@ -122,16 +124,16 @@ def known_index(i: Interner, node: Node) -> Node | None:
 
 
 def _decided(i: Interner, expr: Dim, shape: tuple[Dim, ...]) -> Dim:
-    """Simplifies an index expression by means of the extents of axes. An index along an axis of extent 1 is 0, and
-    `(i*N + j) // N` is i because j < N.
+    """Simplifies an index expression by means of the extents of axes. For example, an index along an axis of extent 1
+    is 0, and `(i*N + j) // N` is i because j < N.
     """
     ones = {axis_symbol(k): dims.ZERO for k, e in enumerate(shape) if e == 1}
     return where_present(intervals.simplify(expr.substitute(ones), ranges(shape)), shape, i.allows)
 
 
 def decided_view(i: Interner, node: Node) -> Node | None:
-    """Simplifies the index map of a view by means of the extents of axes. An index along an axis of extent 1 is 0, and
-    `(i*N + j) // N` is i because j < N.
+    """Simplifies the index map of a view by means of the extents of axes. For example, an index along an axis of extent
+    1 is 0, and `(i*N + j) // N` is i because j < N.
     """
     if isinstance(node, View):
         index = tuple(dims.ZERO if e == 1 else _decided(i, x, node.shape) for x, e in zip(node.index, node.x.shape))
@@ -149,8 +151,8 @@ def identity_view(i: Interner, node: Node) -> Node | None:
 
 
 def compose_views(i: Interner, node: Node) -> Node | None:
-    """Merges a view with its operand if the operand is a view, a gather or an index expression. The merged node has the
-    composed index map.
+    """Merges a view with its operand if the operand is a view, a gather or an index expression. The merged node has one
+    index map, composed of the two old index maps.
     """
     if not isinstance(node, View):
         return None

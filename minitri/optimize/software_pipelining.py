@@ -11,18 +11,19 @@
                                                 }
 
 In: a tile program. Out: the same program, with loops whose iterations do not begin with a wait. Shared memory can
-contain two blocks of an array, and an iteration uses one of the two blocks. So Triton starts to load the next block
-only at the end of an iteration. A product at the beginning of the next iteration must wait for the block that is being
-loaded. After this pass, each block is loaded during the arithmetic of an iteration.
+contain two blocks of an array, and an iteration uses one of the two blocks. Triton starts to load the next block only
+at the end of an iteration, when one of the two blocks in shared memory becomes free. A product at the beginning of the
+next iteration must wait for the block that is being loaded. After this pass, each block is loaded during the arithmetic
+of an iteration.
 
 The technique is software pipelining by one product (Lam, "Software pipelining: an effective scheduling technique for
-VLIW machines", 1988). This technique is also called rotation scheduling (Chao, LaPaugh and Sha, 1993). Loop rotation,
-which makes a do-while loop of a while loop, is a different technique.
+VLIW machines", 1988). Software pipelining by one product is also called rotation scheduling (Chao, LaPaugh and Sha,
+1993). Loop rotation, which makes a do-while loop of a while loop, is a different technique.
 
-The last iteration computes a product for a next iteration that does not exist. A tensor descriptor loads zeros past the
-end of an array, so the product of the last iteration needs no mask. Therefore, the pass changes only loops over many
-blocks in which tensor descriptors load the operands of the first product. Left out: loops that do not start at 0, loops
-whose last block can be incomplete, and persistent programs.
+The last iteration of a pipelined loop computes a product for a next iteration that does not exist. A tensor descriptor
+loads zeros past the end of an array, so the product of the last iteration needs no mask. This pass changes only loops
+over many blocks in which tensor descriptors load the operands of the first product. Left out: loops that do not start
+at 0, loops whose last block can be incomplete, and persistent programs.
 """
 
 from collections.abc import Container, Sequence
@@ -103,9 +104,9 @@ class _Rotation:
     def _product(self) -> list[Op]:
         """Returns the ops of the product that does not depend on earlier iterations, with the product itself last.
 
-        The loop must have exactly one product that does not depend on earlier iterations, and at least one other
-        product. Otherwise returns no ops. The returned product is allowed to depend only on arithmetic and on loads
-        that tensor descriptors can execute.
+        Returns no ops unless exactly one product of the loop is independent of earlier iterations, and the loop has
+        another product. The returned product is allowed to depend only on arithmetic and on loads that tensor
+        descriptors can execute.
         """
         carried = moving(self.loop.body, (c for c, _ in self.loop.carries))
         dots = [op for op in self.loop.body if isinstance(op, Dot)]
@@ -136,8 +137,8 @@ class _Rotation:
         return rewritten(ops, moved)
 
     def _rotated(self, product: Op, carry: Carry, following: dict[Op, Op]) -> Loop:
-        """Returns the pipelined loop. The body of this loop has the ops of an iteration without the first product,
-        followed by the first product of the next iteration.
+        """Returns the pipelined form of the loop. The body of the pipelined loop has the ops of an iteration without
+        the first product, followed by the first product of the next iteration.
         """
         made: dict[Op, Op] = {product: carry}
         rest = self._rest(product, following)
@@ -160,8 +161,8 @@ def _in_triton_order(ops: Sequence[Op]) -> list[Op]:
     """Sorts ops into an order that suits Triton. Loads come as late as possible, because Triton waits for a load at the
     place in the code where the load is written.
 
-    Casts come directly after their operand. A later cast would come after the wait for a load, and the operand of the
-    cast would occupy more registers during the wait.
+    Each cast comes directly after its operand. A later cast would come after the wait for a load, and the operand of
+    the cast would occupy more registers during the wait.
     """
     out: dict[Op, None] = {}
 

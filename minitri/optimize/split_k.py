@@ -10,10 +10,10 @@
 The length of the summed axis is called the depth. The order in which partial sums are added depends on the sizes alone.
 If no power of two divides the depth into enough parts, the factors are padded with zeros. If a factor is computed from
 other reductions or products, the product of this factor could share a loop with these reductions or products
-(minitri/optimize/online_reductions/merge_loops.py). A product that could share a loop is split only if most of the GPU
-would be idle without the split. Left out: loops of attention, which split_kv.py splits. A cost model chooses the
-number of parts for weights of 8 bits (dequantised_product_cost.py) and for f32 products that tensor cores compute
-(product_cost.py).
+(minitri/optimize/online_reductions/merge_loops.py). A product that could share a loop with other reductions is split
+only if most of the GPU would be idle without the split. Left out: loops of attention, which split_kv.py splits. A cost
+model chooses the number of parts for weights of 8 bits (dequantised_product_cost.py) and for f32 products that tensor
+cores compute (product_cost.py).
 """
 
 import math
@@ -76,9 +76,10 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
 
 
 def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, depth: int) -> int:
-    """Returns the number of parts. If possible, this number is a power of two that divides the depth (the summed axis).
+    """Returns the number of parts into which the summed axis is split. If possible, the number of parts is a power of
+    two that divides the depth (the length of the summed axis).
 
-    The goal is two programs on each multiprocessor.
+    The number of parts aims at two grid programs on each multiprocessor.
     """
     tiles = batch * -(-m // ROWS) * -(-n // COLUMNS)
     fills = m <= FEW_ROWS and batch * -(-n // NARROW) >= multiprocessors - 4
@@ -98,8 +99,9 @@ def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, dep
 
 
 def _unit(node: Contract, depth: int) -> int:
-    """Returns a number of elements, for example 8 for f16. If complete rows begin at multiples of 16 bytes, so do parts
-    of rows whose length is a multiple of this number.
+    """Returns a number of elements, for example 8 for f16, of which the length of an aligned part is a multiple. If
+    complete rows begin at multiples of 16 bytes, parts of rows whose length is a multiple of the returned number also
+    begin at multiples of 16 bytes.
     """
     return math.gcd(depth, ALIGNMENT // node.a.dtype.bytes)
 

@@ -6,10 +6,10 @@
       and in a second kernel
     o = sum over parts of o * exp(m - max m),   divided by sum over parts of l * exp(m - max m)
 
-Attention with few rows has few grid programs, so without this optimisation most of the chip would be idle. This
-optimisation works for every product whose first factor depends on a maximum along the summed axis, not only for
-attention. The file minitri/graph/partial_sum_correction.py decides whether a product of the old maximum can be
-corrected for a new maximum.
+Attention with few rows has few grid programs, so most of the chip would be idle without split-KV. This optimisation
+works for every product whose first factor depends on a maximum along the summed axis, not only for attention. The file
+minitri/graph/partial_sum_correction.py decides whether a product that was computed with an old maximum can be corrected
+for a new maximum.
 
 All products that share a loop have the same number of parts. In attention, the maximum, the sum of the exponentials,
 and the product with v are all split into the same parts. If the first factor is divided by a split sum, the result of
@@ -79,8 +79,8 @@ def loops(graph: Graph) -> dict[Node, list[_Group]]:
 
 
 def _product(i: Interner, node: Contract, cuts: Cuts) -> Halves | None:
-    """Returns the product computed in parts, if its first factor depends on a maximum that is split. Returns None for
-    any other product.
+    """Returns the product computed in parts, if its first factor depends on a maximum that is split. Returns None if
+    the first factor does not depend on a split maximum.
     """
     terms = terms_of(node.a, (node.rank - 1,), cuts, permuted=True)
     group = _Group.of(node, terms, lambda e: e.node in cuts and cuts[e.node].found is not None)
@@ -124,8 +124,8 @@ class _Group:
         return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
 
     def in_parts(self, following: Following, cut: Cut) -> Node:
-        """Returns the product, computed in the same parts as the maximum `cut`. The first factor of the product depends
-        on this maximum.
+        """Returns the product, computed in the same parts as the maximum `cut`, on which the first factor of the
+        product depends.
         """
         i, node, lead = following.i, self.node, self.node.rank - 2
         a = following.with_own(self.numerator, self.found, cut)
@@ -150,7 +150,9 @@ class _Group:
         return compute(i, "divide", result, total)
 
     def parts(self, chip: Chip) -> Parts:
-        """Returns the number and the length of the parts. If the loop is not split, returns one part."""
+        """Returns the number and the length of the parts into which the loop is split. If the loop is not split,
+        returns one part.
+        """
         *sizes, depth = self.node.a.shape
         *batch, rows = map(int, sizes)
         wanted = _wanted(chip.multiprocessors, math.prod(batch) * -(-rows // ROWS), depth.constant)
@@ -179,8 +181,8 @@ def _is_known(node: Contract) -> bool:
 
 
 def _may_be_held(node: Contract) -> bool:
-    """Checks whether one program can compute all columns of this product. The same program must also compute the
-    products inside the first factor, such as q @ k.mT. So the summed axes of these inner products must be short.
+    """Checks whether one grid program can compute all columns of a product. The summed axes of products inside the
+    first factor, such as q @ k.mT, must be short, because the same program computes these products too.
     """
     inner = [n for n in made_of(node.a) if isinstance(n, Contract)]
     return int(node.shape[-1]) <= MAX_HELD and all((n.a.shape[-1].constant or MAX_HELD + 1) <= MAX_HELD for n in inner)

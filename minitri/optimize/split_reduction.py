@@ -7,12 +7,12 @@
     %2: f32[] = reduce.sum %1 {axes = [0]}
 
 A reduction of columns is split even if the reduction has many results. If a reduction depends on another reduction of
-the same elements, both reductions are split into the same parts. If columns have such a chain of reductions, the parts
-are so short that a program keeps the elements of a part in registers and reads them once. For example, a sum of all
-elements of `x - mean(x, axis=1)` depends on reductions of single rows. Here each row is a part, so that one kernel
-computes the mean and the partial sum of a row. The file minitri/optimize/two_step_reductions.py describes how parts are
-computed and combined. Reductions that share a loop with a product are not split: only minitri/optimize/split_kv.py can
-split such a loop.
+the same elements, both reductions are split into the same parts. If columns have a chain of dependent reductions, the
+parts are so short that a program keeps the elements of a part in registers and reads them once. A sum can also depend
+on reductions of single rows. For example, in the sum of all elements of `x - mean(x, axis=1)` each row is a part, so
+that one kernel computes the mean and the partial sum of a row. The file minitri/optimize/two_step_reductions.py
+describes how parts are computed and combined. Reductions that share a loop with a product are not split by this pass:
+only minitri/optimize/split_kv.py can split a loop with a product.
 
 The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. If the
 last part is shorter than the other parts, the last part is padded. Left out: reductions of unknown sizes.
@@ -63,12 +63,13 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
 
 
 def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
-    """Finds reductions that reduce each row alone before they combine the rows. Returns each of these reductions with
-    the first axis of its rows. The axes of a row are the last axes of the operand.
+    """Returns the reductions that reduce each row alone before they combine the rows, each with the first axis of its
+    rows. The axes of a row are the last axes of the operand.
 
-    Rows come first if another reduction or a scan runs over each row alone, because both then share a kernel. Examples
-    are the sum over both axes of `x - mean(x, axis=1)`, and `sum(x)` beside `max(x, axis=1)`. Left out: reductions that
-    depend on a reduction of the same elements.
+    Each row is reduced first if another reduction or a scan also runs over each row alone, so that one kernel can run
+    both operations on a row. Examples of reductions that reduce each row first are the sum over both axes of `x -
+    mean(x, axis=1)`, and `sum(x)` beside `max(x, axis=1)`. Left out: reductions that depend on a reduction of the same
+    elements.
     """
     rows: dict[Node, tuple[int, tuple[Dim, ...]]] = {}  # with the shape of the array of rows
     for n in graph.nodes():
@@ -185,7 +186,8 @@ def _parts(count: int, results: int, width: int, wanted: int) -> int:
 
 
 def _length(extent: int, parts: int, any_start: bool) -> int:
-    """Returns a length for which an axis has about `parts` parts. The last part can be shorter.
+    """Returns the length of a part, so that an axis has about `parts` parts. The last part can be shorter than the
+    other parts.
 
     The parts of a row begin at multiples of 16 bytes. If `any_start` is true, a part can begin at any index.
     """
@@ -206,16 +208,16 @@ def _held(extent: int, others: int, length: int) -> int:
     """Returns the length of a part whose columns fit into the registers of a program, or 0 if other reduced axes are
     too long.
 
-    `length` is the length for which enough programs run, and `others` is the number of indices of the other axes. If a
-    slightly shorter length divides the axis, this length is returned, so that all parts are equally long.
+    `length` is the length for which enough programs run, and `others` is the number of indices of the other reduced
+    axes. If a slightly shorter length divides the axis, this length is returned, so that all parts are equally long.
     """
     most = min(HELD_COLUMN, max(LANES, 1 << (length - 1).bit_length())) // others
     return next((n for n in range(most, most * 3 // 4, -1) if extent % n == 0), most)
 
 
 def _fills(length: int) -> bool:
-    """Checks whether a part of this length nearly fills its blocks, so that only few elements of its last block lie
-    past the end of the part.
+    """Checks whether a part with `length` elements nearly fills its blocks, so that only few elements of its last block
+    lie past the end of the part.
     """
     return length >= 8 * BLOCK or length * 4 >= 3 << (length - 1).bit_length()
 
@@ -255,8 +257,8 @@ def _computed(node: Reduce | ir.Scan, *through: type[Node]) -> Iterator[Element]
 
 
 def _fastest(x: Node, layouts: Layouts) -> int:
-    """Returns the axis of an array with the smallest stride. The axis with the smallest stride is the last axis, unless
-    the array has another layout.
+    """Returns the axis with the smallest stride among the axes of an array. The axis with the smallest stride is the
+    last axis, unless the array has another layout.
     """
     strides = layouts.get(x.name) if isinstance(x, Input) else None
     if strides is None or any(s.constant is None for s in strides):

@@ -9,13 +9,13 @@
     %4: f32[1024, 4096] = scan.sum %0 {axis = 1}      each part by itself, in the kernel of %1
     %5: f32[1024, 4096] = add %3, %4
 
-If a scan is computed in parts, every element is read and written twice instead of once. So a scan is split into parts
-only if most of the GPU would be idle without the split. Whether the GPU would be idle depends on the layout of the
-operand in memory. Programs that scan columns share the memory sectors of neighbouring columns, so there are fewer
-programs for columns than for rows. The method is from Merrill and Garland, "Single-pass Parallel Prefix Scan with
-Decoupled Look-back" (NVIDIA 2016), section 2. The single-pass method of Merrill and Garland is not used, because it
-needs programs that wait for each other. Triton does not guarantee that all programs of a grid run at the same time, so
-programs that wait for each other could wait forever.
+If a scan is computed in parts, every element is read and written twice instead of once. A scan is split into parts only
+if most of the GPU would be idle without the split. Whether the GPU would be idle depends on the memory layout of the
+scan's operand. Programs that scan columns share the memory sectors of neighbouring columns, so there are fewer programs
+for columns than for rows. The scan-then-propagate method is from Merrill and Garland, "Single-pass Parallel Prefix Scan
+with Decoupled Look-back" (NVIDIA 2016), section 2. The single-pass method of Merrill and Garland is not used, because
+it needs programs that wait for each other. Triton does not guarantee that all programs of a grid run at the same time,
+so programs that wait for each other could wait forever.
 
 The order of additions depends on the sizes alone, so each run gives the same result. Left out: scans of unknown sizes.
 """
@@ -78,9 +78,10 @@ def _shifted_by_one(i: Interner, totals: Node, k: int, neutral: int | float | bo
 
 
 def _parts_of_rows(extent: int, others: int, wanted: int) -> int:
-    """Returns the number of parts of each of `others` scans of rows: a power of two.
+    """Returns into how many parts each of `others` scans of rows is split: a power of two.
 
-    This number is the largest for which at most `wanted` programs run and each part has at least PART elements.
+    The number of parts is the largest power of two for which at most `wanted` programs run and each part has at least
+    PART elements.
     """
     if extent < SHORTEST or not 0 < others <= FEW:
         return 1
@@ -88,8 +89,8 @@ def _parts_of_rows(extent: int, others: int, wanted: int) -> int:
 
 
 def _parts_of_columns(extent: int, others: int) -> int:
-    """Returns the number of parts of each of `others` scans of columns. The parts are so short that a program keeps a
-    part in registers.
+    """Returns into how many parts each of `others` scans of columns is split. The parts are so short that a program
+    keeps a part in registers.
     """
     few = 0 < others <= FEW_COLUMNS * LANES and extent >= min(SHORTEST, SHORTEST_COLUMN)
     return min(-(-extent // min(PART, PART_COLUMN)), MOST_PARTS) if few else 1

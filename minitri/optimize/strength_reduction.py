@@ -17,14 +17,15 @@ replaced if the exponent is an integer from -7 to 8, or a multiple of 0.5 from -
     x ** 1.5     x * sqrt(x)                 with where(x == -inf, inf, x + 0) for x, since IEEE 754 wants
                                              -inf ** 0.5 = inf and -0.0 ** 0.5 = 0
 
-Each multiplication rounds once. The exponents of replaced powers lie between -7 and 8, so at most eight roundings are
-needed. Eight roundings cause an error of at most 4 units in the last place. The power function of the math library also
-has an error of 4 units (`ulp` in minitri/base/operators.toml). Integer products wrap around on overflow, as integer
-powers do. The multiplication that replaces a division by a power of two gives the same bits, because both operations
-round the same number once. The quotient for `tanh(softplus(x))`, which is part of the activation function mish, follows
-from `tanh(y) = (exp(2*y) - 1) / (exp(2*y) + 1)`. The numerator and the denominator are divided by exp(2 * max(x, 0)),
-so that nothing overflows. All terms of the numerator and the denominator are positive, so no digits cancel. Left out:
-powers with exponents that need more than eight roundings.
+Each multiplication in a replaced power rounds once. The exponents of replaced powers lie between -7 and 8, so at most
+eight roundings are needed. Eight roundings cause an error of at most 4 units in the last place. The power function of
+the math library also has an error of 4 units (`ulp` in minitri/base/operators.toml). Integer products wrap around on
+overflow, as integer powers do. The multiplication that replaces a division by a power of two gives the same bits,
+because both operations round the same number once. The quotient for `tanh(softplus(x))`, which is part of the
+activation function mish, follows from `tanh(y) = (exp(2*y) - 1) / (exp(2*y) + 1)`. The numerator and the denominator of
+the quotient for `tanh(softplus(x))` are divided by exp(2 * max(x, 0)), so that nothing overflows. In the quotient for
+`tanh(softplus(x))`, all terms are positive, so no digits cancel. Left out: powers with exponents that need more than
+eight roundings.
 """
 
 import math
@@ -137,8 +138,8 @@ def _is_power_of_two(c: float) -> bool:
 
 
 def tanh_of_softplus(i: Interner, node: Node) -> Node | None:
-    """Replaces `tanh(softplus(x))`, a factor of mish, by `a / (a + 2 * q**2)`. Here a is `p * (p + 2 * q)`, p is
-    `exp(min(x, 0))`, and q is `exp(-max(x, 0))`. In the graph, softplus is `maximum(x, 0) + log1p(exp(-abs(x)))`.
+    """Replaces `tanh(softplus(x))`, a factor of mish, by `a / (a + 2 * q**2)`: a is `p * (p + 2 * q)`, p is `exp(min(x,
+    0))`, and q is `exp(-max(x, 0))`. In the graph, softplus is `maximum(x, 0) + log1p(exp(-abs(x)))`.
     """
     match node:
         case Apply(op="tanh", args=(Apply(op="add", args=(Apply(op="maximum", args=(x, zero)) as upper, rest)),)):

@@ -8,8 +8,8 @@ descriptor when it launches the kernel. GPUs since Hopper have a copy engine (TM
 a block and continues. If a block is accessed through a descriptor, no thread computes addresses. Elements outside of
 the array are loaded as zeros and are not stored, so loads and stores through descriptors need no masks.
 
-In: a masked program whose field `descriptors` is true. Out: the same program, with a block shape on each access
-that can use a descriptor. An access can use a descriptor under the conditions of CUDA's tensor maps:
+In: a tile program with masks whose field `descriptors` is true. Out: the same program, with a block shape on each
+access that can use a descriptor. An access can use a descriptor under the conditions of CUDA's tensor maps:
 
   - The elements of the last axis are contiguous.
   - All other strides are multiples of 16 bytes and of the next stride.
@@ -19,8 +19,8 @@ Rows that are shorter than a block do not use a descriptor. Whether an array beg
 only when the program is called (minitri/base_program.py).
 
 Left out: gathers, unknown sizes, and blocks with fewer or more than two axes. Stores of integers, and stores of values
-without all axes of the stored block, are left out too. All stores are left out as well, unless the program has the
-option `descriptor_stores`.
+without all axes of the stored block, are left out too. All stores are left out, unless the program has the option
+`descriptor_stores`.
 """
 
 from minitri.base.dims import Dim
@@ -47,8 +47,8 @@ def describe(program: Program, allowed: bool) -> Program:
 
 
 def _may_be_stored(program: Program, op: Store) -> bool:
-    """Checks whether a descriptor can store the value. The value must be a float and must have all axes of the stored
-    block.
+    """Checks whether a tensor descriptor can store the value of `op`. The value must be a float and must have all axes
+    of the stored block.
     """
     return program.descriptor_stores and op.value.dtype.is_float and index_axes(op) == {*op.value.axes}
 

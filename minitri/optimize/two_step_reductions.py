@@ -5,18 +5,20 @@
     argmax x                the part with the largest max, and its argmax
 
 In: a reduction or a product, and the length of a part. Out: nodes that compute each part, and nodes that combine the
-parts. A sum can depend on the maximum or the mean of the same elements. In each part, such a sum uses the maximum or
-mean of this part alone, called the *own* maximum or mean. When the parts are combined, each partial sum is corrected
-for the maximum or mean of all parts. The correction is called a transport (minitri/graph/partial_sum_correction.py).
+parts. A sum can depend on the maximum or the mean of the same elements. In each part, a sum that depends on a maximum
+or mean uses the *own* maximum or mean: the maximum or mean of this part alone. When the parts are combined, each
+partial sum is corrected for the maximum or mean of all parts. The correction of a partial sum is called a transport
+(minitri/graph/partial_sum_correction.py).
 
-If all elements of a part are -inf, exp(-inf - -inf) would be nan. So if the maximum of a part is -inf, 0 replaces this
-maximum, and 1 replaces the correction factor of the part. If the maximum of all parts is -inf, 0 replaces this maximum
-too. If 0 has replaced the maximum of all parts, one more factor corrects the final sum for the true maximum, -inf. If
-the extent of the axis is not a multiple of the length of a part, the axis is padded. The operand of an exponential is
-padded with -inf, so that the exponential is 0. Other operands are padded with the neutral element of the reduction.
+If all elements of a part are -inf, exp(-inf - -inf) would be nan. If the maximum of a part is -inf, 0 replaces this
+maximum, and 1 replaces the correction factor of the part. If the maximum of all parts is -inf, 0 replaces this maximum.
+If 0 has replaced the maximum of all parts, one more factor corrects the final sum for the true maximum, -inf. If the
+extent of the axis is not a multiple of the length of a part, the axis is padded. The operand of an exponential is
+padded with -inf, so that the exponential is 0. An operand that is not the argument of an exponential is padded with the
+neutral element of the reduction.
 
-Other modules decide which nodes to split, and into how many parts: split_reduction.py, split_kv.py, split_k.py and
-split_scan.py.
+The modules split_reduction.py, split_kv.py, split_k.py and split_scan.py decide which nodes to split, and into how many
+parts.
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ Halves = tuple[Node, int, Dim]  # the nodes that replace a node, the number of p
 
 
 def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | None], *kinds: type[Node]) -> Graph:
-    """Returns the graph in which `rule` computes some nodes of these `kinds` in parts. The field `splits` of the graph
-    lists the split nodes.
+    """Returns the graph in which `rule` computes some nodes of the types `kinds` in parts. The field `splits` of the
+    graph lists the split nodes.
 
     `rule` gets an interner, a node of the old graph, and the copy of this node in the new graph. `rule` returns None
     for a node that is not split. In reports, `by` is named as the pass that split the nodes.
@@ -78,7 +80,7 @@ class Cut:
         self.found: Rescale[Element] | None = None  # the transport of a sum that follows a maximum
 
     def made(self, cuts: dict[Node, Cut]) -> Halves:
-        """Returns the reduction in two steps, and adds this object to `cuts` (the split reductions).
+        """Returns the reduction in two steps, and adds this `Cut` to `cuts` (the split reductions).
 
         A reduction that depends on reductions in `cuts` uses the parts of these reductions if possible. If the parts
         cannot be used, the elements of the reduction are read again after the reductions in `cuts` are complete.
@@ -109,7 +111,7 @@ class Cut:
         return self.i.view(of_parts, x.shape, tuple(index))
 
     def partial(self, x: Node) -> Node:
-        """Returns the result of each part. In `x`, axis k is already split into two axes."""
+        """Returns the result of the reduction for each part. In `x`, axis k is already split into two axes."""
         self.first = self._reduced(x, self.node.op, self.node.dtype)
         return self.first
 
@@ -182,14 +184,14 @@ def contract_in_parts(i: Interner, node: Contract, a: Node, parts: int, length: 
 
 def made_of(root: Node) -> list[Node]:
     """Returns a node and all nodes that it is computed from. The operands of products, reductions and scans are not
-    included.
+    among the returned nodes.
     """
     return ir.postorder([root], lambda node: () if isinstance(node, (Contract, Reduce, ir.Scan)) else ir.children(node))
 
 
 def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False) -> GraphTerms:
-    """Returns the expression `x` that a reduction reduces along `axes`. Reductions that were split appear in this
-    expression as the original reductions.
+    """Returns the expression `x` that a reduction reduces along `axes`. Reductions that were split appear in the
+    returned expression as the original reductions.
     """
     return GraphTerms(x, axes, {y: c.node for y, c in cuts.items()}, permuted)
 
@@ -230,9 +232,7 @@ class Following:
     # ---- a maximum -------------------------------------------------------------------
 
     def with_own(self, root: Element, found: Rescale[Element], cut: Cut) -> Node:
-        """Returns the expression `root` in parts. In the returned expression, the maximum of each part replaces the
-        maximum of all parts.
-        """
+        """Returns the expression `root` in parts, in which the maximum of each part replaces the maximum of all parts."""
         y, maximum = found.y, self.cuts[found.y.y.node]
         if cut.missing != 0 and not only_exponentials(self.terms, root, y):
             own = cut.of_own_part(finite(self.i, maximum.first))
@@ -252,8 +252,8 @@ class Following:
         """Returns the sum of the partial sums. Each partial sum was computed with the maximum of its part, so it is
         first corrected for the maximum of all parts.
 
-        `parts` contains the maximum of each part and has the shape of `partial`. Axis `place` of both arrays is the
-        axis of parts.
+        `parts` contains the maximum of each part and has the shape of `partial`. Axis `place` of `parts` and of
+        `partial` is the axis of parts.
         """
         i, shape = self.i, partial.shape
         whole = i.reduce("max", parts.dtype, (*shape[:place], *shape[place + 1 :]), parts, (place,))

@@ -5,20 +5,20 @@
       %5: f32[i, r] = divide %3, %4                   %5: f32[i] = reciprocal %4
                                                       %6: f32[i, r] = multiply %3, %5
 
-A kernel is *relaxed* under two conditions. First, every float that the kernel writes must be f16 or bf16, or a
-temporary that only relaxed kernels read. Second, no discontinuous operation may depend on the kernel's arithmetic: no
-comparison, floor, argmax or conversion to an integer. In a relaxed kernel, the compiler is allowed to round x * y + z
-once instead of twice. The operators of a relaxed kernel are allowed to use faster instructions with a relative error of
-about 2**-18 (`Operator.relaxed`). In a relaxed kernel, the following rules rewrite slow operators:
+A kernel is *relaxed* under two conditions. First, every float that a relaxed kernel writes is f16 or bf16, or a
+temporary that only relaxed kernels read. Second, no discontinuous operation depends on the arithmetic of a relaxed
+kernel: no comparison, floor, argmax or conversion to an integer. In a relaxed kernel, the compiler is allowed to round
+x * y + z once instead of twice. The operators of a relaxed kernel are allowed to use faster instructions with a
+relative error of about 2**-18 (`Operator.relaxed`). In a relaxed kernel, the following rules rewrite slow operators:
 
     x / y, y without some axis of x         x * (1 / y): one division per row
     1 + tanh(x)                             2 * sigmoid(2 * x)
     exp(y * c - max(y * c))                 2**(y * k - max(y) * k)
 
-An f32 ulp is `2**-16` of a bf16 ulp and `2**-13` of an f16 ulp. So a less exact f32 value changes a 16-bit result only
-if the value is almost midway between two 16-bit numbers. Kernels that write f32 or f64 are not relaxed.
+An f32 ulp is `2**-16` of a bf16 ulp and `2**-13` of an f16 ulp. A less exact f32 value changes a 16-bit result only if
+the value is almost midway between two 16-bit numbers. Kernels that write f32 or f64 are not relaxed.
 
-The third of these rules computes exp(x - h), where h is one value for the whole row, as a power of two:
+The rule `power_of_two` computes exp(x - h), where h is one value for the whole row, as a power of two:
 
     %3: f32[i, r] = multiply %2, 0.125                 %3: f32[i] = reduce.max %2
     %4: f32[i] = reduce.max %3             becomes     %4: f32[i] = multiply %3, 0.18…        (0.125 * log2 e)
@@ -26,15 +26,15 @@ The third of these rules computes exp(x - h), where h is one value for the whole
     %6: f32[i, r] = exp %5                             %6: f32[i, r] = subtract %5, %4        (fused: one fma)
                                                        %7: f32[i, r] = exp2 %6
 
-The hardware has an instruction for `2**x` but not for exp(x). So exp(x) needs one more multiplication than `2**x`, and
-three more multiplications if denormal results must be exact. A softmax does not need exact denormal results, because
-they are too small to change the sum of a row. If x is already multiplied by a constant, as a score of attention is,
-log2 e is merged into that constant. For c > 0 the maximum of c * x is exactly c times the maximum of x, because
-rounding is monotone.
+The hardware has an instruction for `2**x` but not for exp(x). On a GPU, exp(x) needs one more multiplication than
+`2**x`, and three more multiplications if denormal results must be exact. A softmax does not need exact denormal
+results, because they are too small to change the sum of a row. If the operand of exp is already multiplied by a
+constant, as a score of attention is, log2 e is merged into that constant. For c > 0 the maximum of c * x is exactly c
+times the maximum of x, because rounding is monotone.
 
 Accuracy: for exp(x - h) with one value h for the whole row, the product of h and log2 e is rounded. The rounding error
-of this product changes the exponent by up to `|h| * 2**-24`, and by the same amount for all elements of a row. A score
-of attention already has a rounding error of up to `2**-24` of its value, because the score is multiplied by a constant.
+of h * log2 e changes the exponent by up to `|h| * 2**-24`, and by the same amount for all elements of a row. A score of
+attention already has a rounding error of up to `2**-24` of its value, because the score is multiplied by a constant.
 Values loaded from memory have no rounding error, so for loaded values `x - h` is computed before the multiplication by
 log2 e. The rule for exp(x - h) also computes `x - h` before the multiplication if the product of x and log2 e could
 overflow. The factor exp(h(old) - h(new)) that corrects a running sum is always computed from the difference of h(old)
@@ -149,7 +149,7 @@ class _Rewriting:
         return op
 
     def add(self, op: Op) -> Op:
-        """Adds an op to the body. Equal constants are added once, and so are equal elementwise ops."""
+        """Adds an op to the body of the new kernel. Equal constants are added once, and so are equal elementwise ops."""
         key = (op.op, op.args) if isinstance(op, Compute) else op.value if isinstance(op, Constant) else op
         if key not in self.made:
             self.made[key] = op
@@ -160,15 +160,15 @@ class _Rewriting:
         return self.add(Constant(dtype=f32, axes=(), spans=self.replaced.spans, value=float(np.float32(value))))
 
     def compute(self, name: str, args: tuple[Op, ...], *gone: Op) -> Op:
-        """Adds an elementwise op. The new op replaces the op `replaced` and the ops in `gone`."""
+        """Adds an elementwise op to the new kernel. The new op replaces the op `replaced` and the ops in `gone`."""
         axes = tuple(a.name for a in self.kernel.axes if any(a.name in x.axes for x in args))
         spans = tuple(dict.fromkeys(s for o in (self.replaced, *gone) for s in o.spans))
         return self.add(Compute(dtype=f32, axes=axes, spans=spans, op=name, args=args))
 
 
 def divide_by_fewer(op: Op, new: _Rewriting) -> Op | None:
-    """Rewrites x / y to x * (1 / y) if y does not have all axes of x. The reciprocal 1 / y is then computed only once
-    for a whole row of x.
+    """Rewrites x / y to x * (1 / y) if y does not have all axes of x. In x * (1 / y), the reciprocal is computed only
+    once for a whole row of x.
     """
     match op:
         case Compute(op="divide", args=(x, y)) if not isinstance(x, Constant) and not {*y.axes} >= {*x.axes}:
@@ -240,8 +240,8 @@ def power_of_two(op: Op, new: _Rewriting) -> Op | None:
 
 
 def is_of_a_row(h: Op) -> bool:
-    """Checks whether h depends on a reduction of the row. In a tile program, a value that a loop carries counts as a
-    reduction of the row.
+    """Checks whether h, which is subtracted from each element of a row, depends on a reduction of the row. In a tile
+    program, a value that a loop carries counts as a reduction of the row.
 
     If h depends on a reduction of the row, such as its maximum, `exp(x - h)` is one of many terms of the row. Denormal
     terms are too small to matter among the other terms of a row.
@@ -250,9 +250,9 @@ def is_of_a_row(h: Op) -> bool:
 
 
 def _may_be_spread(y: Op, c: float) -> bool:
-    """Checks whether log2 e can be merged into the constant c. The product y * (c * log2 e) must be about as accurate
-    as y * c. The product is accurate enough if y already has a rounding error. Also, y * (c * log2 e) must not overflow
-    unless y * c overflows.
+    """Checks whether log2 e can be merged into the constant c of y * c. The product y * (c * log2 e) must be about as
+    accurate as y * c. The product y * (c * log2 e) is accurate enough if y already has a rounding error. The product
+    y * (c * log2 e) must not overflow unless y * c overflows.
     """
     inner = y
     while isinstance(inner, ir.Spread) or (isinstance(inner, Compute) and inner.op in ("where", "cast")):
@@ -263,7 +263,9 @@ def _may_be_spread(y: Op, c: float) -> bool:
 
 
 def _scaled(x: Op) -> tuple[Op, float] | None:
-    """Returns (y, c) if x is y times a positive constant c, or y divided by 1 / c. Returns None for any other x."""
+    """Returns (y, c) if x is y times a positive constant c, or y divided by 1 / c. Returns None if x is not y
+    multiplied or divided by a positive constant.
+    """
     match x:
         case (
             Compute(op="multiply", args=(Constant() as c, y))

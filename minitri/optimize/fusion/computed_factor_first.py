@@ -3,8 +3,8 @@
     x[i, r] * cast(w[r, j])      becomes      cast(w[r, j]) * x[i, r], in tiles [j, r] and [r, i]
 
 In: the index notation of a kernel. Out: the same kernel, possibly with the column axis of products before the row axis.
-The order of the axes changes if only the second factor is computed, for example from weights of 8 bits. Tensor cores of
-Hopper GPUs take computed values from registers, but only as the first operand of a multiplication.
+The row axis and the column axis are swapped if only the second factor is computed, for example from weights of 8 bits.
+Tensor cores of Hopper GPUs take computed values from registers, but only as the first operand of a multiplication.
 """
 
 from minitri.graph.ir import Contract, Input, Node, contiguous
@@ -24,8 +24,8 @@ def in_order(part: FusedIndexing) -> FusedIndexing:
 
 
 def trial_kernel(part: FusedIndexing) -> Kernel:
-    """Builds the kernel of a part with placeholder buffers. The ops of this kernel show which factors are computed, not
-    loaded.
+    """Builds the kernel of a part (a group of graph nodes) with placeholder buffers. The ops of the built kernel show
+    which factors are computed, not loaded.
     """
     return build("k0", part, lambda node: [_any_buffer(node)], {})
 
@@ -36,10 +36,10 @@ def _any_buffer(node: Node) -> Buffer:
 
 
 def _is_second_computed(kernel: Kernel) -> bool:
-    """Checks whether some second factor of the products is computed, while all first factors are loaded. All second
-    factors must be 16-bit floats.
+    """Checks whether some second factor of the products is computed, while all first factors are loaded. Returns False
+    unless all second factors are 16-bit floats.
 
-    A product with few rows must also have a factor that is computed from 8 bits.
+    Returns False for a product with few rows unless a factor is computed from 8 bits.
     """
     first, second = ([not isinstance(f, Load) for f in factors] for factors in zip(*((d.a, d.b) for d in kernel.dots)))
     halves = all(d.b.dtype.is_float and d.b.dtype.bits == 16 for d in kernel.dots)

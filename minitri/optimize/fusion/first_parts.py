@@ -1,10 +1,10 @@
-"""Divides a graph into initial parts (groups of nodes that share a kernel), before fusion merges parts. Estimates the
-cost of computing a value twice.
+"""Divides a graph into initial parts (groups of nodes that share a kernel), before fusion merges parts. Estimates
+whether computing a value in several kernels costs less than storing the value.
 
-In: a graph. Out: the compute nodes of the graph, divided into parts. Each reduction, scan and product starts a part of
-its own, with the elementwise nodes that only this part uses. If several parts use an elementwise node, there are two
-choices. Either each of these parts computes the node, or one part stores the value of the node for all parts. Each part
-computes the node for itself if loading the node's operands is cheaper than storing and loading the node's value. Later,
+In: a graph. Out: the compute nodes of the graph, divided into parts. Each reduction, scan and product starts a part (a
+future kernel) of its own, with the elementwise nodes that only this part uses. If several parts use an elementwise
+node, either each part computes the node, or one part stores the node's value for all parts. Each part computes an
+elementwise node for itself if loading the node's operands is cheaper than storing and loading the node's value. Later,
 minitri/optimize/fusion/partition.py merges parts.
 """
 
@@ -23,8 +23,8 @@ MAX_PROLOGUE_OPS = 8  # the most operations on an operand of a product, which ea
 
 
 class FirstParts:
-    """The initial parts of a graph. A part is a set of nodes that one kernel computes. The parts that contain a node
-    are called the homes of the node.
+    """The initial parts of a graph, before fusion merges parts. A part is a set of nodes that one kernel computes. The
+    parts that contain a node are called the homes of the node.
 
     `stored` contains the nodes whose values must be stored in memory.
     """
@@ -97,8 +97,8 @@ class FirstParts:
         return homes if len(homes) == 1 or again else own
 
     def _narrows_product(self, node: Apply) -> bool:
-        """Checks whether a node converts a product to fewer bytes, and nothing else uses the product. The kernel of the
-        product then stores the fewer bytes.
+        """Checks whether a node converts a product to fewer bytes, and nothing else uses the product. If the node is in
+        the kernel of the product, the kernel stores fewer bytes.
         """
         source = self.sources[node][0] if self.sources[node] else node
         narrow = node.op == "cast" and node.dtype.bits < source.dtype.bits

@@ -3,13 +3,13 @@
     max, exp, sum, divide over the same rows      become      one kernel: one read, one write
 
 At first, every reduction, scan and product is a part (a future kernel), with the elementwise nodes that only this part
-uses. After that, parts are merged, beginning with the two parts that exchange the most bytes. A merge has two
-conditions. First, the parts must not depend on each other in a cycle after the merge (partition.py). Second, the merged
-part must still be one kernel on named axes (one_kernel.py). The reasons against a merge appear in the ledger, the list
-of fusion decisions. An elementwise value that two parts need is computed in both parts if this is cheaper than storing
-and loading the value.
+uses. Parts (future kernels) are merged, beginning with the two parts that exchange the most bytes. Two parts are merged
+under two conditions. First, the merge must not create a cycle of parts that depend on each other (partition.py).
+Second, the merged part must still be one kernel on named axes (one_kernel.py). The reasons against a merge appear in
+the ledger, the list of fusion decisions. An elementwise value that two parts need is computed in both parts if this is
+cheaper than storing and loading the value.
 
-Left out: schedules. Block sizes and loops are chosen after fusion.
+Left out: schedules, because block sizes and loops are chosen after fusion.
 """
 
 from collections.abc import Iterable, Iterator
@@ -68,13 +68,13 @@ def _ledger(parts: Partition) -> tuple[Decision, ...]:
 
 def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, int]]:
     """Yields four facts about each reader of a value: the reader, the part of the reader, whether the reader is fused,
-    and a number of memory accesses. A reader is fused if its part also computes the value. For a fused reader, this
-    number counts the accesses that fusion saves. For any other reader, this number counts the accesses that the reader
-    causes.
+    and a number of memory accesses. A reader is fused if its part also computes the value. For a fused reader, the
+    number of memory accesses counts the accesses that fusion saves. For a reader that is not fused, the number of
+    memory accesses counts the accesses that the reader causes.
 
     A reader in the kernel that computes the value (a fused reader) saves one load. In a kernel that does not compute
-    the value, one load serves all readers. The store of the value is counted only once, not for each reader. The store
-    is saved if all readers are fused, unless the value is an output of the program.
+    the value, one load serves all readers of the value. The store of the value is counted only once, not for each
+    reader. The store of the value is saved if all readers are fused, unless the value is an output of the program.
     """
     readers = [(u, h) for u in parts.users[node] for h in parts.homes[u]]
     apart = any(node not in parts.parts[h] for _, h in readers)

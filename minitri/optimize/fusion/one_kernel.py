@@ -1,28 +1,29 @@
-"""Checks whether a group of graph nodes, called a part, can be one kernel. If the part cannot be one kernel, the check
-gives the reason.
+"""Checks whether a group of graph nodes, called a part, can be one kernel. If a part cannot be one kernel, the check
+raises an exception with the reason.
 
     softmax(x)                     every reduction has the axis i of all results: one kernel
     sum(x, axis=0)[None, :] * x    the sum lacks i: each of M rows would compute it again, so it is refused
 
-In: the nodes of a part, and the nodes that must be stored (the roots). Out: a `FusedIndexing` that obeys the rules
-below. If the part breaks one of the following rules, NotOneKernel is raised. NotOneKernel names values of the part: if
-these values are stored in memory, the rest of the part can become one kernel.
+In: the nodes of a part, and the nodes that must be stored (the roots). Out: a `FusedIndexing` (the axes and indices of
+the kernel) that obeys the rules below. If the part breaks one of the following rules, NotOneKernel is raised. The
+exception NotOneKernel names values of the part: if these values are stored in memory, the rest of the part can become
+one kernel.
 
     every reduction is indexed by all parallel axes, each once, without offsets
     every result is indexed by all parallel axes, so that each element is stored once
     a scan runs along an axis with no other loop around it or inside it
 
 A reduction that lacks one of the kernel's parallel axes would be computed again for each index along that axis.
-Reductions and results are allowed to lack an axis only in a loop that reductions and matrix products share, as in
-attention:
+Reductions and results are allowed to lack a parallel axis only in a loop that reductions and matrix products share, as
+in attention:
 
     p = exp(s[i, r] - m[i])         loop r: the product and the sum run over it
     o[i, l] = sum(r) p * v[r, l]    held l: one program has all columns
     n[i] = sum(r) p                 n lacks l, but it is computed and stored once
 
-In a loop that reductions and products share, a reduction is allowed to lack an axis if every program has all indices of
-this axis. The file minitri/optimize/online_reductions/merge_loops.py decides whether one loop is enough for all
-reductions and products of a kernel.
+In a loop that reductions and products share, a reduction is allowed to lack a parallel axis if every grid program has
+all indices of this axis. The file minitri/optimize/online_reductions/merge_loops.py decides whether one loop is enough
+for all reductions and products of a kernel.
 """
 
 from collections.abc import Sequence
@@ -84,8 +85,8 @@ def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand
 
 
 def _check_store(part: FusedIndexing, node: Node, demand: Demand) -> None:
-    """Checks that each element of the result `node` is stored once. A result is allowed to lack an axis only if one
-    program has all indices of this axis.
+    """Checks that each element of the result `node` is stored once. A result is allowed to lack an axis of the kernel
+    only if one grid program has all indices of this axis.
     """
     missing = {*part.parallel} - axis_names(demand.index)
     if missing - part.held:
@@ -143,9 +144,9 @@ def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract,
     """Checks whether a product is computed in each iteration of the shared loop.
 
     The column index of a product inside the loop is the axis of the loop, with or without an offset. The row index and
-    the batch indices of a product inside the loop are plain axes. A batch index can also be 0, but a row index of 0 is
-    refused. A guard (a condition of a load) is allowed to depend on rows or on columns but not on both, because no
-    factor has both axes.
+    the batch indices of a product inside the loop are plain axes. A batch index of a product can also be 0, but a row
+    index of 0 is refused. A guard (a condition of a load) is allowed to depend on rows or on columns but not on both,
+    because no factor has both axes.
     """
     if part.loop is None or not isinstance(node, Contract) or not axis_names(demand.index) & part.reduced:
         return False

@@ -1,4 +1,4 @@
-"""Merges the compute nodes of a graph into parts. Each part becomes one kernel.
+"""Merges the compute nodes of a graph into parts. Each part of the graph becomes one kernel.
 
 In: a graph. Out: parts as sets of nodes, in an order in which their kernels can run. A merge is legal if `one_kernel`
 accepts the merged part and if no cycle of parts arises. Among legal merges, the merge that saves the most memory
@@ -59,7 +59,8 @@ class Partition(FirstParts):
         """Refuses parts that read too many arrays, before merging spends time on all of these arrays.
 
         Raises NotOneKernel with values that must be stored in memory. Each part that reads too many arrays is divided
-        at the values that the exception lists. One kernel stores such a value, and another kernel loads the value.
+        at the values that the exception lists. One kernel stores the value at which a part is divided, and another
+        kernel loads this value.
         """
         cuts: list[Node] = []
         for part in self.parts.values():
@@ -87,7 +88,7 @@ class Partition(FirstParts):
     # ---- merging ---------------------------------------------------------------------
 
     def _one_kernel(self, part: set[Node], roots: Sequence[Node]) -> FusedIndexing:
-        """Returns the index notation of a part.
+        """Returns the index notation of a part (the nodes of a future kernel).
 
         Raises NotOneKernel if the part cannot be one kernel. Raises NotOneLoop if reductions and products of the part
         cannot share one loop.
@@ -149,7 +150,9 @@ class Partition(FirstParts):
         return "another kernel must run in between" if detour(graph, a, b) else self._reason_against([a], b)
 
     def _reason_against(self, joining: Sequence[int], last: int) -> str | None:
-        """Returns the reason why part `last` and the parts `joining` cannot be merged, or None if they can."""
+        """Returns the reason why part `last` and the parts `joining` cannot be merged, or None if the parts can be
+        merged.
+        """
         joined = set[Node]().union(*(self.parts[h] for h in joining))
         if any(isinstance(u, Contract) for n in joined if is_copy(n) for u in self.users[n]):
             return "a copy that a tensor core can read"
@@ -211,10 +214,10 @@ class Partition(FirstParts):
     def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
         """Moves the first elementwise operations of a part into the previous part, in two cases.
 
-        In the first case, the previous kernel then stores fewer bytes. For example, the previous part computes a, b and
-        c, which have one value per row, and the next part begins with `a+b-c`. Storing `a+b-c` is cheaper than storing
-        a, b and c. In the second case, the operations have few elements. For example, a part begins with the root of
-        the variance of each column. Without the move, this part would compute the root again for each row.
+        In the first case, the move of operations lets the previous kernel store fewer bytes. For example, the previous
+        part computes a, b and c, which have one value per row, and the next part begins with `a+b-c`. Storing `a+b-c`
+        is cheaper than storing a, b and c. In the second case, the moved operations have few elements. For example, a
+        part that begins with the root of the variance of each column would compute the root again for each row.
         """
         for a, b in sorted(graph.edges):
             self._move(self._first_steps(b), a, graph)
@@ -240,8 +243,8 @@ class Partition(FirstParts):
                 self._assign(h, part)
 
     def _first_steps(self, home: int) -> set[Node]:
-        """Returns the first elementwise nodes of a part. Reductions of the part depend on these nodes, but these nodes
-        do not depend on any node of the part except each other.
+        """Returns the first elementwise nodes of a part, on which reductions of the part depend. The returned nodes do
+        not depend on any node of the part except each other.
         """
         part = self.parts[home]
         steps: set[Node] = set()
@@ -312,8 +315,8 @@ def connected(graph: nx.DiGraph[int], starts: Iterable[int], ends: Iterable[int]
     """Checks whether a path leads from one of `starts` to one of `ends`. A node in both `starts` and `ends` is a path
     of length 0.
 
-    The search starts from both sides at once and always extends the smaller side. So the search stays fast even if a
-    thousand parts read the same part.
+    The search starts from both sides at once and always extends the smaller side. Because of the two sides, the search
+    stays fast even if a thousand parts read the same part.
     """
     after, before = set(starts), set(ends)
     forward, backward = after, before

@@ -80,8 +80,8 @@ class FusedIndexing(Indexing):
         """Returns the index along each axis of a result, if the result splits the row axis of a product into several
         axes. If the result does not split the row axis of a product, returns an empty dict.
 
-        For example, the element [d0, d1] of the result is in the row `32*d0 + d1` of the product, with d1 < 32. If i is
-        the row axis, d0 is `i // 32` and d1 is `i % 32`.
+        For example, the element [d0, d1] of the result is in the row `i = 32*d0 + d1` of the product, with d1 < 32: d0
+        is `i // 32` and d1 is `i % 32`.
         """
         products = any(map(_is_product, self.inside))
         stack, seen = [element(root, tuple(map(axis, range(root.rank))))] if products else [], set[Node]()
@@ -170,11 +170,11 @@ class FusedIndexing(Indexing):
         return self._count_shared(node.x, Demand(with_axes(demand.index, node.axes, names), demand.guards))[0]
 
     def _count_shared(self, node: Node, demand: Demand, limit: int = 64) -> tuple[int, int]:
-        """Counts the operands that the node needs for `demand`. Returns the number of operands that the kernel already
-        needs at the same index, and the number of new operands.
+        """Counts the operands that the node needs for the index `demand`. Returns the number of operands that the
+        kernel already needs at the same index, and the number of new operands.
 
         If the kernel already needs an operand, the search does not continue to the operands of this operand. The search
-        stops after `limit` demands.
+        stops after `limit` demands (needed indices of nodes).
         """
         count, stack, seen = 0, [(node, demand)], set[tuple[Node, Demand]]()
         while stack and len(seen) < limit:
@@ -204,10 +204,10 @@ class FusedIndexing(Indexing):
 
 def _digits(index: Dim, extents: Mapping[Symbol, Dim], whole: Dim) -> dict[int, int]:
     """Returns the factor (weight) of each axis in `index`, if the axes are the digits of a non-negative number below
-    `whole`. Returns an empty dict for any other index.
+    `whole`. Returns an empty dict if the axes in `index` are not the digits of a number below `whole`.
 
-    Example: d1 has 32 values and d0 has `whole // 32` values. Then `32*d0 + d1` is a number with the digits d0 and d1,
-    and the weights are {0: 32, 1: 1}.
+    Example: if d1 has 32 values and d0 has `whole // 32`, the digits of `32*d0 + d1` are d0 and d1, with the weights
+    {0: 32, 1: 1}.
     """
     weights = {s: c for m, c in index.terms if len(m) == 1 and isinstance(s := m[0], Symbol)}
     digits: dict[int, int] = {}

@@ -34,7 +34,7 @@ from minitri.tiles.lower import Lowering, Nest
 
 def followed(op: Op) -> tuple[Op, ...]:
     """Returns the reductions and counts that an op follows: their old values correct the partial sum of the op. For
-    example, the sum of a softmax follows the maximum.
+    example, the sum of a softmax follows the maximum, because the old maximum corrects the partial sum.
     """
     transports = [t for name in ("rescale", "shift") if (t := getattr(op, name, None)) is not None]
     olds = [o for t in transports for o in ir.needed(t) if isinstance(o, Old)]
@@ -121,8 +121,8 @@ class OnlineLowering(Lowering):
         nest.values[op] = self._finite(nest.body, op, best) if new.op == "max" else best
 
     def _count(self, op: Count, nest: Nest, before: bool = False) -> Op:
-        """Returns the number of elements up to the end of the current block. If `before` is true, only elements before
-        the block are counted.
+        """Returns how many elements the loop has reduced at the end of the current block. If `before` is true, only
+        elements before the block are counted.
         """
         looped = [self.axes[a] for a in nest.loops if a in op.over]
         rest = product([self.axes[a].extent for a in op.over if a not in nest.loops])
@@ -161,8 +161,8 @@ class OnlineLowering(Lowering):
         return carry, body.compute("add", body.compute("add", carry, shift), block)
 
     def _factor(self, op: Op, new: Reduce | Dot, body: OpBuilder) -> Op:
-        """Returns the correction factor of the partial sum. The correction factor is 1 while the running maximum is
-        -inf.
+        """Returns the factor that corrects the partial sum of `op` in each iteration. The correction factor is 1 while
+        the running maximum is -inf.
         """
         (y,) = followed(op)
         assert new.rescale is not None
@@ -177,8 +177,9 @@ class OnlineLowering(Lowering):
         return body.once(body.computed("where", untouched, self.constant(transport, identity), transport))
 
     def _corrected_after_loop(self, op: Reduce | Dot) -> Op:
-        """Returns the final sum after the loop. In rows whose maximum is -inf, the loop used a finite number as the
-        maximum. One more factor corrects the sum for the true maximum.
+        """Returns the final sum of `op`, corrected once more after the loop. In rows whose maximum is -inf, the loop
+        used a finite number as the maximum. After the loop, one more factor corrects the sum of a row whose true
+        maximum is -inf.
         """
         assert op.rescale is not None
         (y,) = followed(op)
@@ -243,7 +244,7 @@ def _indices_up_to(axes: Sequence[TileAxis], before: bool) -> Dim:
 
 
 def _end(a: TileAxis) -> Dim:
-    """Returns the first index after the current block."""
+    """Returns the first index after the current block of the axis `a`."""
     whole = all(c % a.block == 0 for _, c in a.extent.terms)
     end = block_start(a.name) + a.block
     return end if whole else smallest(end, a.extent)

@@ -5,13 +5,13 @@
                                                 s  = s * exp(m - m') + sum of exp(block - m')
                                                 m  = m'
 
-With one loop for the maximum and another loop for the sum, x would be read twice. In a single loop, the partial sum was
-computed with an old maximum m, but the result needs the newer maximum m'. A factor or summand called *transport*
-corrects the partial sum (minitri/graph/partial_sum_correction.py). For each sum and product over a looped axis, this
-pass looks for a transport. If there is a transport, the pass adds ops that compute the transport. In the text of a
-kernel, `old %1` is the old maximum m and `%1` is the new maximum m'. If all elements are reduced at once, as in the
-numpy evaluator of kernels, there is no old value, and nothing is corrected. In the numpy evaluator, every correction
-factor (`rescale`) is 1, and every correction summand (`shift`) is 0.
+With one loop for the maximum of x and another loop for the sum of exp(x - m), x would be read twice. In a single loop,
+the partial sum was computed with an old maximum m, but the result needs the newer maximum m'. A factor or summand
+called *transport* corrects the partial sum (minitri/graph/partial_sum_correction.py). For each sum and product over a
+looped axis, this pass looks for a transport (correction of partial sums). If there is a transport, the pass adds ops
+that compute it. In the text of a kernel, `old %1` is the old maximum m and `%1` is the new maximum m'. If all elements
+are reduced at once, as in the numpy evaluator of kernels, there is no old value, and nothing is corrected. In the numpy
+evaluator, every correction factor (`rescale`) is 1, and every correction summand (`shift`) is 0.
 
 For example, the sum of (e / l) * v becomes (sum of e * v) / l, if l is another sum. Factors that depend on another
 reduction, but not on the summed axes, are first moved out of a sum.
@@ -256,8 +256,8 @@ class _Online(OpBuilder):
 
     def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
         """Rewrites a sum of products of deviations from two means, as in a covariance. In each deviation, the running
-        mean replaces the mean. For the two means a and b, the correction adds n * (old a - a) * (old b - b) to the
-        partial sum. Here n is the number of elements before the current block.
+        mean replaces the mean of all elements. If n elements come before the current block, the correction for the
+        means a and b adds n * (old a - a) * (old b - b) to the partial sum.
         """
         count = self.once(ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over))
         before = self._old(count)

@@ -4,9 +4,9 @@
 
 In: the products of a loop, the sizes of these products and their operands. Out: an `AttentionTile`: the rows of a
 program, the length of a block of the loop, the warps, and how blocks are loaded. A program keeps all elements in
-registers along every axis of a product, except the row axis and the axis of the loop. The number of multiprocessors is
-a property of the chip. The numbers in this module were measured on an H200, which has 65,536 registers on each
-multiprocessor.
+registers along every axis of a product, except the batch axes, the row axis and the axis of the loop. The rules take
+the number of multiprocessors from the description of the chip. The numbers in this module were measured on an H200,
+which has 65,536 registers on each multiprocessor.
 
     many rows           A tile has many rows if there are enough such tiles for all multiprocessors. A tile has few rows
                         if masks leave each row only a short part of the loop. This rule does not hold for
@@ -55,7 +55,7 @@ class AttentionTile(NamedTuple):
         """Returns the bytes of shared memory that a program needs, for blocks that are being loaded and for operands of
         products.
 
-        `held` maps each axis of which a program has all indices to its extent.
+        `held` maps axes to their extents: the axes of which a program has all indices.
         """
         extents = {**held, row: self.rows, loop: self.block}
 
@@ -108,11 +108,11 @@ FILLED = 0.85  # the least share of the waves that must have programs
 
 
 def attention(kernel: Kernel, request: Request) -> Schedule | None:
-    """Returns the schedule of a kernel whose products share a loop with other reductions. Returns None for any other
-    kernel.
+    """Returns the schedule of a kernel whose products share a loop with other reductions. Returns None if no product of
+    the kernel shares a loop with other reductions.
 
-    Each program computes some rows of the result and iterates over the loop. A program covers all indices along all
-    other axes of the products.
+    Each program computes some rows of the result and iterates over the loop. A program covers all indices along the
+    axes of the products, except the batch axes, the row axis and the axis of the loop.
     """
     loop = kernel.shared_loop
     if loop is None:
@@ -175,7 +175,7 @@ def _tile(dots: Sequence[Dot], width: int, task: Task, more: bool, chip: Chip) -
 def _described(dots: Sequence[Dot], widths: set[int], task: Task, more: bool, chip: Chip) -> AttentionTile | None:
     """Returns the first tile of the table `DESCRIBED` that suits the products, or None if no tile does.
 
-    The factors of both products must have 16 bits, and tensor descriptors must be able to load these factors.
+    The elements of all factors must have 16 bits, and tensor descriptors must be able to load the factors.
     """
     work = 2 * task.batch * task.rows * task.average_steps * max(widths, default=1)
     factors = [f for d in dots for f in (d.a, d.b)]

@@ -27,8 +27,8 @@ def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) 
     """Returns block sizes whose product is about `elements`, or less if the axes are short.
 
     `blocks` gives the smallest allowed block sizes. Blocks grow along the first axis, and after that along the next
-    axis. An axis of unknown size is assumed to be long. For example, a block of 1024 indices along an axis of 528 would
-    have 496 indices past the end. So an array of shape [1000, 528] gets blocks of 8 by 128, not blocks of 1 by 1024.
+    axis. An axis of unknown size is assumed to be long. For example, an array of shape [1000, 528] gets blocks of 8 by
+    128, because a block of 1 by 1024 would have 496 indices past the end of its row.
     """
     made, axes = dict(blocks), [*axes]
     left = elements // math.prod(blocks.values())
@@ -62,7 +62,7 @@ def contiguity(kernel: Kernel, fastest: bool = False, sectors: bool = False) -> 
 
     A load or store with a small stride counts partly: only the bytes of each memory sector that the kernel uses are
     counted. If `fastest` is true, each load or store is counted only for the axis along which its stride is smallest.
-    If `sectors` is true, a whole sector is counted for each element.
+    If `sectors` is true, a whole memory sector is counted for each element.
     """
     weight = {a.name: 0 for a in kernel.axes}
     for op in kernel.body:
@@ -116,8 +116,8 @@ def touched(kernel: Kernel, op: Load | Store) -> int:
 
 
 def vector(op: Load | Store, along: Symbol) -> int:
-    """Returns how many neighbouring elements along the axis `along` one instruction can load or store. The address of
-    these elements must be a multiple of their total size.
+    """Returns how many neighbouring elements along the axis `along` one instruction can load or store. An instruction
+    can load or store several elements only if their address is a multiple of their total size.
     """
     width = ALIGNMENT // op.dtype.bytes
     for monomial, c in op.offset.terms:
@@ -139,8 +139,8 @@ def widest_bytes(kernel: Kernel) -> int:
 
 
 def elements_of_a_program(kernel: Kernel) -> int:
-    """Returns the usual number of elements of a program. A program has twice as many elements if they have at most 16
-    bits.
+    """Returns the usual number of elements of a program. A program has ENOUGH (1024) elements, or twice as many if an
+    element has at most 16 bits.
     """
     return 2 * ENOUGH if widest_bytes(kernel) <= 2 else ENOUGH
 

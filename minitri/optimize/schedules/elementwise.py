@@ -9,10 +9,11 @@ contiguous along one axis and stores along another axis. The tile of a transpose
 is short, so that loads and stores both access whole cache lines. If the contiguous axis is short, the tile covers the
 next axis too.
 
-A program has about 1024 elements (2048 if they have 16 bits or fewer) and at most 4 warps. A transpose has 8 warps, or
-16 if it computes much for each element. If the accesses of a transpose move single elements of 16 bits, the transpose
-has smaller tiles and 4 warps. A transpose of few elements also has smaller tiles. In Triton's interpreter a program
-costs about a millisecond and an element costs almost nothing, so tiles are very large.
+Except for transposes, a program has about 1024 elements (2048 if they have 16 bits or fewer) and at most 4 warps. A
+program of a transpose has 8 warps, or 16 if it computes much for each element. If the accesses of a transpose move
+single elements of 16 bits, the transpose has smaller tiles and 4 warps. A transpose of few elements also has smaller
+tiles, so that more multiprocessors have a tile. In Triton's interpreter a program costs about a millisecond and an
+element costs almost nothing, so tiles are very large.
 """
 
 import math
@@ -38,7 +39,7 @@ SQUARE = 64 * 64  # elements of a tile that is contiguous along two axes
 
 
 def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
-    """Returns the schedule of a kernel without reductions. Returns None for any other kernel."""
+    """Returns the schedule of a kernel without reductions. Returns None for a kernel with reductions."""
     if kernel.reduced:
         return None
     if not kernel.axes:

@@ -1,8 +1,8 @@
 """Chooses tile sizes for matrix products, and the order in which programs compute the tiles.
 
-In: the sizes of a product and the ops that make its factors. Out: a `TileChoice`, or, for autotuning
-(runtime/schedule_search.py), a few tiles that are worth measuring. A block in flight is being loaded into shared
-memory. The tiles and their speeds come from measurements on an H200. The depth is the axis that a product sums over.
+In: the sizes of a product and the ops that compute its factors. Out: a `TileChoice`, or, for autotuning
+(runtime/schedule_search.py), a few tiles that are worth measuring. A block "in flight" is being loaded into shared
+memory. The tiles and their speeds come from measurements on an H200. The depth is the summed axis of a product.
 
     many rows           The tile is chosen that causes the least work in all waves of programs. Smaller tiles work more
                         slowly, because each element in shared memory is multiplied by fewer other elements.
@@ -116,8 +116,8 @@ def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
 
 def _large(kind: str) -> tuple[tuple[Tile, Pace], ...]:
     """Returns the tiles of a kind of product, each with its pace. Products of TF32 parts have the measured times
-    `TF32_PARTS`. Other kinds have relative speeds in the table. For these kinds, a time is `rows * columns / speed`,
-    and one program fits on a multiprocessor.
+    `TF32_PARTS`. Products without TF32 parts have relative speeds in tiles.toml. If tiles.toml gives a speed, the time
+    is `rows * columns / speed`, and one program fits on a multiprocessor.
     """
     works = [(t, t.rows * t.columns / speed) for t, speed in zip(_tiles(kind), TABLE[kind].get("speeds", ()))]
     paces = [Pace(t.rows, t.columns, work, 2 * work, 1, 0.0) for t, work in works] or TF32_PARTS
@@ -202,8 +202,8 @@ def _kind(dot: Dot) -> str:
 
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
-    """Returns the tile. If each of the `tiles` tiles has a multiprocessor to itself, the tile gets more `stages`: more
-    blocks are loaded at the same time.
+    """Returns `tile`, with more `stages` (blocks that are loaded at the same time) if each of the `tiles` tiles has a
+    multiprocessor to itself.
     """
     return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and tiles <= chip.multiprocessors else tile
 
@@ -220,7 +220,7 @@ def is_transposed(kernel: Kernel) -> bool:
 
 
 def _transposed(m: int, n: int, batch: int, depth: int, chip: Chip) -> Tile:
-    """Returns the tile of a transposed product. A cost model chooses the number of rows.
+    """Returns the tile of a transposed product. A cost model chooses how many rows the tile has.
 
     If the block size along the summed axis (the tile's depth) does not divide the length of this axis, the tile gets
     smaller blocks. The smaller the blocks are, the more blocks are loaded at the same time.
@@ -266,8 +266,8 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip:
 def programs(tiles: int, chip: Chip) -> int:
     """Returns the smallest number of persistent programs that computes all tiles in the fewest waves.
 
-    Launching more programs would not finish the work earlier. More programs would only use more power and more of the
-    L2 cache.
+    Launching more persistent programs would not finish the work earlier. A larger number of programs would only use
+    more power and more of the L2 cache.
     """
     rounds = -(-tiles // chip.multiprocessors)
     return -(-tiles // rounds)
@@ -285,8 +285,8 @@ def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Sche
     """Adds stores through tensor descriptors to the schedule of a persistent kernel. The stores are added only if
     shared memory has room for the stored tile during the loads of the next tile.
 
-    All loads after the loop over the depth use the same piece of shared memory. Each store needs a separate piece of
-    shared memory until the copy engine has finished this store.
+    All loads after the loop over the depth use the same piece of shared memory. Each store through a descriptor needs a
+    separate piece of shared memory until the copy engine has finished this store.
     """
     # Products that share a loop have more in shared memory, so there is no room.
     if kernel.shared_loop or not (chosen.descriptors and chosen.persistent and kernel.dots):
@@ -309,15 +309,15 @@ def _ends(kernel: Kernel, dot: Dot) -> list[Load | Store]:
 def _end_bytes(kernel: Kernel, dot: Dot) -> int:
     """Returns the bytes of shared memory per element that storing a tile through pointers needs.
 
-    All loads and stores after the loop over the depth use the same piece of shared memory. Triton stores a 16-bit tile
-    in halves if the kernel loads and stores no other tile.
+    All loads and stores after the loop over the depth use the same piece of shared memory. Triton stores a tile of
+    16-bit elements in two halves if the kernel loads and stores no other tile after the loop.
     """
     found = [op.buffer.dtype.bytes for op in _ends(kernel, dot)]
     return 1 if found == [2] else max(found, default=4)
 
 
 def are_described(dot: Dot) -> bool:
-    """Checks whether tensor descriptors can load both factors."""
+    """Checks whether tensor descriptors can load both factors of a product."""
     return all(isinstance(f, Load) and is_described(f) for f in (dot.a, dot.b))
 
 
@@ -332,7 +332,7 @@ def _is_one_described(dot: Dot) -> bool:
 def is_described(load: Load, blocked: Sequence[str] = ()) -> bool:
     """Checks whether a tensor descriptor can load complete blocks of the array that `load` reads.
 
-    Each index must be an axis or a number. An index along an axis in `blocked` can also have an offset.
+    Each index of the load must be an axis or a number. An index along an axis in `blocked` can also have an offset.
     """
     return may_be_described(load) and has_steps(load.buffer) and all(_is_along(d, blocked) for d in load.index)
 
@@ -355,8 +355,8 @@ def may_be_described(load: Load) -> bool:
 def has_steps(buffer: Buffer) -> bool:
     """Checks whether a tensor descriptor allows the strides of a buffer (CUDA driver API, cuTensorMapEncodeTiled).
 
-    The last axis must be contiguous. Every stride except the last must be a multiple of 16 bytes and of the next axis's
-    stride. Every stride except the last must also be at least the next axis's stride times the next axis's extent.
+    The last axis of the buffer must be contiguous. Every stride except the last must be a multiple of 16 bytes and of
+    the next axis's stride. Every stride except the last must be at least the stride of the next axis times its extent.
     """
     unknown = any(d.constant is None for d in (*buffer.shape, *buffer.strides))
     if unknown or not 2 <= len(buffer.shape) <= MOST_AXES or ZERO in buffer.shape:

@@ -16,9 +16,10 @@ the kernel also writes rows:
 
 A program has few warps, because each reduction must wait for all warps of its program. If rows are only reduced, each
 warp has about a thousand elements. If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit
-elements. If much is computed for each element, a row has twice as many warps (long_bodies.py). The numbers come from
-measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits (tests/sweep_rows.py measures them again).
-Rows of unknown size get smaller blocks than long rows. The rules for columns are in `_columns` and `_whole_columns`.
+elements. If much is computed for each element, a row has twice as many warps (long_bodies.py). The numbers in this
+module come from measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits (tests/sweep_rows.py
+measures them again). Rows of unknown size get smaller blocks than long rows. The rules for columns are in `_columns`
+and `_whole_columns`.
 """
 
 import math
@@ -69,8 +70,8 @@ def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: 
     """Returns the number of rows per program if results of different rows are neighbours in memory, as in
     `softmax(x).mT`.
 
-    A program with a single row would store only a few bytes of each memory sector. The result is empty if rows are
-    stored one after another, or if there are few rows.
+    A program with a single row would store only a few bytes of each memory sector. The returned dict is empty if rows
+    are stored one after another, or if there are few rows.
     """
     order, rows = innermost(kernel.parallel, weight), math.prod(size(a, 1 << 20) for a in kernel.parallel)
     together = SECTOR // min(SECTOR, widest_bytes(kernel))
@@ -83,9 +84,9 @@ def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: 
 def _longest(kernel: Kernel) -> int:
     """Returns the length, in elements, of the longest row that a program keeps in registers.
 
-    argmax and argmin need three registers for each element, and special functions of f32 need many. The returned length
-    is smaller for rows that are only reduced. If such a row is so long that one program keeps a multiprocessor busy, a
-    loop over blocks is as fast as a row in registers.
+    The functions argmax and argmin need three registers for each element, and special functions of f32 need many. The
+    returned length is smaller for rows that are only reduced. If a row that is only reduced is so long that one program
+    keeps a multiprocessor busy, a loop over blocks is as fast as a row in registers.
     """
     if _only_reduces(kernel):
         return 2 * ENOUGH if _finds_positions(kernel) or _is_dear(kernel) else WHOLE_ROW // 2
@@ -118,7 +119,9 @@ def _special(kernel: Kernel) -> int:
 
 
 def _is_dear(kernel: Kernel) -> bool:
-    """Checks whether an element takes many instructions and registers, as in a chain of special functions of f32."""
+    """Checks whether an element of a row takes many instructions and registers, as in a chain of special functions of
+    f32.
+    """
     return not kernel.relaxed and widest_bytes(kernel) > 2 and _special(kernel) >= DEAR
 
 
@@ -148,8 +151,8 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
     """Returns the number of elements of a program that computes several rows.
 
-    If a thread loads few bytes at once, a program can have twice as many elements. It has twice as many if the rows are
-    only reduced, or if all rows use the same bias or scale.
+    If a thread loads few bytes at once, a program has twice as many elements in two cases: if the rows are only
+    reduced, or if all rows use the same bias or scale.
     """
     inner, narrow = max(kernel.reduced, key=lambda a: weight[a.name]), widest_bytes(kernel) <= 2
     if _is_aligned(kernel, inner) and not narrow:
@@ -173,9 +176,9 @@ def _shares(kernel: Kernel, inner: Axis) -> bool:
 def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
     """Returns the number of warps of a program that keeps rows in registers.
 
-    A program has one warp per kilobyte of rows, or one warp per 1024 elements of rows that are only reduced. Short rows
-    have one warp. Rows with much padding have few warps, so that no warp has only padding. If an element takes many
-    instructions, a thread has eight elements.
+    A program has one warp per kilobyte of rows, or one warp per 1024 elements of rows that are only reduced. A program
+    of short rows has one warp. A program of rows with much padding has few warps, so that no warp has only padding. If
+    an element takes many instructions, a thread has eight elements.
     """
     narrow, reduces = widest_bytes(kernel) <= 2, _only_reduces(kernel)
     if _is_dear(kernel):
@@ -207,8 +210,8 @@ def _reads_again(kernel: Kernel) -> bool:
 
 
 def _chained(kernel: Kernel) -> bool:
-    """Checks whether a reduction uses the result of another reduction, as a variance uses the mean. A loop would have
-    to read the elements twice or correct its sums.
+    """Checks whether a reduction uses the result of another reduction, as a variance uses the mean. If one reduction
+    uses another, a loop would have to read the elements twice or correct its sums.
     """
     reductions = {op for op in kernel.body if isinstance(op, Reduce)}
     return any(not reductions.isdisjoint(ir.needed(op.x)) for op in reductions)
@@ -218,9 +221,9 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
     """Returns the schedule of rows that are too long for registers, or of unknown length. A program loops over blocks
     of a row.
 
-    A block lies along the contiguous axis. If the contiguous axis is short, the block covers the next axis too. Blocks
-    are large if a row is read a second time to write results as long as the row. If a row is read only once, blocks are
-    just large enough to keep the memory busy.
+    A block of a row lies along the axis that is contiguous in memory. If the contiguous axis is short, the block covers
+    the next axis too. Blocks are large if a row is read a second time to write results as long as the row. If a row is
+    read only once, blocks are just large enough to keep the memory busy.
     """
     scans = {op.along for op in kernel.body if isinstance(op, Scan)}
     widest = max(kernel.reduced, key=lambda a: (a.name in scans, weight[a.name], size(a, 1 << 30)))
@@ -262,10 +265,9 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
 
     If the contiguous axis and the reduced axis are both short, a program covers several indices of the other parallel
     axes. In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one
-    element. Elements are slow if they need special functions or unaligned loads. If slow elements have few programs,
-    each program covers 32 columns instead of 64. A program with a long scan has one warp, whose threads add up the
-    elements of a column without exchanging partial results. `few` is the number of programs up to which most of the
-    chip is idle.
+    element. If there are few programs and elements are slow (special functions or unaligned loads), each program covers
+    32 columns instead of 64. A program with a long scan has one warp, whose threads add up the elements of a column
+    without exchanging partial results. If a kernel has at most `few` programs, most of the chip is idle.
     """
     lanes = innermost(kernel.parallel, weight)
     second, bytes, aligned = rival(lanes, kernel), widest_bytes(kernel), _is_aligned(kernel, lanes[0])
@@ -305,7 +307,8 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
 
 
 def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, tuple[str, int]]:
-    """Returns the role and the block size of each reduced axis of columns.
+    """Returns for each reduced axis whether a program keeps the whole axis in registers or loops over it, and the block
+    size.
 
     A program keeps columns of up to `most` rows in registers. A program loops over longer columns, with up to `more *
     deep` rows in each iteration. Columns whose sums are corrected need the loop even if they have no more than `more *
@@ -321,12 +324,13 @@ def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, 
 
 
 def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, few: int) -> Schedule | None:
-    """Returns the schedule of a program that holds columns in registers. Returns None for long columns, and for a few
+    """Returns the schedule of a program that keeps columns in registers. Returns None for long columns, and for a few
     columns that are only reduced. Also returns None for short columns of narrow elements, if rows are not aligned to 16
     bytes.
 
-    For example, a softmax along columns uses each element twice. A program that keeps its columns in registers reads
-    them only once (`_kept_columns`). The function `_reduced_columns` decides about columns that are only reduced.
+    For example, a softmax along columns uses each element twice, but a program that keeps its columns in registers
+    reads each element only once (`_kept_columns`). The function `_reduced_columns` decides about columns that are only
+    reduced.
     """
     column, bytes = math.prod(ceil_pow2(size(a, 2 * ENOUGH)) for a in kernel.reduced), widest_bytes(kernel)
     chosen = _reduced_columns if _only_reduces(kernel) and not _chained(kernel) else _kept_columns
@@ -341,12 +345,12 @@ def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, few: int
 
 
 def _reduced_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[bool, int, int]:
-    """Returns three facts about columns that are only reduced: whether a program keeps them in registers, the number of
-    columns, and the number of warps.
+    """Returns three facts about a program whose columns are only reduced: whether it keeps the columns in registers,
+    the number of columns, and the number of warps.
 
-    A program with such columns has one warp, because several warps would exchange partial results of a few elements
-    through shared memory. If the columns have at most 16 elements, each warp has 512 bytes of a row, even if there are
-    few columns.
+    A program whose columns are only reduced has one warp, because several warps would exchange partial results of a few
+    elements through shared memory. If the columns have at most 16 elements, each warp has 512 bytes of a row, even if
+    there are few columns.
     """
     bytes, many = widest_bytes(kernel), columns > 512 * few
     alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1
@@ -356,13 +360,13 @@ def _reduced_columns(kernel: Kernel, column: int, columns: int, few: int) -> tup
 
 
 def _kept_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[bool, int, int]:
-    """Returns three facts about columns that a loop would read twice: whether a program keeps them in registers, the
-    number of columns, and the number of warps.
+    """Returns three facts about a program whose columns a loop would read twice: whether it keeps the columns in
+    registers, the number of columns, and the number of warps.
 
-    A program covers 256 bytes of each row. If columns are long, a program covers fewer bytes, and if columns are very
-    short, it covers more bytes. A warp has at least two kilobytes of the columns. If there are few columns, longer
-    columns are kept in registers too. A program then covers as little as one sector of each row, so that more
-    multiprocessors work.
+    A program covers 256 bytes of each row. If columns are long, a program covers fewer bytes of each row, and if
+    columns are very short, it covers more bytes. A warp has at least two kilobytes of the columns. If there are few
+    columns, longer columns than usual are kept in registers. A program of long columns covers as little as one memory
+    sector of each row, so that more multiprocessors work.
     """
     bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
     narrowest = 32 if column <= HELD_COLUMN else SECTOR // bytes

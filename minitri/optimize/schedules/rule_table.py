@@ -4,8 +4,8 @@
     schedule(kernel, Request(chip), without={"reduction-schedules"})    reductions get the plain schedule
 
 A schedule rule is a function of a kernel and a request. A rule returns None if it does not apply to the kernel. If no
-rule applies, the kernel gets the plain schedule of minitri/tiles/schedule.py. To add a rule, write a function and add a
-row to the table.
+rule applies, the kernel gets the plain schedule of minitri/tiles/schedule.py. To add a schedule rule, write a function
+and add a row to the table `RULES`.
 """
 
 from collections.abc import Callable, Collection, Mapping

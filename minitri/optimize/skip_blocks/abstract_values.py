@@ -6,16 +6,17 @@ the value.
     m = maximum(m', -inf)                            m', whatever it is
     exp(m - m), m finite                             1
 
-In: an op, and facts about its operands. Out: a `Value`. A `Value` contains the kinds of numbers that the result can be.
-If only one number is possible, the `Value` also contains this number. Each `Value` has a name, called its term. Values
-with equal terms are equal in every element. Each function returns every possible kind of number, and sometimes also
-kinds that are impossible (Cousot and Cousot, "Abstract interpretation", POPL 1977).
+In: an op, and facts about its operands. Out: a `Value`, which says what is known about the result of the op. A `Value`
+contains the kinds of numbers that the result can be. If only one number is possible, the `Value` also contains this
+number. Each `Value` has a name, called its term. Values with equal terms are equal in every element. Each function
+returns every possible kind of number, and sometimes also kinds that are impossible (Cousot and Cousot, "Abstract
+interpretation", POPL 1977).
 
 A kind stands for many numbers, for example for all negative numbers. The operators in the table `MONOTONE`, such as
-`multiply`, are monotone in each operand within each kind. So all results of a monotone operator lie between the results
-for the smallest and the largest number of each kind. numpy computes the results for the smallest and the largest number
-of each kind. Zeros of both signs are one kind, because a sum of 0.0 and -0.0 can have either sign
-(docs/reference/semantics.md).
+`multiply`, are monotone in each operand within each kind. All results of a monotone operator lie between the results
+for the smallest and the largest number of each kind. The library numpy computes the results of an operator for the
+smallest and the largest number of each kind. Zeros of both signs are one kind, because a sum of 0.0 and -0.0 can have
+either sign (docs/reference/semantics.md).
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -58,7 +59,7 @@ class Value(Record):
     number: tuple[Any, ...] = ()
 
     def is_number(self, x: float) -> bool:
-        """Checks whether the value is certainly this number."""
+        """Checks whether the value is certainly the number x."""
         return self.number == (x,)
 
     @property
@@ -116,7 +117,7 @@ def computed(op: Compute, args: Sequence[Value], terms: Terms) -> Value:
 
 def _depends_on_sign_of_zero(op: Compute, args: Sequence[Value]) -> bool:
     """Checks whether the result of an op could depend on the sign of a zero operand. For example, 1 / x is inf for x =
-    0.0, but -inf for x = -0.0. The sign of a zero is unknown.
+    0.0, but -inf for x = -0.0. The sign of a zero operand is unknown.
     """
     zero = any(a.kinds == {ZERO} and x.dtype.is_float for a, x in zip(args, op.args))
     return zero and op.op not in MONOTONE | {"cast", "where", "equal", "not_equal"}
@@ -138,8 +139,8 @@ def _unchanged_operand(op: Compute, args: Sequence[Value]) -> Value | None:
 
 
 def _winner(op: Compute, a: Value, b: Value) -> Value | None:
-    """Returns `a` if the maximum or minimum of `a` and `b` always equals `a`. Otherwise returns None. The maximum or
-    minimum of a nan and a number is nan.
+    """Returns `a` if the maximum or minimum of `a` and `b` always equals `a`. Returns None if the maximum or minimum
+    can differ from `a`. The maximum or minimum of a nan and a number is nan.
     """
     if a.term == b.term:
         return a
@@ -174,8 +175,8 @@ def _kinds_reached(op: str, dtype: DType, operands: tuple[Operand, ...]) -> froz
 
 
 def _between(kinds: set[str]) -> set[str]:
-    """Returns the given kinds of numbers, and all kinds that lie between two of these kinds. For example, zero lies
-    between negative and positive.
+    """Returns the given kinds of numbers, and all kinds that lie between two of these kinds. For example, the kind zero
+    lies between the kinds negative and positive.
     """
     places = [ORDER.index(k) for k in kinds if k in ORDER]
     return kinds | set(ORDER[min(places) : max(places) + 1]) if places else kinds

@@ -5,9 +5,9 @@
     surely holds               4 <= r < i_start + 1         for all of them
 
 In: a boolean op of a tile program. Out: a formula in negation normal form, and two intervals of indices of an axis.
-Each leaf of the formula is a test `expr >= 0` of an affine expression of axes. The first of the two intervals contains
-every index at which the condition can hold, and possibly further indices. The second interval contains only indices at
-which the condition certainly holds, but not always all of these indices.
+Each leaf of the formula is a test `expr >= 0` of an affine expression of axes. The first of the two returned intervals
+contains every index at which the condition can hold, and possibly further indices. The second returned interval
+contains only indices at which the condition certainly holds, but not always all of these indices.
 
 Not analysed: values that come from memory, products of positions, and numbers that could exceed 32 bits. A condition
 that is not analysed becomes `UNKNOWN`, a formula that can hold everywhere and certainly holds nowhere.
@@ -45,11 +45,11 @@ class Joined(Record):
 
 
 class Both(Joined):
-    """A formula that holds where `a` and `b` hold."""
+    """A formula that holds at the indices at which both `a` and `b` hold."""
 
 
 class Either(Joined):
-    """A formula that holds where `a` or `b` holds."""
+    """A formula that holds at the indices at which `a` or `b` holds."""
 
 
 Formula = Union[Dim, Both, Either, None]  # a Dim is a test, which holds where the Dim is not negative
@@ -68,7 +68,7 @@ def folded(f: Formula, test: Callable[[Dim], T], unknown: T, both: Combine[T], e
 
 
 def all_of(formulas: Iterable[Formula]) -> Formula:
-    """Returns a formula that holds where all `formulas` hold."""
+    """Returns a formula that holds at the indices at which all `formulas` hold."""
     return reduce(Both, [f for f in formulas if f != ALWAYS] or [ALWAYS])
 
 
@@ -190,25 +190,22 @@ Ends = Callable[[Dim], Range | None]  # the least and the largest value that an 
 
 
 def can_hold(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
-    """Returns an interval of indices along `axis`. Outside of the returned interval, the formula is false for every
-    element of the block.
+    """Returns an interval of indices along `axis`, outside of which the formula is false for every element of the
+    block.
     """
     return folded(f, lambda d: _where_positive(d, axis, extent, ends, 1) or EVERYWHERE, EVERYWHERE, _common, _hull)
 
 
 def surely_holds(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
-    """Returns an interval of indices along `axis`. Inside the returned interval, the formula is true for every element
-    of the block.
-    """
+    """Returns an interval of indices along `axis`, inside which the formula is true for every element of the block."""
     return folded(f, lambda d: _where_positive(d, axis, extent, ends, 0) or NOWHERE, NOWHERE, _common, _one_of)
 
 
 def _where_positive(expr: Dim, axis: Symbol, extent: Dim, ends: Ends, end: int) -> Interval | None:
     """Returns the interval of the indices along `axis` at which expr >= 0, or None if the interval is unknown.
 
-    The expression has the form c * index + rest. If `end` is 0, the interval is computed with the least value that the
-    rest has in the block. If `end` is 1, the interval is computed with the largest value that the rest has in the
-    block.
+    The expression `expr` has the form c * index + rest. If `end` is 0, the interval is computed with the least value of
+    `rest` in the block. If `end` is 1, the interval is computed with the largest value of `rest` in the block.
     """
     coefficient, others = expr.coefficient(axis) or (ZERO, ZERO)
     c, found = coefficient.constant, ends(others)
@@ -256,8 +253,8 @@ def _of_known(choose: Callable[[Dim, Dim], Dim], a: Dim | None, b: Dim | None) -
 
 
 def average_steps(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) -> int:
-    """Returns how many of the `steps` loop indices the masks leave for a row, on average. A causal mask leaves about
-    half.
+    """Returns the average number of loop indices, out of `steps`, that the masks leave for a row. A causal mask leaves
+    about half of the loop indices.
 
     Returns 0 if ops other than masks depend on the position in the loop. The returned number is an estimate that helps
     to choose a schedule. The estimate assumes that all masked blocks can be skipped.

@@ -13,16 +13,16 @@ iteration of the loop with the assumptions (optimize/skip_blocks/abstract_values
 value is unchanged after the iteration.
 
 An online sum is multiplied by exp(m - m') when its running maximum changes from m to m'
-(minitri/optimize/online_reductions/lower.py). If m stays the same, the factor is exp(m - m), which is 1 for a finite m
-and nan for any other m. So the proof has a separate case for each kind of number that the running maximum m can be. If
-the maximum m is not finite, the proof needs one of the two following facts about the sum. Induction over the iterations
-proves each fact:
+(minitri/optimize/online_reductions/lower.py). If the running maximum m stays the same, an online sum is multiplied by
+exp(m - m), which is 1 for a finite m and nan for any other m. The proof has a separate case for each kind of number
+that the running maximum m can be. If the running maximum m is not finite, the proof needs one of two facts about the
+sum, which induction over the iterations proves:
 
     m is -inf          the sum is 0 or nan: the sum starts at 0, and an element -inf adds 0
     m is inf or nan    the sum is nan: the element that made m inf or nan adds nan to the sum
 
-If all elements of one factor are zero, a product does not read the other factor. So a product with a factor of zeros
-does not change the sum that the product is added to (docs/reference/semantics.md).
+If all elements of one factor are zero, a product does not read the other factor. A product with a factor of zeros does
+not change the sum that the product is added to (docs/reference/semantics.md).
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,8 +45,8 @@ class Update(NamedTuple):
 
 
 def unchanged(loop: Loop, before: Sequence[Op], assumed: Known) -> tuple[str, ...] | None:
-    """Returns one reason for each carried value: why an iteration leaves this value unchanged. The assumptions
-    `assumed` are true in this iteration.
+    """Returns one reason for each carried value: why an iteration leaves this value unchanged. In the iteration, the
+    assumptions `assumed` are true.
 
     Returns None if the iteration could change a carried value.
     """
@@ -111,8 +111,8 @@ class _Proof:
     def _is_zero_or_nan(self, update: Update, y: Update) -> bool:
         """Checks whether a sum can only be 0 or nan while its running maximum is -inf.
 
-        The proof has two steps. The sum is 0 at the start of the loop. After an iteration whose elements are all -inf,
-        the sum is still 0 or nan.
+        The proof is an induction: the sum is 0 at the start of the loop, and after an iteration whose elements are all
+        -inf, the sum is still 0 or nan.
         """
         bottom, own = free(y.carry, {BOTTOM}), _own_maximum(y)
         assert own is not None
@@ -148,8 +148,8 @@ def _starts_at(carry: Carry, value: float) -> bool:
 
 
 def _own_maximum(update: Update) -> Reduce | None:
-    """Returns the maximum of the elements of one iteration if the update is a running maximum. Returns None for any
-    other update.
+    """Returns the maximum of the elements of one iteration if the update is a running maximum. Returns None if the
+    update is not a running maximum.
     """
     op = update.following
     if not isinstance(op, Compute) or op.op != "maximum" or update.carry not in op.args:

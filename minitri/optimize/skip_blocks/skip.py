@@ -5,22 +5,24 @@
       %9: bool[i, r] = greater_equal %7, %8             (the index of i is at least that of r)
       %10: f32[i, r] = where %9, %6, %3                 (elsewhere -inf)
 
-In: a tile program. Out: the same program, in which some loops have bounds. The bounds depend on the start of the block
-that a grid program computes. With loop bounds, causal and windowed attention compute half of their blocks or fewer. The
-pass works for all loops and contains no rule for attention in particular. A block is skipped if two things are proven:
+In: a tile program. Out: the same program, in which some loops have bounds. The bounds of a loop depend on the start of
+the block that a grid program computes. With loop bounds, causal and windowed attention compute half of their blocks or
+fewer. The pass works for all loops and contains no rule for attention in particular. A block is skipped if two things
+are proven:
 
     failing          a condition fails for every element of the block (optimize/skip_blocks/condition_ranges.py)
     no change        an iteration in which the condition fails changes no carried value
                      (optimize/skip_blocks/no_effect_proofs.py)
 
 In causal attention, the condition of the `where` holds for all elements of the blocks below the diagonal. A loop over
-these blocks does not need to test the condition. So the pass replaces one loop by two or three loops over the same
-carried values. One of these loops does not test the condition. The text of each loop lists what was proven (`because`).
-If the last block of a loop with products can be incomplete, this block gets a loop of its own. So the loop over all
-complete blocks needs no bounds check.
+blocks in which a condition holds for all elements does not need to test the condition. The pass replaces one loop by
+two or three loops over the same carried values, one of which does not test the condition of the `where`. In the text of
+a program, each loop lists what was proven about its blocks (`because`). If the last block of a loop with products can
+be incomplete, this block gets a loop of its own. If the last block has a loop of its own, the loop over all complete
+blocks needs no bounds check.
 
-Left out: loops over several axes, loops that store, and conditions on values read from memory. The technique is from
-Griebl, Feautrier and Lengauer, "Index set splitting", 2000.
+Left out: loops over several axes, loops that store, and conditions on values read from memory. Index-set splitting is
+from Griebl, Feautrier and Lengauer, "Index set splitting", 2000.
 """
 
 from dataclasses import replace
@@ -46,10 +48,10 @@ def skip(program: Program) -> Program:
 
 
 class _Choice(Record):
-    """A selection (`where` op) in a loop. The condition of the selection depends on positions.
+    """A selection (`where` op) in a loop, with a condition that depends on positions.
 
-    An iteration changes no carried value if the condition differs from `holds` for all elements of the iteration's
-    block.
+    An iteration changes no carried value if the condition of the selection differs from `holds` for all elements of the
+    iteration's block.
     """
 
     op: Compute
@@ -91,10 +93,10 @@ class _Skipping:
         """Returns the pieces of the loop in the order in which they run. The pieces run in the order along the axis, or
         in reverse order if the loop computes a product.
 
-        In reverse order the piece with the most iterations comes last and needs fewer registers. The piece at the
-        diagonal of causal attention always has iterations. If this piece came last, NVIDIA's assembler would make the
-        tensor cores wait for each instruction (message C7515 of the assembler). If a piece is pipelined later,
-        minitri/optimize/software_pipelining.py moves this piece to the front again.
+        In reverse order, the piece of the loop with the most iterations comes last and needs fewer registers. The piece
+        at the diagonal of causal attention always has iterations. If the piece at the diagonal came last, NVIDIA's
+        assembler would make the tensor cores wait for each instruction (message C7515 of the assembler). If a piece is
+        pipelined later, minitri/optimize/software_pipelining.py moves this piece to the front again.
         """
         pieces = self._pieces()
         return pieces[::-1] if self._may_reverse() else pieces
