@@ -90,7 +90,8 @@ def _medians(ways: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
 def first_results() -> Table:
     """Returns a table with the milliseconds from the text of a program to the program's first result.
 
-    The time is measured with empty caches, and then in a second process, which uses the caches of the first process.
+    The time to a first result is measured with empty caches, and then in a second process, which uses the caches of the
+    first process.
     """
     rows: dict[str, dict[str, float]] = {}
     for name, text in FIRST.items():
@@ -153,7 +154,9 @@ def in_new_process(function: Callable[..., T], *arguments: Any) -> T:
 
 
 def peak(run: Callable[[], Any]) -> int:
-    """Returns the peak of the GPU memory that a call allocates, in bytes, without memory that was in use before."""
+    """Returns the peak of the GPU memory that a call allocates, in bytes, without memory that was in use before the
+    call.
+    """
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()

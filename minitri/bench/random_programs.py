@@ -176,8 +176,8 @@ class EverydayWriter(StatementWriter):
     def array(self, role: str, shape: Shape, depth: int = 1) -> str:
         """Adds a new parameter and returns its name.
 
-        If the array is a factor of a matrix product that sums `depth` terms, its elements are about depth**-0.5. The
-        sums are then about 1.
+        If the array is a factor of a matrix product that sums `depth` terms, its elements are about depth**-0.5, so
+        that the sums of the product are about 1.
         """
         if len(self.arrays) >= ARRAYS or math.prod(shape) > 2 * self.sizes["most"]:
             raise DoesNotFit

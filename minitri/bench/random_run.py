@@ -13,8 +13,8 @@ minitri's first result is measured with empty caches. The time to the first resu
 worker process, which shares the processor with other workers.
 
 A result is right if its error is small, or at most twice as large as the error of eager torch. If eager torch has no
-correct digit, ten times the error of eager torch is allowed. In this case, the exact result is a difference of nearly
-equal numbers, as in mean(x - mean(x)).
+correct digit, ten times the error of eager torch is allowed. Eager torch has no correct digit if the exact result is a
+difference of nearly equal numbers, as in mean(x - mean(x)).
 """
 
 import os
@@ -117,8 +117,8 @@ def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int
 def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Measure) -> Row:
     """Measures the parts of a slow program alone, and returns the row of the smallest part that is slow too.
 
-    The loss of a program is minitri's time minus torch's time. The loss of the part must be at least half of the loss
-    of the whole program.
+    The loss of the slow part, which is minitri's time minus torch's time, must be at least half of the loss of the
+    whole program.
 
     whole   the row of the program itself, which is the result if all parts are fast
     bound   a part whose ratio is smaller than this is slow

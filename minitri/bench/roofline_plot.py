@@ -26,7 +26,7 @@ COLOURS = {"minitri": "#0b6e4f", "compile": "#c8553d", "library": "#588b8b", "ea
 
 
 def plot(found: Mapping[str, Any], path: str) -> None:
-    """Draws the cases of a run.
+    """Draws the measured cases of one run of the benchmark, and writes the figure to the file `path`.
 
     Raises StageUnavailable MT0402 if matplotlib is not installed, and CompileError MT0003 if the file cannot be
     written.

@@ -13,8 +13,8 @@ that calls the function.
 
 On Blackwell GPUs, matrix products are computed in tensor memory, which other instructions allocate. Rows that allocate
 tensor memory define the name `TENSOR`, and rows that access tensor memory use this name. Through the name `TENSOR`,
-triton_provenance.py finds which matrix products use an allocation. In the same way, the name of a register shows which
-load uses an address.
+triton_provenance.py finds which matrix products use an allocation. The name of a register shows which load uses an
+address, as the name `TENSOR` shows which product uses an allocation.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      allocates columns: defines TENSOR
     ATOMS.OR RZ, [UR6+0x14], R3                records the allocation: defines TENSOR
@@ -275,7 +275,8 @@ def sass_rows(text: str, disassembly: str) -> list[Row]:
 
 
 def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:
-    """Returns the rows, but with rows without an operation for the padding at the end of the code.
+    """Returns the rows of a kernel's lines, where a line of the padding at the end of the code counts as a line without
+    an operation.
 
     The padding consists of a jump to itself, which never runs, and of NOPs that fill a line of the instruction cache.
     """
@@ -307,8 +308,9 @@ def _instructions(disassembly: str) -> Iterator[tuple[int, str, str]]:
 
     The name of a routine is "" unless the assembler added the routine.
 
-    Comments before an instruction give its source lines. If the comments give several lines, the line in the innermost
-    inlined function comes first. The comments apply to all instructions up to the next comments with source lines.
+    Comments before an instruction give its source lines. If the comments give several source lines, the line in the
+    innermost inlined function comes first. Comments with source lines apply to all instructions before the next
+    comments with source lines.
     """
     place, chain, routine = 0, False, ""
     for line in disassembly.split("\n"):
@@ -355,8 +357,8 @@ def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
 
 
 def _of_the_allocator(rows: Sequence[Row], lines: Sequence[str], head: int) -> Iterator[int]:
-    """Yields the indices of the rows that allocate or free tensor memory, including their neighbours without a source
-    line.
+    """Yields the indices of instructions that allocate or free tensor memory, and of adjacent instructions that have no
+    source line.
     """
 
     def without_line(k: int) -> bool:

@@ -87,8 +87,8 @@ class _Picture:
     def _title(self, node: Node) -> str:
         """Returns the title of the group of a node, such as `softmax, line 3` or `line 3`.
 
-        The title `softmax, line 3` is for a node of the function softmax, which line 3 calls. The other nodes of line 3
-        have the title `line 3`.
+        The title `softmax, line 3` is for a node of the function softmax, which line 3 calls. The title `line 3` is for
+        a node that line 3 computes without a call of a function.
         """
         spans = [s for s in self.graph.spans.get(node, ()) if (s.start, s.end) not in self.parameters]
         called = lambda s: _of_library(s) or _function(s) not in ("", self.graph.name)  # noqa: E731
@@ -106,7 +106,7 @@ class _Picture:
         return graph
 
     def drawn(self, title: str, folded: Mapping[Node, str], opens: Mapping[str, int] = {}) -> dict[str, Any]:
-        """Returns one view.
+        """Returns one view of the graph: a drawing with a box for each group and for each node outside of groups.
 
         folded   the title of the group of each node that has no box of its own
         opens    for each group, the index of the view that unfolds the group
@@ -250,8 +250,8 @@ def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any
     """Orders the nodes of each layer, and returns the x coordinate of the middle of each node.
 
     Several sweeps go down and up the layers. For each node of a layer, a sweep computes the mean x of the node's
-    neighbours in the layer visited before. The sweep sorts the nodes of the layer by these means, and puts each node
-    near its mean.
+    neighbours in the layer visited before. A sweep sorts the nodes of each layer by the mean x of their neighbours, and
+    puts each node near this mean.
     """
     middle: dict[Any, float] = {}
     for layer in layers:
@@ -270,7 +270,7 @@ def _spaced(wanted: Sequence[float], layer: Sequence[Any], width: Mapping[Any, f
     """Returns an x coordinate for each node of a layer, close to the wanted coordinate, so that no two nodes overlap.
 
     Overlaps are removed twice: by pushing nodes only to the right, and by pushing them only to the left. Each node gets
-    the mean of the two coordinates.
+    the mean of its two x coordinates, one after each removal of overlaps.
     """
     apart = np.cumsum([0.0, *((width[a] + width[b]) / 2 + GAP for a, b in pairwise(layer))])
     free = np.asarray(wanted) - apart

@@ -1,7 +1,7 @@
 """Finds the nodes of the graph that each line of the generated Triton source, and of Triton's own stages, comes from.
 
 In: the text of one of Triton's own stages, or the text of the stage `triton` with its kernels and the nodes of each op.
-Out: an `Origin` for each line.
+Out: for each line an `Origin`, which has the nodes of the graph that the line comes from.
 
     j = tl.arange(0, 512)                      {2, 7}   serves the load and the store
     m5 = j < 300                               {2, 7}
@@ -66,7 +66,8 @@ def _origins(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[s
 
 
 def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str]) -> list[Nodes]:
-    """Returns the numbers of the graph nodes that every row comes from or serves.
+    """Returns, for each row (the facts about a line), the numbers of the graph nodes that the line computes, or that
+    use the result of the line.
 
     A row without nodes of its own has the nodes of the rows that use its results.
 
@@ -116,8 +117,8 @@ def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Calla
 def _rows(nodes: Sequence[ast.AST]) -> tuple[list[Row], frozenset[str]]:
     """Returns a row for each line with a statement, and the names that a loop carries.
 
-    A statement has one line. The head of a loop or of a branch has a line of its own. A name that is assigned both
-    outside of loops and in a loop counts as carried by a loop.
+    In the generated source, each statement has one line, and the head of a loop or of a branch has a line of its own. A
+    name that is assigned both outside of loops and in a loop counts as carried by a loop.
     """
     defined, used = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)
     for name in nodes:

@@ -10,8 +10,8 @@ time. After the compilation, the candidates run one after another. Only a candid
 reference can win. A candidate with a wrong result is rejected, and so is a candidate that does not compile. The printed
 table of candidates says why a candidate was rejected: for example, because its tile needs too much shared memory.
 
-The options of the fastest candidate are cached on disk (minitri/base/json_disk_cache.py). Left out: a search beyond
-this short list of candidates.
+The options of the fastest candidate are cached on disk (minitri/base/json_disk_cache.py). Left out: a search beyond the
+short list of candidates that `propose` returns.
 """
 
 import math
@@ -143,8 +143,8 @@ def first_line(error: Exception) -> str:
 def close(result: Any, expected: Any, scale: Any = None) -> bool:
     """Checks whether a result equals the expected result, except for rounding errors.
 
-    The tolerance for an element is a few units in the last place of a sum: the element plus the root mean square of the
-    element's row. If `scale` is given, the tolerance also covers rounding errors of operands that are as large as
+    The tolerance for an element x is a few units in the last place of |x| + rms, where rms is the root mean square of
+    the row of x. If `scale` is given, the tolerance also covers rounding errors of operands that are as large as
     `scale` (minitri/trust/first_order_error.py).
     """
     if isinstance(expected, tuple):
@@ -192,8 +192,8 @@ def _units(eps: float) -> float:
 
 def propose(plan: Plan, interpreter: bool, effort: str = "quick", chip: Chip = H200) -> list[Options]:
     """Returns a short list of candidate options. The options change the schedule of only one kernel of a plan: the
-    kernel that probably takes longest. Kernels with a matrix product come first, then kernels with more axes and more
-    ops.
+    kernel that probably takes longest. A kernel with a matrix product is taken to be slower than one without, and next
+    a kernel with more axes or more ops.
 
     `chip` describes the GPU that the program runs on.
     """

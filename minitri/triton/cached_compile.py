@@ -68,9 +68,9 @@ def _on_disk(source: Any, name: str) -> Any:
 def _new(source: Any, kernel: EmittedKernel, target: Target, name: str) -> Any:
     """Compiles a kernel, and stores it as a folder in Triton's cache folder.
 
-    Each stage of the compiler has a file, and so has the dictionary that describes the kernel. The folder gets its
-    final name only when it is complete, so that no other process reads a part of a kernel. The functions of Triton's
-    own cache would make and rename a folder for each file, which takes as long as a stage.
+    The folder of a kernel has a file for each stage of the compiler, and a file for the dictionary that describes the
+    kernel. The folder gets its final name only when it is complete, so that no other process reads a part of a kernel.
+    The functions of Triton's own cache would make and rename a folder for each file, which takes as long as a stage.
     """
     import triton
 

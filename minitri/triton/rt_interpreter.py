@@ -7,11 +7,11 @@ and `libdevice` mean the two `Namespace` objects of this module. This module rep
 interpreter that are slow or wrong. In Triton's own interpreter, reductions are slow Python loops over elements,
 `libdevice` functions return nothing, conversions to bf16 truncate, and maxima ignore NaN.
 
-Elementwise functions come from the operator table. Each row of this table has the spelling of an operator in Triton,
-and a numpy function. If the spelling in Triton is a single call, such as `libdevice.tanh({0})`, the interpreted kernel
-calls the numpy function instead.
+Elementwise functions come from the operator table. Each row of the operator table has the spelling of an operator in
+Triton, and a numpy function. If the spelling in Triton is a single call, such as `libdevice.tanh({0})`, the interpreted
+kernel calls the numpy function instead.
 
-Left out: the order in which compiled kernels add elements. numpy adds elements in another order.
+Left out: the order in which compiled kernels add elements, because numpy adds elements in a different order.
 """
 
 from collections.abc import Callable
