@@ -101,10 +101,10 @@ class BaseProgram:
         Raises CompileError MT03xx if the arguments do not fit the parameters.
 
         If a parameter has no annotation, its type is taken from the array that the call passes. In the type of a
-        parameter without annotation, the sizes are names such as `n0`, so that calls with other sizes share the graph.
-        Some programs are right for certain sizes only, and the graph of such a program contains the sizes of the call
-        as numbers. For example, for vectors x and y of N elements, `reshape(x, (2, -1)) * y` multiplies arrays of the
-        shapes (2, N/2) and (N,), which fit for N = 2 only.
+        parameter without annotation, the sizes are names such as `n0`, so that calls with different sizes share one
+        graph. Some programs are right for certain sizes only, and the graph of such a program contains the sizes of the
+        call as numbers. For example, for vectors x and y of N elements, `reshape(x, (2, -1)) * y` multiplies arrays of
+        the shapes (2, N/2) and (N,), which fit for N = 2 only.
         """
         self.refresh()
         call = bind(self.function, args, keywords)
@@ -123,7 +123,7 @@ class BaseProgram:
     def fitted(self, call: Call) -> Call:
         """Returns the call with arrays in the layout that the program needs.
 
-        Only a program that was read from the text of a stage needs a certain layout.
+        Only a program that was read from the text of a stage needs arrays in a certain layout.
         """
         return call
 
@@ -173,8 +173,8 @@ def _entry(module: ast.Module, entry: str | None) -> ast.Function:
 
 
 def names(without: Sequence[str]) -> frozenset[str]:
-    """Returns the names of optimisations as a set. If `without` is a text instead of a sequence of texts, this text
-    counts as one name.
+    """Returns the names of the optimisations to leave out, as a set. If `without` is a text instead of a sequence of
+    texts, this text counts as one name.
     """
     return frozenset([without] if isinstance(without, str) else without)
 

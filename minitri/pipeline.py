@@ -155,7 +155,7 @@ def lowered(plan: Plan, context: Context) -> Programs:
 
 
 def simple_schedule(kernel: Kernel, context: Context) -> Schedule:
-    """Returns a schedule without optimisations for a kernel. For Triton's interpreter, this schedule has large tiles,
+    """Returns a schedule without optimisations for a kernel. For Triton's interpreter, the schedule has large tiles,
     because the interpreter takes about a millisecond for each program of a grid.
     """
     chosen = plain(kernel, INTERPRETER) if context.target.kind == "interpreter" else plain(kernel)

@@ -64,7 +64,7 @@ def load(
     text: str | Path, stage: str | None = None, /, *, against: Program | None = None,
     without: Sequence[str] = (), options: Options = Options(),
 ) -> Program:  # fmt: skip
-    """Makes a program from the text of a stage, or from a file that contains such a text.
+    """Makes a program from the text of a stage, or from a file that contains the text of a stage.
 
         load(low["tile"], "tile")
         load("out/tile.masked.txt")       a file of `minitri compile … -o out`: its name says the stage

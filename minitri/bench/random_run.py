@@ -7,10 +7,10 @@ right.
 torch.compile takes several seconds to compile a program. Because torch.compile is slow, worker processes (one for each
 processor core) compile a batch of programs before the batch is measured. After the compilation, the main process
 measures the programs one after another, while the workers do nothing. Inductor, the compiler behind torch.compile, has
-a cache, from which the main process loads the compiled code. The main process deletes schedules from inductor's cache
-that inductor chose by measuring while many processes shared the GPU. All caches are in a new folder, so the time to
-minitri's first result is measured with empty caches. The time to the first result of torch.compile is measured in a
-worker process, which shares the processor with other workers.
+a cache, from which the main process loads the compiled code. Inductor chooses some schedules by measuring while many
+processes share the GPU: the main process deletes such schedules from inductor's cache. All caches are in a new folder,
+so the time to minitri's first result is measured with empty caches. The time to the first result of torch.compile is
+measured in a worker process, which shares the processor with other workers.
 
 A result is right if its error is small, or at most twice as large as the error of eager torch. If eager torch has no
 correct digit, ten times the error of eager torch is allowed. Eager torch has no correct digit if the exact result is a

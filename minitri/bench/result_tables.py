@@ -5,7 +5,8 @@ In: one `Row` for each case or random program. Out: text, and dictionaries for J
 The ratio of a random program is the time of torch divided by the time of minitri. If the ratio of a random program is
 above 1, minitri is faster than torch. The time of torch is the shorter time of eager torch and torch.compile. The
 report about random programs has a line for each class of programs and a table of the times to first results. The report
-also has the rank correlation of predicted and measured times, and the text of the ten slowest programs.
+about random programs also has the rank correlation of predicted and measured times, and the text of the ten slowest
+programs.
 """
 
 import json
@@ -92,9 +93,10 @@ class Row:
 
 
 def ratios(rows: Sequence[Row], *others: str) -> list[float]:
-    """Returns a ratio for each row: the shortest time of the implementations `others`, divided by the time of minitri.
+    """Returns a ratio for each case or random program: the shortest time of the implementations `others`, divided by
+    the time of minitri.
 
-    A row is left out if it lacks the time of minitri or of all `others`.
+    A case is left out if the time of minitri or the times of all `others` are missing.
     """
     return [x for r in rows if (x := r.ratio(*others))]
 

@@ -11,10 +11,10 @@ operation, and which line of the generated Triton source the operation comes fro
 If the location of an operation is in a function that Triton has inlined (minitri/triton/rt.py), the `Row` has the line
 that calls the function.
 
-On Blackwell GPUs, matrix products are computed in tensor memory, which other instructions allocate. Rows that allocate
-tensor memory define the name `TENSOR`, and rows that access tensor memory use this name. Through the name `TENSOR`,
-triton_provenance.py finds which matrix products use an allocation. The name of a register shows which load uses an
-address, as the name `TENSOR` shows which product uses an allocation.
+On Blackwell GPUs, matrix products are computed in tensor memory, which separate instructions allocate. The row of a
+line that allocates tensor memory defines the name `TENSOR`, and the row of a line that accesses tensor memory uses this
+name. Through the name `TENSOR`, triton_provenance.py finds which matrix products use an allocation. The name of a
+register shows which load uses an address, as the name `TENSOR` shows which product uses an allocation.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      allocates columns: defines TENSOR
     ATOMS.OR RZ, [UR6+0x14], R3                records the allocation: defines TENSOR
@@ -76,7 +76,7 @@ _OPERATION = re.compile(r'(?:(%[^=]*?) = )?"?[a-z_]+\.[\w.]+"?[ (<{]?')
 
 
 def mlir_rows(text: str) -> list[Row]:
-    """Returns a row for each line of MLIR.
+    """Returns a `Row` for each line of MLIR.
 
     The location of an operation with a region, such as a loop with its body, is printed at the end of the region.
     """
@@ -229,7 +229,7 @@ def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
 
 
 def _assembly_rows(text: str, machine: str) -> Iterator[Row]:
-    """Yields a row for each line of assembly.
+    """Yields a `Row` for each line of assembly.
 
     A line is an instruction if it is not a label, a directive or a comment.
     """
@@ -264,7 +264,7 @@ _AT_FILE = re.compile(r'//## File "([^"]*)", line (\d+)')
 
 
 def sass_rows(text: str, disassembly: str) -> list[Row]:
-    """Returns a row for each line of SASS.
+    """Returns a `Row` for each line of SASS.
 
     `disassembly` is the output of `nvdisasm --print-line-info-inline`, which has the source lines of the instructions.
     """
@@ -339,8 +339,8 @@ _ROLES = {role: re.compile(pattern) for role, pattern in MACHINES[TENSOR].items(
 
 
 def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
-    """Returns the rows; rows that allocate tensor memory also define the name `TENSOR`, and rows that access tensor
-    memory use this name.
+    """Returns the rows of a kernel's lines: the row of a line that allocates tensor memory also defines the name
+    `TENSOR`, and the row of a line that accesses tensor memory uses this name.
 
     `head` is the source line at which the kernel begins. Instructions whose source line is `head` count as instructions
     without a source line.

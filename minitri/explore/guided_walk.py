@@ -225,7 +225,7 @@ class _Walk:
 
 
 def _filled(template: str, facts: Data) -> str:
-    """Fills in the placeholders of a text in guided_walk.toml. Line breaks of the text become spaces."""
+    """Returns a text of guided_walk.toml with its placeholders filled in. Line breaks of the text become spaces."""
     return " ".join(TEMPLATES.from_string(template).render(facts).split())
 
 

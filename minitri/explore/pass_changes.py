@@ -11,7 +11,7 @@ this process. The separate process that runs Triton's passes reads the tile prog
 the stage `tile.target`, and has a time limit. Locations are removed from the printed IR, because the numbers of
 locations change with each print. Left out: LLVM's passes.
 
-`our_passes` and `triton_passes` turn the steps into plain data, a list of these objects:
+`our_passes` and `triton_passes` turn the steps into plain data, a list of objects with these fields:
 
     {name, group, stage, about, where, patch, rules, fresh}
 

@@ -142,8 +142,8 @@ class Trace:
 
 
 def _served(item: Any, ops: Sequence[Op]) -> Iterable[Op | Decision]:
-    """Returns the op or fusion decision that a line shows. If the line shows neither, returns the ops that need the
-    line.
+    """Returns the op or fusion decision that a line shows. If the line shows neither an op nor a fusion decision,
+    returns the ops that need the line.
     """
     match item:
         case Program() | Kernel():

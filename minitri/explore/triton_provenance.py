@@ -115,7 +115,7 @@ def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Calla
 
 
 def _rows(nodes: Sequence[ast.AST]) -> tuple[list[Row], frozenset[str]]:
-    """Returns a row for each line with a statement, and the names that a loop carries.
+    """Returns a `Row` for each line with a statement, and the names that a loop carries to its next iteration.
 
     In the generated source, each statement has one line, and the head of a loop or of a branch has a line of its own. A
     name that is assigned both outside of loops and in a loop counts as carried by a loop.

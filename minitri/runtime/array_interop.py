@@ -138,7 +138,8 @@ def _dlpack_view(value: Any, name: str) -> ArrayView:
 def _cuda_view(value: Any, name: str) -> ArrayView:
     """Returns the `ArrayView` of a GPU array with the attribute `__cuda_array_interface__`, such as an array of numba.
 
-    The results of a call with such an array are torch tensors, which also have `__cuda_array_interface__`.
+    If a call has an array of numba, for example, its results are torch tensors, which also have
+    `__cuda_array_interface__`.
     """
     try:
         import torch

@@ -202,7 +202,7 @@ def _promoted(param: ast.Param, value: Any) -> Any:
     """Returns a Python number as an array of the declared dtype, if numpy's promotion would convert the number to this
     dtype.
 
-    Any other argument is returned unchanged.
+    An argument that is not converted is returned unchanged.
     """
     if not isinstance(param.annotation, ast.ArrayType) or not _is_number(value):
         return value

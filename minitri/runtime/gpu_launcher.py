@@ -4,11 +4,11 @@ Triton's dispatcher.
 In: an emitted kernel and its Triton function. Out: for each combination of types and alignments of arguments, a
 function that launches the kernel. The launch function receives a stream and numbers (addresses, sizes).
 
-Two ideas save time on the host. First, calls with equal types and alignments share one compiled kernel, and a repeated
-call launches this kernel directly. Triton's dispatcher would determine types, alignment, options and a cache key again
-at each launch. Second, torch comes with a compiled launcher, made for torch.compile, so minitri need not wait for a C
-compiler. Without torch's launcher, Triton up to 3.6 runs a C compiler twice before the first result: for a launcher,
-and for a library that loads machine code.
+Two ideas save time on the host. The first idea: calls with equal types and alignments share one compiled kernel, and a
+repeated call launches this kernel directly. Triton's dispatcher would determine types, alignment, options and a cache
+key again at each launch. The second idea: minitri uses the compiled launcher that torch has for torch.compile, and need
+not wait for a C compiler. Without torch's launcher, Triton up to 3.6 runs a C compiler twice before the first result:
+for a launcher, and for a library that loads machine code.
 
 Some kernels still use Triton's launcher, because torch's launcher does not support them. Triton's launcher is used for
 kernels with tensor descriptors, kernels for GPUs that are not from NVIDIA, and kernels with an early start

@@ -2,8 +2,8 @@
 
 In: the source text of the triton stage. Out: a function for each kernel, which runs the kernel. Arrays are not copied:
 the interpreter gets their addresses (`HostPointer`). The interpreter does not check accesses, so a wrong store could
-overwrite the interpreter's own memory. During `check`, guard bands (`Guarded`) surround the arrays. If the bytes of a
-guard band have changed, a kernel wrote outside of an array.
+overwrite the interpreter's own memory. During `check`, each array lies between two guard bands: bytes that no kernel
+may write (`Guarded`). If the bytes of a guard band have changed, a kernel wrote outside of an array.
 
 Left out: a wrong store further away from the array than the width of a guard band.
 """

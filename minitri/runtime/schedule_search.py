@@ -171,7 +171,7 @@ def close(result: Any, expected: Any, scale: Any = None) -> bool:
 
 
 def _tensor(array: Any) -> Any:
-    """Returns a result as a tensor on its own device.
+    """Returns the result of a program as a torch tensor, on the device on which the result is.
 
     Copying a large result to the CPU would take longer than all measurements.
     """
@@ -239,7 +239,7 @@ def _looped(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
 
 
 def _is_choice(chosen: Schedule, options: Options) -> bool:
-    """Checks whether these options equal the cost model's choice. The cost model's choice is always measured as the
+    """Checks whether the given options equal the cost model's choice. The cost model's choice is always measured as the
     first candidate, so equal options need no second measurement.
     """
     if chosen.persistent:
@@ -254,7 +254,7 @@ def _rows(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
 
     The candidates have different numbers of warps. If no loop is needed, some candidates give each grid program a
     quarter of the rows that the cost model chose, or four times as many rows. If a loop computes the reduction, some
-    candidates halve or double the block of the loop instead.
+    candidates have half or twice the block size of the loop.
     """
     chosen = schedule(kernel, Request(chip, interpreter))
     looped = {name: block for name, (role, block) in chosen.axes.items() if role == "loop" and block > 1}

@@ -2,8 +2,9 @@
 
 In: the input of Triton's compiler (`compiled_stages.ast_source`), the kernel, and a target. Out: the kernel, compiled
 by Triton now or read from Triton's cache folder. The one idea: a cheaper cache key. Triton's own cache key contains a
-hash of all files of Triton, and each process needs 0.3 s to compute this hash before its first compilation. The key of
-minitri instead contains the version, size and date of Triton's library, which also distinguish installations of Triton.
+hash of all files of Triton, and each process needs 0.3 s to compute this hash before its first compilation. minitri's
+cache key contains no hash of Triton's files, but the version, size and date of Triton's library, which also distinguish
+installations of Triton.
 """
 
 import hashlib
@@ -158,8 +159,8 @@ def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
 def _is_usual() -> bool:
     """Checks whether minitri can use its own cache key and run the stages of Triton's compiler itself.
 
-    minitri must call `triton.compile` instead if a setting of Triton forbids or moves the cache, or inspects or changes
-    the compilation.
+    minitri must leave the compilation to `triton.compile` if a setting of Triton forbids or moves the cache, or
+    inspects or changes the compilation.
     """
     from triton import knobs
 
@@ -186,7 +187,8 @@ def _triton() -> Mapping[str, Any]:
 def _settings() -> Mapping[str, str]:
     """Returns the settings of Triton's compilers, from environment variables and from Triton's own module `knobs`.
 
-    The paths of Triton's tools are left out, because reading such a setting makes Triton run the tool.
+    The settings with paths of Triton's tools are left out, because reading the path of a tool makes Triton run the
+    tool.
     """
     from triton import knobs
     from triton._C.libtriton import get_cache_invalidating_env_vars

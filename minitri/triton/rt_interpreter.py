@@ -8,8 +8,8 @@ interpreter that are slow or wrong. In Triton's own interpreter, reductions are 
 `libdevice` functions return nothing, conversions to bf16 truncate, and maxima ignore NaN.
 
 Elementwise functions come from the operator table. Each row of the operator table has the spelling of an operator in
-Triton, and a numpy function. If the spelling in Triton is a single call, such as `libdevice.tanh({0})`, the interpreted
-kernel calls the numpy function instead.
+Triton, and a numpy function. If the spelling of an operator in Triton is a single call, such as `libdevice.tanh({0})`,
+the interpreted kernel calls the numpy function of the operator instead.
 
 Left out: the order in which compiled kernels add elements, because numpy adds elements in a different order.
 """

@@ -18,10 +18,11 @@ operand comes from another product of the same iteration.
 
 *Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` looks for a loop that reduces a loaded
 block, and adds the result to an accumulator with a constant initial value. Triton's pass assumes that a single
-operation reads the accumulator after the loop. If several operations read the accumulator after the loop, Triton 3.6
-stops with "PassManager::run failed" (triton-lang/triton, pull request 11305). Triton's pass skips an accumulator whose
-initial value is unknown to Triton, so minitri hides the initial value by `rt.unknown`. LLVM, which runs after the
-passes of Triton, does find the value behind `rt.unknown`, so the machine code has no additional instructions.
+operation reads the accumulator after the loop. If several operations read the accumulator of a loop after the loop,
+Triton 3.6 stops with "PassManager::run failed" (triton-lang/triton, pull request 11305). Triton's pass skips an
+accumulator whose initial value is unknown to Triton, so minitri hides the initial value by `rt.unknown`. LLVM, which
+runs after the passes of Triton, does find the value behind `rt.unknown`, so the machine code has no additional
+instructions.
 
     m = rt.unknown(tl.full((8, ), float("-inf"), tl.float32))
     for r_start in range(0, 66, BLOCK_R):
@@ -29,8 +30,9 @@ passes of Triton, does find the value behind `rt.unknown`, so the machine code h
         m = rt.maximum(m, v5)
     ... two more loops read m
 
-In: a masked program. Out: the same program with hints. Loops that must wait have the hint `wait`, and accumulators that
-several loops read have the hint `unknown_start`. This file can be deleted when Triton 3.6 is no longer supported.
+In: a tile program whose loads and stores have masks. Out: the same program with hints. Loops that must wait have the
+hint `wait`, and accumulators that several loops read have the hint `unknown_start`. This file can be deleted when
+Triton 3.6 is no longer supported.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, needed
