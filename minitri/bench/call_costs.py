@@ -5,9 +5,9 @@ nothing else. The host time is the time that the CPU needs for one call; the cal
 reported host time is the median of 20 batches of 500 calls. The batches of all implementations alternate, because the
 speed of a shared machine can change by half within seconds.
 
-The time to a first result starts with the text of a program and ends when the result of the program is available. All
-modules are imported before the measurement, and the input is on the GPU. The time to a first result is measured twice:
-with empty caches, and in a second process with the caches of the first process.
+The time to a first result starts with the text of a program and ends when the result of the program is available.
+Before the time to a first result is measured, all modules are imported, and the input is on the GPU. The time to a
+first result is measured twice: with empty caches, and in a second process with the caches of the first process.
 """
 
 import os
@@ -117,8 +117,8 @@ def first_result(call: Callable[[], T]) -> tuple[T, float]:
     """Returns the result of the first call of a program, which compiles the program, and the seconds that the call
     took.
 
-    At the start of the call, the GPU has no queued work. Python's garbage collector is off, because after much
-    compilation one garbage collection takes as long as compiling a small program.
+    At the start of the call, the GPU has no queued work. Python's garbage collector is off during the call, because
+    after much compilation one garbage collection takes as long as compiling a small program.
     """
     results: list[T] = []
     seconds = timeit.timeit(lambda: (results.append(call()), _wait()), _wait, number=1)  # no garbage collection

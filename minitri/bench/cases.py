@@ -9,7 +9,8 @@ In: rows of the table cases.toml. Out: `Case`s. For example, the table cases.tom
 
 The name of a case, such as "softmax f32 512x131072", consists of the name of a row of cases.toml and one text of the
 list `cases` of this row. The text "f32 512x131072" means that an array whose type in the program is `f32[M, N]` has f32
-elements, 512 rows (M) and 131072 columns (N). The programs in the language are functions of the module programs.mt.
+elements, 512 rows (M) and 131072 columns (N). The programs of the benchmark, in minitri's language, are functions of
+the module programs.mt.
 
 For eager torch, torch_twin.py translates the text of a case's program into a function of torch. Eager torch runs one
 kernel for each operation of the torch function of a case, and torch.compile compiles this function. The result of the

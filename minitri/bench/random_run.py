@@ -164,7 +164,9 @@ def measured(
 
 
 def compile_time(text: str, inputs: Sequence[Input], device: str) -> float:
-    """Returns the seconds that the first call of a program takes with torch.compile. Runs in a worker process."""
+    """Returns the seconds that the first call of a program takes with torch.compile. This function runs in a worker
+    process.
+    """
     torch.backends.cuda.matmul.allow_tf32 = False  # as in `compare`, because the cache key contains this setting
     arrays = [tensor(i, device) for i in inputs]
     seconds = call_costs.first_result(partial(torch.compile(torch_twin(text), dynamic=False), *arrays))[1]

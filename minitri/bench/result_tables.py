@@ -30,7 +30,7 @@ WORST = 10  # how many random programs are printed
 class Peer:
     """The time in seconds and the relative error of one implementation.
 
-    If there is no time, `note` gives the reason.
+    If the time is missing, the field `note` gives the reason.
 
     first   the seconds from the text of the program to its first result, compilation included
     """

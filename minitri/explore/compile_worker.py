@@ -71,7 +71,7 @@ def failed(message: str) -> dict[str, Any]:
 
 
 def diagnostic(error: CompileError) -> dict[str, Any]:
-    """Returns an error as data.
+    """Returns a CompileError as data for JSON.
 
     The data has the fields that the command line prints for an error as JSON, but each place is a position in the text
     of the editor. The field `text` has the message that a terminal would show.

@@ -105,7 +105,7 @@ def _mlir_row(body: str, table: dict[str, str]) -> Row:
 
 
 def _place(body: str, table: dict[str, str]) -> Lines:
-    """Follows the location at the end of an MLIR line, such as `loc(#loc17)`, to a line of the generated source."""
+    """Returns the line of the generated source for the location at the end of an MLIR line, such as `loc(#loc17)`."""
     return _resolved(body.rpartition(" loc(")[2], table, 0) if " loc(" in body else ()
 
 

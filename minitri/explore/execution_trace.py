@@ -69,8 +69,7 @@ def player(compiled: Compilation) -> dict[str, Any] | None:
 
 
 class _Player:
-    """Runs the tile programs on small arrays: once as they are, and once more for each masked access, without its mask.
-    """
+    """Runs the tile programs on small arrays: once as they are, and once more for each masked access without its mask."""
 
     def __init__(self, instance: Compilation) -> None:
         self.plan: Plan = instance.plan

@@ -34,7 +34,7 @@ MAX_NODES = 2400  # nodes in the drawings of all plans together; a large graph g
 
 
 def plans(trace: Trace) -> dict[str, Any] | None:
-    """Returns the drawings as data, or None if the compilation has no graph or kernels to draw.
+    """Returns the drawings of plans as data, or None if the compilation has no graph or kernels to draw.
 
     For example, a program that was loaded from the text of its kernels has no graph.
     """

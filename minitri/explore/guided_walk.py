@@ -163,8 +163,8 @@ class _Walk:
         }
 
     def _changes(self, before: str, after: str) -> list[tuple[str, str]]:
-        """Returns the passes between two stages that changed the program. Each pass comes with a text that says what
-        the pass did.
+        """Returns the passes between two stages that changed the program. In the result, each pass comes with a text
+        that says what the pass did.
         """
         at = {p["stage"]: k for k, p in enumerate(self.passes)}
         between = self.passes[at[before] + 1 : at[after] + 1]

@@ -107,7 +107,7 @@ class Server(ThreadingHTTPServer):
             self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignores a connection that the browser has closed."""
+        """Ignores the error of a connection that the browser has closed."""
 
     def take(self) -> bool:
         """Checks whether the rate limit allows one more request."""

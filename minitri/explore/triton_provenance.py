@@ -77,8 +77,8 @@ def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str
         y = x * s             {5}
 
     The search goes from the last row to the first, twice, because a loop carries values to earlier rows. A row that
-    uses a name gives its nodes to the nearest earlier row that defines the name. If the name is in `kept`, every
-    earlier row that defines the name gets the nodes.
+    uses a name gives its nodes to the nearest earlier row that defines the name. If a name that a row uses is in
+    `kept`, every earlier row that defines the name gets the nodes of the row.
     """
     needed: dict[str, Nodes] = defaultdict(frozenset)
     found = [NONE] * len(rows)
@@ -152,7 +152,8 @@ def _whole(nodes: Sequence[ast.AST]) -> Iterator[int]:
 def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) -> list[Origin]:
     """Returns the `Origin` of each line of one of Triton's stages.
 
-    The stage contains all distinct kernels. Above the text of each kernel is a line with the kernel's name.
+    The text of the stage contains all distinct kernels of the program. Above the text of each kernel is a line with the
+    kernel's name.
     """
     lines: list[Origin] = []
     source_lines = enumerate(machine.compilation.module_text.split("\n"), 1)

@@ -8,9 +8,9 @@ In: the tile program of a kernel, compiled for a target. Out: a `Width` for each
 access is not wider.
 
 The one idea: a thread loads or stores a group of neighbouring elements, up to 16 bytes, with one instruction under
-three conditions. The first condition: elements that are neighbours along one axis are also neighbours in memory. The
-second condition: each group of elements begins at an address that is a multiple of the size of the group. The third
-condition: a bounds check has the same result for all elements of a group.
+three conditions. The first condition of a wide access: elements that are neighbours along one axis are also neighbours
+in memory. The second condition of a wide access: each group of elements begins at an address that is a multiple of the
+size of the group. The third condition of a wide access: a bounds check has the same result for all elements of a group.
 
 For each operation that computes an offset, Triton determines three powers of two (lib/Analysis/AxisInfo.cpp in Triton).
 Like Triton, this module determines three powers of two from the expression (`Dim`) of an offset:

@@ -153,8 +153,8 @@ def waves(programs: int, chip: Chip) -> float:
     """Returns how many times as long the grid programs take as they would if all multiprocessors were busy until the
     end.
 
-    For example, on 132 multiprocessors, 132 grid programs have the factor 1. The factor of 33 grid programs is 4,
-    because they keep only a quarter of the 132 multiprocessors busy.
+    For example, on 132 multiprocessors, 132 grid programs have the factor 1. On 132 multiprocessors, 33 grid programs
+    have the factor 4, because they keep only a quarter of the multiprocessors busy.
     """
     if programs == 0:
         return 0.0

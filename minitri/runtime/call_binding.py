@@ -181,8 +181,8 @@ def scalar(param: ast.Param, value: Any) -> Any:
 
 
 def _compile_time(param: ast.Param, value: Any) -> Any:
-    """Checks a value that is compiled into the program as a constant: a number, a string, a dtype, None, or a tuple of
-    such values.
+    """Returns a value that is compiled into the program as a constant, or raises a CompileError if the value is not a
+    number, a string, a dtype, None, or a tuple of these.
     """
     match value:
         case int() if not -(2**63) <= value < 2**64:

@@ -182,8 +182,8 @@ UNFINISHED = set[Future[None]]()  # unfinished launchers of kernels with an earl
 
 
 def finish_launchers() -> None:
-    """Waits until Triton's launchers for early starts are made for all compiled kernels. Measurements call this
-    function.
+    """Waits until Triton's launchers for early starts are made for all compiled kernels. Code that measures times or
+    captures a CUDA graph calls this function first.
     """
     wait(UNFINISHED)
 

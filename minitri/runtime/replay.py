@@ -4,9 +4,9 @@ compiled kernels.
     Replay     a call with new tensors of the same dtypes, shapes, strides, alignment and device: allocates and launches
     Captured   a call with the same arrays and the same outputs (`Bound`) as one CUDA graph
 
-Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. A faster check
-(`again_like`) compares the types and shapes of the next call's arguments with those of the previous call. `ReplayCache`
-keeps the `Replay` objects of a program.
+Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. The check
+`again_like`, which is faster than making a `call_key`, compares the types and shapes of the next call's arguments with
+those of the previous call. `ReplayCache` keeps the `Replay` objects of a program.
 """
 
 from __future__ import annotations

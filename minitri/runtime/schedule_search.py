@@ -192,8 +192,8 @@ def _units(eps: float) -> float:
 
 def propose(plan: Plan, interpreter: bool, effort: str = "quick", chip: Chip = H200) -> list[Options]:
     """Returns a short list of candidate options. The options change the schedule of only one kernel of a plan: the
-    kernel that probably takes longest. A kernel with a matrix product is taken to be slower than one without, and next
-    a kernel with more axes or more ops.
+    kernel that probably takes longest. To guess the slowest kernel, the function compares three properties, in this
+    order: a matrix product, the number of axes, and the number of ops.
 
     `chip` describes the GPU that the program runs on.
     """

@@ -46,7 +46,7 @@ def compile_options(kernel: EmittedKernel, target: Target) -> dict[str, Any]:
     """Returns the options of Triton's compiler for a kernel.
 
     Unless the kernel uses fast math, Triton must not fuse x * y + z into one instruction, so that x * y + z rounds
-    twice as in numpy. Denormals are not replaced by 0.
+    twice as in numpy. A compiled kernel does not replace denormals by 0.
     """
     p = kernel.program
     options: dict[str, Any] = {"num_warps": p.warps, "num_stages": p.stages, "enable_fp_fusion": p.relaxed}
@@ -71,7 +71,8 @@ def _new(source: Any, kernel: EmittedKernel, target: Target, name: str) -> Any:
 
     The folder of a kernel has a file for each stage of the compiler, and a file for the dictionary that describes the
     kernel. The folder gets its final name only when it is complete, so that no other process reads a part of a kernel.
-    The functions of Triton's own cache would make and rename a folder for each file, which takes as long as a stage.
+    The functions of Triton's own cache would make and rename a folder for each file, which takes as long as a stage of
+    the compiler.
     """
     import triton
 
