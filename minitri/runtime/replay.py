@@ -92,7 +92,7 @@ def _guards(args: Sequence[Any]) -> Callable[..., bool] | None:
     """Returns a function that checks whether tensors have the type, dtype, device, shape and strides of `args`.
 
     The returned function is written in C, and torch.compile uses it too. Returns None if the installed version of torch
-    lacks a function that makes these checks.
+    lacks the function with which torch.compile checks arguments.
     """
     try:
         guards: Any = importlib.import_module("torch._C._dynamo.guards")
