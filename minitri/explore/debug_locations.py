@@ -339,8 +339,8 @@ _ROLES = {role: re.compile(pattern) for role, pattern in MACHINES[TENSOR].items(
 
 
 def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
-    """Returns the rows of a kernel's lines: the row of a line that allocates tensor memory also defines the name
-    `TENSOR`, and the row of a line that accesses tensor memory uses this name.
+    """Returns the rows of a kernel's lines, with the name `TENSOR`. The row of a line that allocates tensor memory also
+    defines `TENSOR`, and the row of a line that accesses tensor memory also uses `TENSOR`.
 
     `head` is the source line at which the kernel begins. Instructions whose source line is `head` count as instructions
     without a source line.

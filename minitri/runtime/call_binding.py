@@ -181,8 +181,8 @@ def scalar(param: ast.Param, value: Any) -> Any:
 
 
 def _compile_time(param: ast.Param, value: Any) -> Any:
-    """Returns a value that is compiled into the program as a constant, or raises a CompileError if the value is not a
-    number, a string, a dtype, None, or a tuple of these.
+    """Returns a value that is compiled into the program as a constant: a number, a string, a dtype, None, or a tuple of
+    such values. Raises a CompileError for a value of any type that cannot be compiled in.
     """
     match value:
         case int() if not -(2**63) <= value < 2**64:

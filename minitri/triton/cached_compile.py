@@ -46,7 +46,7 @@ def compile_options(kernel: EmittedKernel, target: Target) -> dict[str, Any]:
     """Returns the options of Triton's compiler for a kernel.
 
     Unless the kernel uses fast math, Triton must not fuse x * y + z into one instruction, so that x * y + z rounds
-    twice as in numpy. A compiled kernel does not replace denormals by 0.
+    twice as in numpy. The options tell Triton not to replace denormals by 0.
     """
     p = kernel.program
     options: dict[str, Any] = {"num_warps": p.warps, "num_stages": p.stages, "enable_fp_fusion": p.relaxed}
