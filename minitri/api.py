@@ -43,9 +43,9 @@ def compile(
         compile("a * b")
         compile("model.mt", entry="attention")
 
-    If no type is given, the names in the expression are the parameters, in the order of their first occurrence. The
-    arguments of each call then determine the types of the parameters. The program keeps compiled kernels for each
-    combination of dtypes and ranks of the arguments.
+    If the caller gives no types, the names in the expression are the parameters, in the order of their first
+    occurrence. A parameter without a type gets its type from the arguments of each call. The program keeps compiled
+    kernels for each combination of dtypes and ranks of the arguments.
 
     types      the types of the parameters as a dict, instead of one keyword for each parameter
     entry      the function of a module to compile; by default the last function of the module
@@ -55,8 +55,8 @@ def compile(
                by rules
     optimize   if False, every optimisation is left out, as the option `-O0` of the command does
 
-    A parameter of the program may have the name of a keyword of `compile`, such as `entry`. If the keyword's value is
-    the text of a type, as in `entry="f32[N]"`, the value is taken as the type of the parameter. Raises ParseError for a
+    A parameter of the program may have the name of a keyword of `compile`, such as `entry`. If the keyword `entry` gets
+    the text of a type, as in `entry="f32[N]"`, the text is the type of the parameter `entry`. Raises ParseError for a
     text that is not in the language, and CompileError for any other error in the program.
     """
     if not isinstance(text, (str, Path)):
@@ -103,9 +103,9 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         def rms(x: "f32[*B, D]"):
             return sqrt(mean(x * x, axis=-1, keepdims=True) + EPS)
 
-    The decorated function may call other programs. The function may also use numbers, tuples of numbers and dtypes that
-    its module or an enclosing function defines (`EPS`, `other.EPS`). If one of the used values changes, the next call
-    compiles the function again.
+    The decorated function may call other programs. The decorated function may also use numbers, tuples of numbers and
+    dtypes that its module or an enclosing function defines (`EPS`, `other.EPS`). If a number or dtype that the function
+    uses changes, the next call compiles the function again.
 
     options   the settings `without`, `options` and `effort` (see the class `Program`)
 
@@ -150,9 +150,9 @@ class FunctionProgram(Program):
     """A minitri program made from a Python function.
 
     The program is compiled again when a function or constant that it uses changes. Every use of the program compares
-    these functions and constants with their earlier values. Except for the comparison of functions and constants, a
-    repeated call on a GPU is as fast as a call of an ordinary `Program`. The constructor takes the settings that the
-    class `Program` takes.
+    the functions and constants that the program uses with their earlier values. Except for the comparison of functions
+    and constants, a repeated call on a GPU is as fast as a call of an ordinary `Program`. The constructor takes the
+    settings that the class `Program` takes.
     """
 
     def __init__(self, definition: Definition, **settings: Any) -> None:
@@ -167,15 +167,15 @@ class FunctionProgram(Program):
     def _check_signature(self) -> None:
         """Finds errors when the function is defined, before any call.
 
-        If the function calls another function that the file defines further down, this check does nothing, and errors
-        are found at the first call.
+        If the function calls another function that the file defines further down, `_check_signature` does nothing, and
+        the first call finds the errors.
         """
         text = self.definition.function.span.source.text
         if not any(re.search(rf"^\s*def\s+{name}\b", text, re.MULTILINE) for name in self.missing):
             super()._check_signature()
 
     def refresh(self) -> None:
-        """Makes the module again if a function or a constant that the program uses has changed."""
+        """Makes the module of the program again if a function or a constant that the program uses has changed."""
         now = [(read, read()) for read, _ in self.watched]
         if all(_same(old, new) for (_, old), (_, new) in zip(self.watched, now)):
             self.watched = now

@@ -35,8 +35,8 @@ MAX_GRAPHS = 64  # graphs kept for one program: one for each rank, and for each 
 
 
 class BaseProgram:
-    """One function of a module, and the stages that the function is compiled to. The class `Program` explains the
-    settings.
+    """One function of a module, and the stages that the function is compiled to. The docstring of the class `Program`
+    explains the settings `without`, `options` and `effort`.
 
     limits    the limits on time and memory that were in force when the program was made
     start     the first stage of the program, if the program was read from the text of a stage; else None
@@ -96,15 +96,15 @@ class BaseProgram:
     # ---- for one call ----------------------------------------------------------------
 
     def _bound(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> Call:
-        """Returns the checked call with these arguments.
+        """Checks the arguments of a call, and returns the checked call.
 
         Raises CompileError MT03xx if the arguments do not fit the parameters.
 
-        If a parameter has no annotation, its type is taken from the array. In the type of a parameter without
-        annotation, the sizes are names such as `n0`, so that calls with other sizes share the graph. Some programs are
-        right for certain sizes only, and the graph of such a program contains the sizes of the call as numbers. For
-        example, for vectors x and y of N elements, `reshape(x, (2, -1)) * y` multiplies arrays of the shapes (2, N/2)
-        and (N,), which fit for N = 2 only.
+        If a parameter has no annotation, its type is taken from the array that the call passes. In the type of a
+        parameter without annotation, the sizes are names such as `n0`, so that calls with different sizes share one
+        graph. Some programs are right for certain sizes only, and the graph of such a program contains the sizes of the
+        call as numbers. For example, for vectors x and y of N elements, `reshape(x, (2, -1)) * y` multiplies arrays of
+        the shapes (2, N/2) and (N,), which fit for N = 2 only.
         """
         self.refresh()
         call = bind(self.function, args, keywords)
@@ -123,7 +123,7 @@ class BaseProgram:
     def fitted(self, call: Call) -> Call:
         """Returns the call with arrays in the layout that the program needs.
 
-        Only a program that was read from the text of a stage needs a certain layout.
+        Only a program that was read from the text of a stage needs arrays in a certain layout.
         """
         return call
 
@@ -173,15 +173,15 @@ def _entry(module: ast.Module, entry: str | None) -> ast.Function:
 
 
 def names(without: Sequence[str]) -> frozenset[str]:
-    """Returns the names of optimisations as a set. If `without` is a text instead of a sequence of texts, this text
-    counts as one name.
+    """Returns the names of the optimisations to leave out, as a set. If `without` is a text instead of a sequence of
+    texts, this text counts as one name.
     """
     return frozenset([without] if isinstance(without, str) else without)
 
 
 def checked(options: Options) -> Options:
-    """Returns the given options unchanged. Raises CompileError MT0404 if the value is not an object of the class
-    `Options`.
+    """Returns the given options unchanged. Raises CompileError MT0404 if the given options are not an object of the
+    class `Options`.
     """
     if not isinstance(options, Options):
         help = 'write `mt.Options(blocks={"i": 64}, warps=8)`'
@@ -190,7 +190,9 @@ def checked(options: Options) -> Options:
 
 
 def check_effort(effort: str) -> str:
-    """Returns the given effort unchanged. Raises CompileError MT0404 if no effort has this name."""
+    """Returns the given effort unchanged. Raises CompileError MT0404 if the text is not the name of an effort, such as
+    "quick".
+    """
     if effort not in EFFORTS:
         help = f"write one of {', '.join(EFFORTS)}"
         raise CompileError("MT0404", f"effort cannot be {str(effort)[:40]!r}", help=help)
@@ -207,7 +209,7 @@ def for_arrays(options: Options, arrays: Mapping[str, ArrayView]) -> Options:
 
 
 def with_measured(context: Context, options: Options) -> Context:
-    """Returns the context of a call with measured options.
+    """Returns the context of a call, with options that were chosen by measuring schedules.
 
     If the program has its own setting for tensor descriptors, this setting replaces the measured setting.
     """

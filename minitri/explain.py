@@ -2,11 +2,11 @@
 
 In: a compilation. Out: the text of the page. For each kernel, the page shows the schedule and the bytes that the kernel
 reads and writes. For each access to memory, the page has the proof that the access stays in bounds. For each bounds
-check, the page says what would go wrong without the check. The page also has the proof that each element is written
-once (minitri/trust/memory_proofs.py). The page then shows how many bytes and operations the program needs, and the
-least time for them on the target's chip (minitri/hardware/roofline.py). The last part of the page is the ledger of
-fusion. The ledger says which nodes were fused and which were not, and by which rule. The ledger also says how many
-bytes of memory traffic fusion saves.
+check, the page says what would go wrong without the check. The page also has the proof that each element of an output
+is written once (minitri/trust/memory_proofs.py). The page shows how many bytes and operations the program needs, and
+the least time for them on the target's chip (minitri/hardware/roofline.py). The last part of the page is the ledger of
+fusion: a list of the nodes that were fused or not fused, each with the rule that decided. The ledger of fusion also
+says how many bytes of memory traffic fusion saves.
 
 The page also lists what kernels assume about sizes and arrays, and how many bytes a thread reads at once:
 
@@ -16,8 +16,8 @@ The page also lists what kernels assume about sizes and arrays, and how many byt
 A warp reads fastest if each thread reads 16 bytes at once, from an address that is a multiple of 16
 (hardware/predicted_access_width.py). A launch checks whether each array begins at a multiple of 16 bytes. The strides
 of an array determine whether its rows begin at multiples of 16 bytes. If the strides are arguments of the kernel, not
-constants, the launch checks the strides too. A launch also checks which sizes of the call are multiples of 16. Each
-combination of the results of all checks has its own compiled kernel.
+constants, the launch checks the strides too. A launch also checks which sizes of the call are multiples of 16. For each
+combination of results of a launch's checks (is a number a multiple of 16?), there is a separate compiled kernel.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

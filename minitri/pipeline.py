@@ -1,4 +1,5 @@
-"""The pass manager, and `CORE`, the table of passes that every program needs. Each pass makes the next stage.
+"""The pass manager, and `CORE`, the table of passes that every program needs. Each pass makes the next stage of a
+program, such as the graph or the tile programs.
 
     ast → graph → graph.simplified → kernels → tile → tile.masked → tile.target → triton → …
 
@@ -154,7 +155,7 @@ def lowered(plan: Plan, context: Context) -> Programs:
 
 
 def simple_schedule(kernel: Kernel, context: Context) -> Schedule:
-    """Returns a schedule without optimisations for a kernel. For Triton's interpreter, this schedule has large tiles,
+    """Returns a schedule without optimisations for a kernel. For Triton's interpreter, the schedule has large tiles,
     because the interpreter takes about a millisecond for each program of a grid.
     """
     chosen = plain(kernel, INTERPRETER) if context.target.kind == "interpreter" else plain(kernel)
@@ -202,7 +203,9 @@ plan_pass = partial(Pass, verify=verify_plan, text=format_plan)
 
 
 def tile_pass(*row: Any, masked: bool = False) -> Pass:
-    """Returns a pass that makes tile programs. If `masked` is true, the verifier then checks the mask of each access."""
+    """Returns a pass that makes tile programs. If `masked` is true, the verifier also checks the mask of each load and
+    store in the programs that the pass makes.
+    """
     return Pass(*row, verify=partial(verify_tiles, masked=masked), text=format_programs)
 
 

@@ -192,8 +192,8 @@ class Program(BaseProgram):
         """Runs the program as it is after one stage of the compilation, and returns the results as numpy arrays.
 
         numpy evaluates "ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked" and "tile.target". Triton's
-        interpreter runs the stage "triton", and the GPU runs the stage "gpu". Raises CompileError MT0402 for any other
-        name of a stage.
+        interpreter runs the stage "triton", and the GPU runs the stage "gpu". Raises CompileError MT0402 for a stage
+        that cannot be run.
         """
         if stage not in RUNNABLE:
             help = f"these do: {', '.join(RUNNABLE)}"

@@ -5,12 +5,12 @@
     g(x, b)
 
 In: the text of `graph`, `graph.simplified`, `kernels`, `tile`, `tile.masked` or `tile.target`. Out: a `Program` with
-this stage and all later stages. The one idea: the first line of a stage is a signature. A call binds its arguments to
-the names and types in this signature.
+the stage of the text and all later stages. The one idea: the first line of a stage is a signature. A call binds its
+arguments to the names and types in the signature of the stage.
 
 The text of a stage is not trusted, so the verifier of the stage checks it first. On a CPU, the numpy evaluator checks
-every access to memory before the kernels run. A mistake in the text gives an error (MT05xx), never a traceback. On a
-GPU, the accesses to memory are not checked.
+every access to memory before the kernels run. A mistake in the text of a stage gives an error (MT05xx), never a
+traceback. On a GPU, the accesses to memory are not checked.
 
 Left out: the syntax tree. The syntax tree defines the right result of an ordinary program, but a loaded program has no
 syntax tree. The right result of a loaded program comes from its graph, or from another program (`against`).
@@ -64,13 +64,13 @@ def load(
     text: str | Path, stage: str | None = None, /, *, against: Program | None = None,
     without: Sequence[str] = (), options: Options = Options(),
 ) -> Program:  # fmt: skip
-    """Makes a program from the text of a stage, or from a file that contains such a text.
+    """Makes a program from the text of a stage, or from a file that contains the text of a stage.
 
         load(low["tile"], "tile")
         load("out/tile.masked.txt")       a file of `minitri compile … -o out`: its name says the stage
         load(text, "tile", against=f)     `check` compares this stage and all later stages with f
 
-    Raises CompileError MT05xx, with a line number, for a text that does not follow the syntax of this stage. Raises
+    Raises CompileError MT05xx, with a line number, for a text that does not follow the syntax of the stage. Raises
     MT0402 for an unknown stage, and MT0003 for a file that cannot be read.
     """
     name = f"<{stage}>"
@@ -238,9 +238,9 @@ class Loaded(Program):
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:
     """Returns the strides that the text of a stage requires of an array.
 
-    The text has a number or a name for each stride, such as `x.stride0`. If the strides of the array equal all numbers
-    in the text, the array keeps its strides. If a number differs, the named strides are chosen for a copy: in row-major
-    order, and larger than all strides with numbers.
+    The text of the stage has a number or a name for each stride, such as `x.stride0`. If the strides of the array equal
+    all numbers in the text, the array keeps its strides. If a stride differs from its number in the text, the caller
+    copies the array. The named strides of the copy are in row-major order, and larger than all strides with numbers.
 
     The value of each named stride is added to the dict `sizes`.
     """

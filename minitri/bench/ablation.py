@@ -4,13 +4,14 @@
 
 In: cases and names of optimisations. Out: a `Cell` for each case and optimisation, if the generated code of the case
 differs without the optimisation. A cell holds three ratios: of the time of a call, of the memory of a call, and of the
-time to a first result. Each ratio is the value without the optimisation divided by the value with it. For example, a
-time ratio of 1.25 means that the optimisation saves a fifth of the time, because 1 / 1.25 is 0.8.
+time to a first result. Each ratio of a cell is the time or memory without the optimisation, divided by the time or
+memory with the optimisation. For example, a time ratio of 1.25 means that the optimisation saves a fifth of the time,
+because 1 / 1.25 is 0.8.
 
-A version of a case is the case with all optimisations, or with one optimisation left out. The calls of all versions
-alternate (alternating_timer.py), and all versions get the same inputs. The result of each version is compared with the
-reference, which torch computes in f64. A version without an optimisation is not run if its generated code equals the
-code of the version with all optimisations.
+A version of a case is the case with all optimisations, or with one optimisation left out. The calls of all versions of
+a case alternate (alternating_timer.py), and all versions get the same inputs. The result of each version is compared
+with the reference, which torch computes in f64. A version without an optimisation is not run if its generated code
+equals the code of the version with all optimisations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +43,7 @@ WHOLE = ""  # the version with all optimisations
 def ablate(chosen: Sequence[Case], json_path: str | None = None, plot_path: str | None = None) -> int:
     """Measures the cases on this machine's GPU and prints the tables.
 
-    Returns the exit status, which is 0 if every version ran and gave a right result.
+    Returns the exit status, which is 0 if every version of every case ran and gave a right result.
     """
     found = Ablation(torch.cuda.get_device_name(), OPTIONAL)
     mt.compile("x + x")(torch.ones(8, device="cuda"))  # the time of imports must not count in a first result
@@ -91,7 +92,9 @@ class Ablation:
     cells: list[Cell] = field(default_factory=list)
 
     def of(self, name: str) -> list[Cell]:
-        """Returns the cells of all cases for one optimisation; the cell with the largest ratio comes first."""
+        """Returns the results (`Cell`s) of all cases without one optimisation; the result with the largest ratio comes
+        first.
+        """
         return sorted((c for c in self.cells if c.without == name), key=lambda c: -c.best)
 
     def __str__(self) -> str:

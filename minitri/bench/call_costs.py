@@ -5,9 +5,9 @@ nothing else. The host time is the time that the CPU needs for one call; the cal
 reported host time is the median of 20 batches of 500 calls. The batches of all implementations alternate, because the
 speed of a shared machine can change by half within seconds.
 
-The time to a first result starts with the text of a program and ends when the result of the program is available. All
-modules are imported before the measurement, and the input is on the GPU. The time to a first result is measured twice:
-with empty caches, and in a second process with the caches of the first process.
+The time to a first result starts with the text of a program and ends when the result of the program is available.
+Before the time to a first result is measured, all modules are imported, and the input is on the GPU. The time to a
+first result is measured twice: with empty caches, and in a second process with the caches of the first process.
 """
 
 import os
@@ -90,7 +90,8 @@ def _medians(ways: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
 def first_results() -> Table:
     """Returns a table with the milliseconds from the text of a program to the program's first result.
 
-    The time is measured with empty caches, and then in a second process, which uses the caches of the first process.
+    The time to a first result is measured with empty caches, and then in a second process, which uses the caches of the
+    first process.
     """
     rows: dict[str, dict[str, float]] = {}
     for name, text in FIRST.items():
@@ -116,8 +117,8 @@ def first_result(call: Callable[[], T]) -> tuple[T, float]:
     """Returns the result of the first call of a program, which compiles the program, and the seconds that the call
     took.
 
-    At the start of the call, the GPU has no queued work. Python's garbage collector is off, because after much
-    compilation one garbage collection takes as long as compiling a small program.
+    At the start of the call, the GPU has no queued work. Python's garbage collector is off during the call, because
+    after much compilation one garbage collection takes as long as compiling a small program.
     """
     results: list[T] = []
     seconds = timeit.timeit(lambda: (results.append(call()), _wait()), _wait, number=1)  # no garbage collection
@@ -153,7 +154,9 @@ def in_new_process(function: Callable[..., T], *arguments: Any) -> T:
 
 
 def peak(run: Callable[[], Any]) -> int:
-    """Returns the peak of the GPU memory that a call allocates, in bytes, without memory that was in use before."""
+    """Returns the peak of the GPU memory that a call allocates, in bytes, without memory that was in use before the
+    call.
+    """
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()

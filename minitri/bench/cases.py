@@ -1,20 +1,21 @@
 """The cases of the benchmark, made from the table cases.toml: a program, its arguments, and the same computation in torch.
 
-In: rows of the table cases.toml. Out: `Case`s. For example, the table has this row:
+In: rows of the table cases.toml. Out: `Case`s. For example, the table cases.toml has this row:
 
     name = "softmax"
     function = "softmax_of_rows"
     cases = ["f32 512x131072"]
     library = "softmax(x, axis=-1)"
 
-The name of a case consists of a row's name and one text of the row's list `cases`, as in "softmax f32 512x131072". The
-text "f32 512x131072" means that an array whose type in the program is `f32[M, N]` has f32 elements, 512 rows (M) and
-131072 columns (N). The programs in the language are functions of the module programs.mt.
+The name of a case, such as "softmax f32 512x131072", consists of the name of a row of cases.toml and one text of the
+list `cases` of this row. The text "f32 512x131072" means that an array whose type in the program is `f32[M, N]` has f32
+elements, 512 rows (M) and 131072 columns (N). The programs of the benchmark, in minitri's language, are functions of
+the module programs.mt.
 
 For eager torch, torch_twin.py translates the text of a case's program into a function of torch. Eager torch runs one
-kernel for each operation of the function, and torch.compile compiles the function. The result of the torch function in
-f64 is the reference for the errors of all implementations. If a library has one function for the whole computation,
-this library function is timed too.
+kernel for each operation of the torch function of a case, and torch.compile compiles this function. The result of the
+torch function in f64 is the reference for the errors of all implementations. If torch has one library function for the
+whole computation of a case, the library function is timed too.
 
 In the benchmark's programs, attention is written as its mathematical definition. In torch, the mathematical definition
 of attention computes the scores of only some queries at a time, so that the longest case fits into memory. Attention is
@@ -64,7 +65,7 @@ class Input(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One row of the benchmark.
+    """One case of the benchmark: a program, its input arrays, and the same computation in torch.
 
     eager     the computation in torch, as several operations; `library` is a single function of torch with the same
               result

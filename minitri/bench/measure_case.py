@@ -1,9 +1,9 @@
 """Measures one case on a GPU: every implementation gets the same inputs, and its result is compared with the reference.
 
-In: a case and a clock. Out: a `Row`, which holds the times of all implementations (alternating_timer.py), their errors,
-memory, and the predicted bytes and operations. An error is |result - reference| / |reference| in the 2-norm, where the
-reference is computed in f64. If a case has no matrix products (`flops` is 0), a copy of memory is timed too, for
-comparison.
+In: a case, and a clock, which is a function that times the calls of several implementations. Out: a `Row`, which holds
+the times of all implementations (alternating_timer.py), their errors, memory, and the predicted bytes and operations.
+An error is |result - reference| / |reference| in the 2-norm, where the reference is computed in f64. If a case has no
+matrix products (`flops` is 0), a copy of memory is timed too, for comparison.
 
 Left out: the tables that are printed (result_tables.py).
 
@@ -50,8 +50,8 @@ def compare(case: Case, device: str, clock: Clock, copy: Run | None, tune: bool 
     """Measures a case on `device`, and returns the measurements as a `Row`.
 
     `copy` is a function that copies `COPY_BYTES` bytes of memory. If `copy` is None, neither a copy nor the memory of a
-    call is measured. If `tune` is true, minitri is also timed with measured schedules, even if the field `tuned` of the
-    case is false.
+    call is measured. If `tune` is true, minitri is also timed with schedules that were chosen by measuring, even if the
+    field `tuned` of the case is false.
     """
     arrays = [tensor(i, device) for i in case.inputs]
     reference = as_tuple(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
@@ -131,9 +131,10 @@ def _bytes_moved(case: Case, arrays: Arrays, reference: Arrays) -> int:
 
 
 def _implementations(case: Case, sets: Sequence[Arrays], row: Row, tune: bool) -> dict[str, Maker]:
-    """Returns a function for each implementation. The function prepares the implementation and returns its calls.
+    """Returns a function for each implementation. The function of an implementation prepares the implementation and
+    returns its calls, one for each set of inputs.
 
-    If schedules are measured, the time for measuring them is stored in `row`.
+    If minitri's schedules are measured, the time for measuring the schedules is stored in `row`.
     """
     makers: dict[str, Maker] = {"minitri": partial(_bound, case.program, sets)}
     ways = {"eager": case.eager, "library": case.library, **case.peers}

@@ -174,10 +174,10 @@ class EverydayWriter(StatementWriter):
         return self.choose([*list(counts)[-1:], *large[-1:] * 8, *large])
 
     def array(self, role: str, shape: Shape, depth: int = 1) -> str:
-        """Adds a new parameter and returns its name.
+        """Adds a new parameter to the program and returns the name of the parameter.
 
-        If the array is a factor of a matrix product that sums `depth` terms, its elements are about depth**-0.5. The
-        sums are then about 1.
+        If the array is a factor of a matrix product that sums `depth` terms, its elements are about depth**-0.5, so
+        that the sums of the product are about 1.
         """
         if len(self.arrays) >= ARRAYS or math.prod(shape) > 2 * self.sizes["most"]:
             raise DoesNotFit

@@ -7,14 +7,14 @@ right.
 torch.compile takes several seconds to compile a program. Because torch.compile is slow, worker processes (one for each
 processor core) compile a batch of programs before the batch is measured. After the compilation, the main process
 measures the programs one after another, while the workers do nothing. Inductor, the compiler behind torch.compile, has
-a cache, from which the main process loads the compiled code. The main process deletes schedules from inductor's cache
-that inductor chose by measuring while many processes shared the GPU. All caches are in a new folder, so the time to
-minitri's first result is measured with empty caches. The time to the first result of torch.compile is measured in a
-worker process, which shares the processor with other workers.
+a cache, from which the main process loads the compiled code. Inductor chooses some schedules by measuring while many
+processes share the GPU: the main process deletes such schedules from inductor's cache. All caches are in a new folder,
+so the time to minitri's first result is measured with empty caches. The time to the first result of torch.compile is
+measured in a worker process, which shares the processor with other workers.
 
 A result is right if its error is small, or at most twice as large as the error of eager torch. If eager torch has no
-correct digit, ten times the error of eager torch is allowed. In this case, the exact result is a difference of nearly
-equal numbers, as in mean(x - mean(x)).
+correct digit, ten times the error of eager torch is allowed. Eager torch has no correct digit if the exact result is a
+difference of nearly equal numbers, as in mean(x - mean(x)).
 """
 
 import os
@@ -117,8 +117,8 @@ def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int
 def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Measure) -> Row:
     """Measures the parts of a slow program alone, and returns the row of the smallest part that is slow too.
 
-    The loss of a program is minitri's time minus torch's time. The loss of the part must be at least half of the loss
-    of the whole program.
+    The loss of the slow part, which is minitri's time minus torch's time, must be at least half of the loss of the
+    whole program.
 
     whole   the row of the program itself, which is the result if all parts are fast
     bound   a part whose ratio is smaller than this is slow
@@ -164,7 +164,9 @@ def measured(
 
 
 def compile_time(text: str, inputs: Sequence[Input], device: str) -> float:
-    """Returns the seconds that the first call of a program takes with torch.compile. Runs in a worker process."""
+    """Returns the seconds that the first call of a program takes with torch.compile. This function runs in a worker
+    process.
+    """
     torch.backends.cuda.matmul.allow_tf32 = False  # as in `compare`, because the cache key contains this setting
     arrays = [tensor(i, device) for i in inputs]
     seconds = call_costs.first_result(partial(torch.compile(torch_twin(text), dynamic=False), *arrays))[1]

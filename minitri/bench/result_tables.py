@@ -2,10 +2,11 @@
 
 In: one `Row` for each case or random program. Out: text, and dictionaries for JSON.
 
-The ratio of a random program is the time of torch divided by the time of minitri. If the ratio is above 1, minitri is
-faster. The time of torch is the shorter time of eager torch and torch.compile. The report about random programs has a
-line for each class of programs and a table of the times to first results. The report also has the rank correlation of
-predicted and measured times, and the text of the ten slowest programs.
+The ratio of a random program is the time of torch divided by the time of minitri. If the ratio of a random program is
+above 1, minitri is faster than torch. The time of torch is the shorter time of eager torch and torch.compile. The
+report about random programs has a line for each class of programs and a table of the times to first results. The report
+about random programs also has the rank correlation of predicted and measured times, and the text of the ten slowest
+programs.
 """
 
 import json
@@ -29,7 +30,7 @@ WORST = 10  # how many random programs are printed
 class Peer:
     """The time in seconds and the relative error of one implementation.
 
-    If there is no time, `note` gives the reason.
+    If the time is missing, the field `note` gives the reason.
 
     first   the seconds from the text of the program to its first result, compilation included
     """
@@ -92,9 +93,10 @@ class Row:
 
 
 def ratios(rows: Sequence[Row], *others: str) -> list[float]:
-    """Returns a ratio for each row: the shortest time of the implementations `others`, divided by the time of minitri.
+    """Returns a ratio for each case or random program: the shortest time of the implementations `others`, divided by
+    the time of minitri.
 
-    A row is left out if it lacks the time of minitri or of all `others`.
+    A case is left out if the time of minitri or the times of all `others` are missing.
     """
     return [x for r in rows if (x := r.ratio(*others))]
 
@@ -136,7 +138,9 @@ def _means(rows: Sequence[Row]) -> list[str]:
 
 
 def _beside(rows: Sequence[Row]) -> list[str]:
-    """Returns lines that compare each program with the other programs of the language in the field `beside` of its row."""
+    """Returns lines that compare the time of each program with the times of the programs in the field `beside` of its
+    row.
+    """
     pairs = [(r, n, p.seconds) for r in rows for n, p in r.beside.items() if p.seconds]
     return [f"{r.name}: {s / own:.2f} times as fast as our own {n}" for r, n, s in pairs if (own := r.best("minitri"))]
 
@@ -237,7 +241,7 @@ def _first_results(rows: Sequence[Row]) -> str:
 
 
 def _text(row: Row) -> str:
-    """Returns the text of a program with its times and its ratio."""
+    """Returns the text of a program, with its measured times, and with torch's time divided by minitri's time."""
     times = "".join(f"{n} {time_of(p)}, " for n, p in row.peers.items())
     errors = ", ".join(f"{n} {number(p.error, '.1e')}" for n, p in row.peers.items())
     notes = "".join(f"\n    {n}: {p.note}" for n, p in row.peers.items() if p.note)
@@ -256,7 +260,9 @@ def as_dict(row: Row) -> dict[str, Any]:
 
 
 def write_json(path: str | None, value: Mapping[str, Any]) -> None:
-    """Writes `value` as JSON to a file, if there is a path. Raises CompileError MT0003 if the file cannot be written."""
+    """Writes `value` as JSON to the file `path`, or does nothing if `path` is None. Raises CompileError MT0003 if the
+    file cannot be written.
+    """
     if path is None:
         return
     try:

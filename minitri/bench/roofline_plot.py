@@ -26,7 +26,7 @@ COLOURS = {"minitri": "#0b6e4f", "compile": "#c8553d", "library": "#588b8b", "ea
 
 
 def plot(found: Mapping[str, Any], path: str) -> None:
-    """Draws the cases of a run.
+    """Draws the measured cases of one run of the benchmark, and writes the figure to the file `path`.
 
     Raises StageUnavailable MT0402 if matplotlib is not installed, and CompileError MT0003 if the file cannot be
     written.
@@ -71,7 +71,8 @@ def plot_file(figures: str, path: str) -> None:
 
     figures   the name of a file that `bench --json` wrote on a machine with a GPU
 
-    Raises CompileError MT0003 if the file cannot be read or contains other data. Raises the errors that `plot` raises.
+    Raises CompileError MT0003 if the file cannot be read or contains no measurements of the benchmark. Raises the
+    errors that `plot` raises.
     """
     name = printable(Path(figures).name)
     try:
@@ -142,6 +143,6 @@ def _operations(case: Case) -> int:
     """Returns the number of operations that the case declares. If the case declares none, returns the number that its
     graph needs.
 
-    For attention with a mask, the declared number leaves out the operations of masked attention scores.
+    For attention with a mask, the number that the case declares leaves out the operations of masked attention scores.
     """
     return case["flops"] or case["work"]["graph"]["flops"]

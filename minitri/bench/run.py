@@ -6,16 +6,18 @@ the language ran and was right.
 
 The file alternating_timer.py describes how calls are timed. Every implementation of a case runs in one process, on the
 same random inputs (measure_case.py). The column `best/ours` is the time of the fastest other implementation divided by
-minitri's time. If `best/ours` is above 1, minitri is faster. The column `of copy` is the time of a copy of the same
-number of bytes, divided by minitri's time. For matrix products, the column `of copy` shows TFLOP/s instead. For each
-case, the rate of a copy is measured together with the implementations. The rate of a copy in the head of the table is
-measured once, before all cases. All cases call torch.compile with dynamic=False. Square matrix products are also
-measured with tuning: torch with max-autotune-no-cudagraphs, and minitri with measured schedules
-(runtime/schedule_search.py). With `--tune` all programs are also measured with measured schedules.
+minitri's time. If `best/ours` is above 1, minitri is faster than all other implementations. The column `of copy` is the
+time of a copy of the same number of bytes, divided by minitri's time. For matrix products, the column `of copy` shows
+minitri's rate in TFLOP/s. For each case, the rate of a copy is measured together with the implementations. The rate of
+a copy in the head of the table is measured once, before all cases. All cases call torch.compile with dynamic=False.
+Square matrix products are also measured with tuning: torch with max-autotune-no-cudagraphs, and minitri with measured
+schedules (runtime/schedule_search.py). With `--tune`, all programs are also timed with schedules that were chosen by
+measuring.
 
-Without a GPU, only a small table is printed, which shows errors (measure_case.py). The times in the small table say
-nothing about the speed on a GPU. The host's time of a call and the time to a first result (call_costs.py) are
-measured if all cases are measured, or if `--host` is given. Memory is measured with each case.
+Without a GPU, only a small table is printed, which shows the errors of results (measure_case.py). The times in the
+small table, which come from Triton's interpreter, say nothing about the speed on a GPU. The host's time of a call and
+the time to a first result (call_costs.py) are measured if all cases are measured, or if `--host` is given. The GPU
+memory of a call is measured for each case.
 """
 
 import time
@@ -41,7 +43,7 @@ def main(
     names: Sequence[str] = (), json_path: str | None = None, plot_path: str | None = None, tune: bool = False,
     calls: bool = False, ablate: bool = False,
 ) -> int:  # fmt: skip
-    """Runs the benchmark and prints its tables. The result is the exit status.
+    """Runs the benchmark, prints its tables and returns the exit status.
 
     tune    whether every program also runs with measured schedules
     calls   whether the host time of a call and the time to a first result are measured even if only some cases are

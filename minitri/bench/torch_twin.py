@@ -6,10 +6,10 @@ For example, `sum(x, axis=0)` becomes this closure:
 
     lambda scope: torch.sum(scope["x"], dim=0)
 
-Eager torch and torch.compile run the Python function. If the arrays are f64, the Python function computes the
-reference, with which all results are compared. With f64 arrays, a conversion to another float dtype converts to f64
-instead, so that the reference is not rounded. The one idea: torch has most functions of the language under their own
-names; the tables `NAMES` and `FUNCTIONS` list the exceptions.
+Eager torch and torch.compile run the Python function that torch_twin.py makes. If the arrays are f64, the Python
+function computes the reference, with which all results are compared. With f64 arrays, a conversion to another float
+dtype converts to f64 instead, so that the reference is not rounded. The one idea: torch has most functions of the
+language under their own names; the tables `NAMES` and `FUNCTIONS` list the exceptions.
 
 Left out: functions that no program of the benchmark needs, and calls of other functions of the same module.
 """
@@ -124,8 +124,8 @@ def _applied(
 def _function(name: str) -> Callable[..., Any]:
     """Returns torch's function for a function of the language.
 
-    If the language has no function of this name, the result is torch's own function of the name, because cases.toml
-    uses such functions.
+    If the language has no function of this name, the result is torch's function of the name, because the programs in
+    cases.toml also use functions that only torch has.
     """
     named = NAMES.get(name, name)
     found = FUNCTIONS.get(name) or getattr(torch, named, None) or getattr(torch.nn.functional, named, None)

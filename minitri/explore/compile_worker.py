@@ -2,8 +2,8 @@
 
     python -m minitri.explore.compile_worker
 
-In: requests on standard input, each one line of JSON. A field with `?` is optional. Out: one line of JSON for each
-request:
+In: requests on standard input, each one line of JSON. In the format below, a field of a request with `?` is optional.
+Out: one line of JSON for each request:
 
     request   {text, types?, entry?, sizes?, target?, all?}
     answer    a document (document.py); if the request lacks `all`, the document has only minitri's own stages, none of
@@ -71,10 +71,10 @@ def failed(message: str) -> dict[str, Any]:
 
 
 def diagnostic(error: CompileError) -> dict[str, Any]:
-    """Returns an error as data.
+    """Returns a CompileError as data for JSON.
 
-    The data has the fields that the command line prints as JSON, but each place is a position in the text of the
-    editor. The field `text` has the message that a terminal would show.
+    The data has the fields that the command line prints for an error as JSON, but each place is a position in the text
+    of the editor. The field `text` has the message that a terminal would show.
     """
     return error.as_dict() | {
         "text": str(error), **_place(error.span),

@@ -11,10 +11,10 @@ operation, and which line of the generated Triton source the operation comes fro
 If the location of an operation is in a function that Triton has inlined (minitri/triton/rt.py), the `Row` has the line
 that calls the function.
 
-On Blackwell GPUs, matrix products are computed in tensor memory, which other instructions allocate. Rows that allocate
-tensor memory define the name `TENSOR`, and rows that access tensor memory use this name. Through the name `TENSOR`,
-triton_provenance.py finds which matrix products use an allocation. In the same way, the name of a register shows which
-load uses an address.
+On Blackwell GPUs, matrix products are computed in tensor memory, which separate instructions allocate. The row of a
+line that allocates tensor memory defines the name `TENSOR`, and the row of a line that accesses tensor memory uses this
+name. Through the name `TENSOR`, triton_provenance.py finds which matrix products use an allocation. The name of a
+register shows which load uses an address, as the name `TENSOR` shows which product uses an allocation.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      allocates columns: defines TENSOR
     ATOMS.OR RZ, [UR6+0x14], R3                records the allocation: defines TENSOR
@@ -76,7 +76,7 @@ _OPERATION = re.compile(r'(?:(%[^=]*?) = )?"?[a-z_]+\.[\w.]+"?[ (<{]?')
 
 
 def mlir_rows(text: str) -> list[Row]:
-    """Returns a row for each line of MLIR.
+    """Returns a `Row` for each line of MLIR.
 
     The location of an operation with a region, such as a loop with its body, is printed at the end of the region.
     """
@@ -105,7 +105,7 @@ def _mlir_row(body: str, table: dict[str, str]) -> Row:
 
 
 def _place(body: str, table: dict[str, str]) -> Lines:
-    """Follows the location at the end of an MLIR line, such as `loc(#loc17)`, to a line of the generated source."""
+    """Returns the line of the generated source for the location at the end of an MLIR line, such as `loc(#loc17)`."""
     return _resolved(body.rpartition(" loc(")[2], table, 0) if " loc(" in body else ()
 
 
@@ -229,7 +229,7 @@ def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
 
 
 def _assembly_rows(text: str, machine: str) -> Iterator[Row]:
-    """Yields a row for each line of assembly.
+    """Yields a `Row` for each line of assembly.
 
     A line is an instruction if it is not a label, a directive or a comment.
     """
@@ -264,7 +264,7 @@ _AT_FILE = re.compile(r'//## File "([^"]*)", line (\d+)')
 
 
 def sass_rows(text: str, disassembly: str) -> list[Row]:
-    """Returns a row for each line of SASS.
+    """Returns a `Row` for each line of SASS.
 
     `disassembly` is the output of `nvdisasm --print-line-info-inline`, which has the source lines of the instructions.
     """
@@ -275,7 +275,8 @@ def sass_rows(text: str, disassembly: str) -> list[Row]:
 
 
 def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:
-    """Returns the rows, but with rows without an operation for the padding at the end of the code.
+    """Returns the rows of a kernel's lines, where a line of the padding at the end of the code counts as a line without
+    an operation.
 
     The padding consists of a jump to itself, which never runs, and of NOPs that fill a line of the instruction cache.
     """
@@ -307,8 +308,9 @@ def _instructions(disassembly: str) -> Iterator[tuple[int, str, str]]:
 
     The name of a routine is "" unless the assembler added the routine.
 
-    Comments before an instruction give its source lines. If the comments give several lines, the line in the innermost
-    inlined function comes first. The comments apply to all instructions up to the next comments with source lines.
+    Comments before an instruction give its source lines. If the comments give several source lines, the line in the
+    innermost inlined function comes first. Comments with source lines apply to all instructions before the next
+    comments with source lines.
     """
     place, chain, routine = 0, False, ""
     for line in disassembly.split("\n"):
@@ -337,8 +339,8 @@ _ROLES = {role: re.compile(pattern) for role, pattern in MACHINES[TENSOR].items(
 
 
 def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
-    """Returns the rows; rows that allocate tensor memory also define the name `TENSOR`, and rows that access tensor
-    memory use this name.
+    """Returns the rows of a kernel's lines, with the name `TENSOR`. The row of a line that allocates tensor memory also
+    defines `TENSOR`, and the row of a line that accesses tensor memory also uses `TENSOR`.
 
     `head` is the source line at which the kernel begins. Instructions whose source line is `head` count as instructions
     without a source line.
@@ -355,8 +357,8 @@ def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
 
 
 def _of_the_allocator(rows: Sequence[Row], lines: Sequence[str], head: int) -> Iterator[int]:
-    """Yields the indices of the rows that allocate or free tensor memory, including their neighbours without a source
-    line.
+    """Yields the indices of instructions that allocate or free tensor memory, and of adjacent instructions that have no
+    source line.
     """
 
     def without_line(k: int) -> bool:

@@ -10,19 +10,19 @@
                                                             o(wn), s(erves) or w(hole) (provenance.py)
     mark      = {label, spans}                              spans: [source, start, end]
 
-A mark is the index of a node of the graph. A line of a stage has the marks of the nodes that the line comes from
-(provenance.py). The page highlights everything that shares a mark with the text under the pointer. Texts in the data
-are not escaped for HTML, because the page inserts them as text, never as HTML. Left out: making the HTML file
-(page.py).
+A mark is the index of a node of the graph. A line of a stage has a mark for each node that the line comes from
+(provenance.py). The page highlights everything that shares a mark (the number of a graph node) with the text under the
+pointer. Texts in the data are not escaped for HTML, because the page inserts them as text, never as HTML. Left out:
+making the HTML file (page.py).
 
 A page also shows the command that makes the same page again. The command that makes the same page again is usually a
 line for a shell:
 
     minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
 
-If the program comes from neither a file nor an expression, the command is a line of Python. If the compilation has
-options for schedules, the command is a line of Python too. The command that makes a page also says which program to
-compare with, and which panes of the page are open.
+If the program comes from neither a file nor an expression, the command that makes the page again is a line of Python.
+If the compilation has options for schedules, the command that makes the page again is a line of Python too. The command
+that makes a page also says which program to compare with, and which panes of the page are open.
 """
 
 import re

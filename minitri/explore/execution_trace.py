@@ -69,7 +69,7 @@ def player(compiled: Compilation) -> dict[str, Any] | None:
 
 
 class _Player:
-    """Runs the tile programs on small arrays, and once more for each masked access, without the mask of this access."""
+    """Runs the tile programs on small arrays: once as they are, and once more for each masked access without its mask."""
 
     def __init__(self, instance: Compilation) -> None:
         self.plan: Plan = instance.plan
@@ -167,7 +167,7 @@ class _Recorder(Watch):
         super().bounds(op, index, inside)
 
     def _begin(self, op: Op, step: dict[str, Any]) -> None:
-        """Records a step without values, which the method `done` adds later.
+        """Records a step; the method `done` adds the values of the step later.
 
         If the sanitizer rejects the access, the step never gets values.
         """
@@ -190,7 +190,7 @@ class _Recorder(Watch):
 
 
 def _numbers(values: Any) -> list[str]:
-    """Returns the numbers as short texts."""
+    """Returns each number of an array or scalar as a short text."""
     numbers = np.asarray(values).reshape(-1).tolist()
     return [f"{n:.3g}" if isinstance(n, float) and np.isfinite(n) else format_number(n) for n in numbers]
 

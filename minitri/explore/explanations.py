@@ -23,7 +23,7 @@ LANGUAGE = WORDS.pop("languages")  # of a stage; the language of our stages is "
 def words_of(stages: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
     """Returns explanations of the names that the stages contain, for each language in which a stage is written.
 
-    The entry "terms" explains the terms of the guided walk.
+    The entry "terms" of the result explains the terms of the guided walk.
     """
     found: dict[str, set[str]] = defaultdict(set)
     for stage in stages:

@@ -1,4 +1,5 @@
-"""Draws plans: the kernels that fusion made, and other choices, with the arrays between kernels and the bytes moved.
+"""Draws plans of kernels, with the arrays between kernels and the bytes moved: the plan that fusion chose, and plans
+with less fusion.
 
 In: a `Trace`, which is a compilation with the graph nodes of each line (provenance.py). Out: plain data:
 
@@ -6,9 +7,9 @@ In: a `Trace`, which is a compilation with the graph nodes of each line (provena
     plan      {title, kernels, bytes, view}      the chosen plan, the plan without fusion, plans without one fusion
     decision  {value, from, to, verdict, rule, bytes, marks, instead}    instead: index of the plan without this fusion
 
-For a plan without one fusion, the fusion pass runs again, but keeps one value in memory that it fused before. An
-unknown size counts as 1024. Left out: the time of a plan. The bytes of a plan are the memory traffic that the plan
-cannot avoid (kernels/memory_traffic.py).
+To make a plan without one fusion, the fusion pass runs again, but stores one value in memory that it fused in the first
+run. An unknown size counts as 1024. Left out: the time of a plan. The bytes of a plan are the memory traffic that the
+plan cannot avoid (kernels/memory_traffic.py).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +34,7 @@ MAX_NODES = 2400  # nodes in the drawings of all plans together; a large graph g
 
 
 def plans(trace: Trace) -> dict[str, Any] | None:
-    """Returns the drawings as data, or None if the compilation has no graph or kernels to draw.
+    """Returns the drawings of plans as data, or None if the compilation has no graph or kernels to draw.
 
     For example, a program that was loaded from the text of its kernels has no graph.
     """
@@ -65,8 +66,8 @@ class _Ledger:
         """Adds a plan for each fused value to `plans`, and returns the index of each added plan by the key of the value
         (`_key`).
 
-        In the plan that is added for a fused value, this value is kept in memory. For a large graph, fewer plans are
-        added.
+        Each added plan shows what happens without one fusion: the kernels store the fused value in memory. If the graph
+        is large, plans are added for only some of the fused values.
         """
         found: dict[tuple[Any, ...], int] = {}
         fused = {_key(d.value, d.spans): d.value for d in self.plan.ledger if d.fused}

@@ -1,7 +1,7 @@
 """Draws the graph with a box for each node, or a large graph with one box for each library call or source line.
 
-In: a graph, and a function that returns the marks of a node, by which the page links a box to other texts
-(document.py). Out: a list of views. A view is a drawing of the graph, as plain data.
+In: a graph, and a function that returns the marks (numbers) of a node, by which the page links a box to the lines of
+stages (document.py). Out: a list of views. A view is a drawing of the graph, as plain data.
 
 In a graph of more than `LARGE` nodes, the nodes that come from one library call or source line form a group. In the
 first view of a large graph, all groups are folded: each group is drawn as one box. If the graph has at most `MOST`
@@ -71,7 +71,7 @@ class _Picture:
     def folded(self) -> dict[Node, str]:
         """Returns the title of each node's group: a group has the nodes of one library call or source line.
 
-        One or two nodes are no group. Nodes are also no group if the group's box would be part of a cycle of edges.
+        A group has at least three nodes. Nodes form no group if the box of the group would be part of a cycle of edges.
         """
         found: dict[str, list[Node]] = {}
         for n in self.nodes:
@@ -87,8 +87,8 @@ class _Picture:
     def _title(self, node: Node) -> str:
         """Returns the title of the group of a node, such as `softmax, line 3` or `line 3`.
 
-        The title `softmax, line 3` is for a node of the function softmax, which line 3 calls. The other nodes of line 3
-        have the title `line 3`.
+        The title `softmax, line 3` is for a node of the function softmax, which line 3 calls. The title `line 3` is for
+        a node that line 3 computes without a call of a function.
         """
         spans = [s for s in self.graph.spans.get(node, ()) if (s.start, s.end) not in self.parameters]
         called = lambda s: _of_library(s) or _function(s) not in ("", self.graph.name)  # noqa: E731
@@ -106,7 +106,7 @@ class _Picture:
         return graph
 
     def drawn(self, title: str, folded: Mapping[Node, str], opens: Mapping[str, int] = {}) -> dict[str, Any]:
-        """Returns one view.
+        """Returns one view of the graph: a drawing with a box for each group and for each node outside of groups.
 
         folded   the title of the group of each node that has no box of its own
         opens    for each group, the index of the view that unfolds the group
@@ -130,7 +130,9 @@ class _Picture:
 
 
 def box(label: str, type: str, kind: str, marks: Iterable[int], output: bool = False) -> dict[str, Any]:
-    """Returns a box without its position in the drawing. Long texts become several lines."""
+    """Returns the data of the box of a node or group, without the position of the box in the drawing. A long text in a
+    box is broken into several lines.
+    """
     label, type = ("\n".join(wrap(text, LONGEST)) for text in (label, type))
     return {"label": label, "type": type, "kind": kind, "marks": list(marks), "output": output}
 
@@ -249,9 +251,9 @@ def _with_bends(graph: nx.DiGraph[Any], level: dict[Any, int]) -> dict[tuple[Any
 def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any, float]) -> dict[Any, float]:
     """Orders the nodes of each layer, and returns the x coordinate of the middle of each node.
 
-    Several sweeps go down and up the layers. For each node of a layer, a sweep computes the mean x of the node's
-    neighbours in the layer visited before. The sweep sorts the nodes of the layer by these means, and puts each node
-    near its mean.
+    Several sweeps over the layers, alternately down and up, sort the nodes. For each node of a layer, a sweep computes
+    the mean x of the node's neighbours in the layer visited before. A sweep sorts the nodes of each layer by the mean x
+    of their neighbours, and puts each node near this mean.
     """
     middle: dict[Any, float] = {}
     for layer in layers:
@@ -269,8 +271,8 @@ def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any
 def _spaced(wanted: Sequence[float], layer: Sequence[Any], width: Mapping[Any, float]) -> dict[Any, float]:
     """Returns an x coordinate for each node of a layer, close to the wanted coordinate, so that no two nodes overlap.
 
-    Overlaps are removed twice: by pushing nodes only to the right, and by pushing them only to the left. Each node gets
-    the mean of the two coordinates.
+    Overlaps of boxes are removed twice: by pushing nodes only to the right, and by pushing them only to the left. Each
+    node gets the mean of its two x coordinates, one after each removal of overlaps.
     """
     apart = np.cumsum([0.0, *((width[a] + width[b]) / 2 + GAP for a, b in pairwise(layer))])
     free = np.asarray(wanted) - apart

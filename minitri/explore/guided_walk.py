@@ -10,9 +10,9 @@ In: a `Trace` (provenance.py), and the plain data of the page's stages, its pass
 The walk follows the node of the graph whose operation has a line in the most stages. If several nodes have lines in
 equally many stages, the order of preference is: a matrix product, a function such as exp, a reduction, the last
 operation. The text of a step says what is new in a stage, and what has disappeared since the previous stage
-(stages.toml). The text also says what the changes mean for the program. For example, a text says how many kernels and
-grid programs there are. A step is left out if the two stages that it shows have the same text. The texts of the steps
-are in guided_walk.toml.
+(stages.toml). The text of a step also says what the changes between two stages mean for the program: for example, how
+many kernels and grid programs there are. A step is left out if the two stages that it shows have the same text. The
+texts of the steps are in guided_walk.toml.
 
 Left out: how a drawing looks (page/sketch.js).
 """
@@ -53,7 +53,7 @@ Data = Mapping[str, Any]  # plain data of a part of the page
 def walk(trace: Trace, stages: Sequence[Data], passes: Sequence[Data], player: Data | None) -> list[dict[str, Any]]:
     """Returns the steps of the walk.
 
-    There are no steps if the program was loaded from a stage after the graph.
+    The walk has no steps if the program was loaded from a stage after the graph.
     """
     texts = {s["name"]: s["text"] for s in stages if "text" in s}
     if "graph" not in trace.stages or (node := followed(trace, texts)) is None:
@@ -163,8 +163,8 @@ class _Walk:
         }
 
     def _changes(self, before: str, after: str) -> list[tuple[str, str]]:
-        """Returns the passes between two stages that changed the program. Each pass comes with a text that says what
-        the pass did.
+        """Returns the passes between two stages that changed the program. In the result, each pass comes with a text
+        that says what the pass did.
         """
         at = {p["stage"]: k for k, p in enumerate(self.passes)}
         between = self.passes[at[before] + 1 : at[after] + 1]
@@ -172,8 +172,8 @@ class _Walk:
         return [(p["name"], _reason(p)) for p in changed]
 
     def _neutral(self) -> list[str]:
-        """Returns texts about masked elements in reductions. A text says which value the masked elements have, and why
-        this value does not change the result.
+        """Returns texts about masked elements in reductions. Each text says which value the masked elements have, and
+        why this value does not change the result of the reduction.
         """
         ops = list(self.program.ops())
         values = [op.other for op in ops if isinstance(op, Load) and _conditions(op) and op.other]
@@ -184,8 +184,9 @@ class _Walk:
     def _rows(self, stage: str, access: Access | None) -> list[int]:
         """Returns the indices of the lines of a stage that show an access of the tile program.
 
-        The kernel or tile program of each stage has the same name. In another stage, the access is the one to the same
-        array, at the same index if possible.
+        The function finds the kernel or tile program in each stage by its name, which is the same in all stages. If the
+        stage does not contain the access itself, the function takes an access to the same array, at the same index if
+        possible.
         """
         if access is None or stage not in ("kernels", "tile", "tile.masked", "tile.target", "triton"):
             return []
@@ -224,7 +225,7 @@ class _Walk:
 
 
 def _filled(template: str, facts: Data) -> str:
-    """Fills in the placeholders of a text in guided_walk.toml. Line breaks of the text become spaces."""
+    """Returns a text of guided_walk.toml with its placeholders filled in. Line breaks of the text become spaces."""
     return " ".join(TEMPLATES.from_string(template).render(facts).split())
 
 

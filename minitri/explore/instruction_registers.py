@@ -49,7 +49,7 @@ def _operands(text: str) -> list[str]:
 
 
 def _results(operands: list[str], opcode: str, machine: str) -> int:
-    """Returns how many operands are results; the results come before the other operands.
+    """Returns how many operands of an instruction are results; the results come before the operands that are only read.
 
     In SASS, predicates after the first register are results too.
     """

@@ -6,8 +6,8 @@ In: a compilation. Out: a `MachineCode`, which has a `KernelCode` for each disti
 first requested. The method `make` makes all stages in several threads, which works because Triton's compiler and
 NVIDIA's tools release Python's global interpreter lock.
 
-Two kernels are equal if Triton gets the same input for both: source, types of arguments and options. Only the names of
-equal kernels differ. Left out: the nodes that the lines of a stage come from (triton_provenance.py).
+Two kernels are equal if Triton gets the same input for both: source, types of arguments and options. Equal kernels
+differ only in their names. Left out: the nodes that the lines of a stage come from (triton_provenance.py).
 """
 
 import json

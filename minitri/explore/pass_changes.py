@@ -3,15 +3,15 @@
 In: a compilation. Out: a `Step` for each pass, in order. `our_steps` returns the steps of minitri's passes, from the
 syntax tree to the Triton source. `triton_steps` returns the steps of Triton's own passes over each kernel, down to
 Triton's GPU dialect. To find the rules that a pass of minitri applied, the pass runs once more on the same input.
-During this second run, minitri/base/pass_logs.py records each application of a rule.
+During the second run of a pass, minitri/base/pass_logs.py records each application of a rule.
 
 If the environment variable MLIR_ENABLE_DUMP is set, Triton prints its IR to standard error before every pass. A
 separate process, in which MLIR_ENABLE_DUMP is set, runs Triton's passes; pass_changes.py is also the main program of
-this process. The separate process reads the tile programs from standard input, as the text of the stage `tile.target`,
-and it has a time limit. Locations are removed from the printed IR, because the numbers of locations change with each
-print. Left out: LLVM's passes.
+this process. The separate process that runs Triton's passes reads the tile programs from standard input, as the text of
+the stage `tile.target`, and has a time limit. Locations are removed from the printed IR, because the numbers of
+locations change with each print. Left out: LLVM's passes.
 
-`our_passes` and `triton_passes` turn the steps into plain data, a list of these objects:
+`our_passes` and `triton_passes` turn the steps into plain data, a list of objects with these fields:
 
     {name, group, stage, about, where, patch, rules, fresh}
 

@@ -114,7 +114,7 @@ class Trace:
                 return [*head, *(nodes for p in programs for nodes in (NONE, *self.of_program(p)))]
 
     def of_program(self, program: Program) -> list[Nodes]:
-        """Returns the nodes of each line of one tile program."""
+        """Returns the graph nodes that each line of one tile program comes from."""
         return self._about(program_lines(program), list(program.ops()))
 
     def _within(self, node: ast.Node | None) -> Nodes:
@@ -133,7 +133,7 @@ class Trace:
                 return frozenset(self._there(node.span))
 
     def _about(self, lines: Iterable[tuple[str, Any]], ops: Sequence[Op]) -> list[Nodes]:
-        """Returns the nodes of each line in a text of kernels or tile programs.
+        """Returns the graph nodes that each line in a text of kernels or tile programs comes from.
 
         `ops` has all ops of the kernels or tile programs. For example, the line of a buffer has the nodes of the ops in
         `ops` that access the buffer.
@@ -142,8 +142,8 @@ class Trace:
 
 
 def _served(item: Any, ops: Sequence[Op]) -> Iterable[Op | Decision]:
-    """Returns the op or fusion decision that a line shows. If the line shows neither, returns the ops that need the
-    line.
+    """Returns the op or fusion decision that a line shows. If the line shows neither an op nor a fusion decision,
+    returns the ops that need the line.
     """
     match item:
         case Program() | Kernel():

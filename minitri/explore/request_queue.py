@@ -1,9 +1,9 @@
 """A queue of requests in front of one worker process; a worker process that hangs or dies is replaced.
 
-In: requests from any thread. Out: answers. The worker process (compile_worker.py) gets one request at a time, and has a
-limited time to answer the request. If the worker process exceeds the time limit or dies, `Desk` ends the process with
-all its children and starts another process. If a worker process is ended or dies, an error is the answer to the request
-that the process worked on. The method `ask` raises `Busy` if too many requests wait.
+In: requests from any thread. Out: an answer to each request. The worker process (compile_worker.py) gets one request at
+a time, and has a limited time to answer the request. If the worker process exceeds the time limit or dies, `Desk` ends
+the process with all its children and starts another process. If a worker process is ended or dies, an error is the
+answer to the request that the process worked on. The method `ask` raises `Busy` if too many requests wait.
 
 Left out: what a request means (compile_worker.py), and who is allowed to send requests (serve.py).
 """

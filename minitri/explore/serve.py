@@ -13,8 +13,8 @@ the page, or the error of the program. The server checks these properties before
 
 The address of the server stays the same, so that a link to a program stays valid. The address consists of the port 8748
 and a token. The token is in the user's cache folder, which no other user can read. Each port has its own token. With
-`--port 0`, or if the port 8748 is taken, the server uses any free port and a new token. The token of such a free port
-is not saved, because another process can get the same port later.
+`--port 0`, or if the port 8748 is taken, the server uses any free port and a new token. The token of a free port that
+replaces the port 8748 is not saved, because another process can get the same port later.
 
 The server sends no CORS headers, and answers requests for only two paths. Separate processes (request_queue.py) compile
 programs, with limits of time and memory, and never run a kernel.
@@ -107,7 +107,7 @@ class Server(ThreadingHTTPServer):
             self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignores a connection that the browser has closed."""
+        """Ignores the error of a connection that the browser has closed."""
 
     def take(self) -> bool:
         """Checks whether the rate limit allows one more request."""

@@ -1,7 +1,7 @@
 """Finds the nodes of the graph that each line of the generated Triton source, and of Triton's own stages, comes from.
 
 In: the text of one of Triton's own stages, or the text of the stage `triton` with its kernels and the nodes of each op.
-Out: an `Origin` for each line.
+Out: for each line an `Origin`, which has the nodes of the graph that the line comes from.
 
     j = tl.arange(0, 512)                      {2, 7}   serves the load and the store
     m5 = j < 300                               {2, 7}
@@ -66,7 +66,8 @@ def _origins(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[s
 
 
 def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str]) -> list[Nodes]:
-    """Returns the numbers of the graph nodes that every row comes from or serves.
+    """Returns, for each row (the facts about a line), the numbers of the graph nodes that the line computes, or that
+    use the result of the line.
 
     A row without nodes of its own has the nodes of the rows that use its results.
 
@@ -76,8 +77,8 @@ def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str
         y = x * s             {5}
 
     The search goes from the last row to the first, twice, because a loop carries values to earlier rows. A row that
-    uses a name gives its nodes to the nearest earlier row that defines the name. If the name is in `kept`, every
-    earlier row that defines the name gets the nodes.
+    uses a name gives its nodes to the nearest earlier row that defines the name. If a name that a row uses is in
+    `kept`, every earlier row that defines the name gets the nodes of the row.
     """
     needed: dict[str, Nodes] = defaultdict(frozenset)
     found = [NONE] * len(rows)
@@ -114,10 +115,10 @@ def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Calla
 
 
 def _rows(nodes: Sequence[ast.AST]) -> tuple[list[Row], frozenset[str]]:
-    """Returns a row for each line with a statement, and the names that a loop carries.
+    """Returns a `Row` for each line with a statement, and the names that a loop carries to its next iteration.
 
-    A statement has one line. The head of a loop or of a branch has a line of its own. A name that is assigned both
-    outside of loops and in a loop counts as carried by a loop.
+    In the generated source, each statement has one line, and the head of a loop or of a branch has a line of its own. A
+    name that is assigned both outside of loops and in a loop counts as carried by a loop.
     """
     defined, used = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)
     for name in nodes:
@@ -151,7 +152,8 @@ def _whole(nodes: Sequence[ast.AST]) -> Iterator[int]:
 def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) -> list[Origin]:
     """Returns the `Origin` of each line of one of Triton's stages.
 
-    The stage contains all distinct kernels. Above the text of each kernel is a line with the kernel's name.
+    The text of the stage contains all distinct kernels of the program. Above the text of each kernel is a line with the
+    kernel's name.
     """
     lines: list[Origin] = []
     source_lines = enumerate(machine.compilation.module_text.split("\n"), 1)

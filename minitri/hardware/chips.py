@@ -8,12 +8,12 @@
 In: a target, and the figures of chips.toml. Out: `chip_of(target)`, the `Chip` that cost models assume, and
 `peak(target)`, the peak rates for a roofline. All cost models take their figures from this module. A target that names
 a GPU gets the figures of that GPU. A target that names an architecture, such as `cuda:80`, stands for many GPUs, so it
-gets the generic figures of the vendor. The one exception is `cuda:90`, which gets the figures of the H200. The
-schedules for `cuda:90` were measured on an H200.
+gets the generic figures of the vendor. The target `cuda:90` names an architecture too, but gets the figures of the
+H200, because the schedules for `cuda:90` were measured on an H200.
 
-The file chips.toml gives the source of each figure. If no source of a figure is known, the figure is None, and the file
-says why. The rates of arithmetic and memory are those of the data sheets, without sparsity. No program reaches the
-rates of a data sheet: a copy on an H200 reaches about 90% of the bandwidth.
+The file chips.toml gives the source of each figure. If no source of a figure is known, the figure is None, and
+chips.toml says why. The rates of arithmetic and memory are those of the data sheets, without sparsity. No program
+reaches the rates of a data sheet: a copy on an H200 reaches about 90% of the bandwidth.
 
 Limits that all chips of an architecture share are in architectures.toml. NVIDIA's limits come from CCCL
 (cuda/__device/arch_traits.h) and from "Technical Specifications per Compute Capability" in the CUDA programming guide.

@@ -8,12 +8,12 @@ In: the tile program of a kernel, compiled for a target. Out: a `Width` for each
 access is not wider.
 
 The one idea: a thread loads or stores a group of neighbouring elements, up to 16 bytes, with one instruction under
-three conditions. First, elements that are neighbours along one axis must be neighbours in memory. Second, each group
-must begin at an address that is a multiple of the size of the group. Third, a bounds check must have the same result
-for all elements of a group.
+three conditions. The first condition of a wide access: elements that are neighbours along one axis are also neighbours
+in memory. The second condition of a wide access: each group of elements begins at an address that is a multiple of the
+size of the group. The third condition of a wide access: a bounds check has the same result for all elements of a group.
 
 For each operation that computes an offset, Triton determines three powers of two (lib/Analysis/AxisInfo.cpp in Triton).
-This module determines the same three powers of two from the expression (`Dim`) of the offset:
+Like Triton, this module determines three powers of two from the expression (`Dim`) of an offset:
 
     contiguity     how many neighbouring values increase by one from each value to the next
     divisibility   a power of two that divides the first of these values
@@ -55,7 +55,7 @@ class Width(NamedTuple):
 
 class Info(NamedTuple):
     """The contiguity, divisibility and constancy of an expression along one axis: three powers of two. The docstring of
-    predicted_access_width.py defines these terms.
+    the file defines contiguity, divisibility and constancy.
     """
 
     contiguity: int = 1
@@ -71,8 +71,8 @@ def widths(program: Program, warp: int = 32) -> dict[Access, Width]:
 
 
 def _width(program: Program, op: Access, threads: int) -> Width:
-    """Returns the vector width of an access along the axis with the most contiguous elements. All integer arguments are
-    assumed to be multiples of 16.
+    """Returns the vector width of an access along the axis with the most contiguous elements. All integer arguments of
+    the kernel are assumed to be multiples of 16.
 
     The field `given` of the result lists the arguments that matter: if one of them is not a multiple of 16, the width
     is smaller.
@@ -87,7 +87,9 @@ def _width(program: Program, op: Access, threads: int) -> Width:
 
 
 class _Along:
-    """Analyses an access along one axis. `aligned` is true if integer arguments are assumed to be multiples of 16."""
+    """Finds the vector width of one access (a load or store) along one axis of its tile. `aligned` is true if integer
+    arguments are assumed to be multiples of 16.
+    """
 
     def __init__(self, program: Program, op: Access, axis: TileAxis, aligned: bool) -> None:
         self.program, self.op, self.axis, self.aligned = program, op, axis, aligned
@@ -101,7 +103,7 @@ class _Along:
 
     def width(self, count: int, threads: int) -> Width:
         """Returns the largest width that all limits of the access allow, such as its address and its mask. The field
-        `why` names the strictest limit. `count` is the number of elements of the tile.
+        `why` of the result names the strictest limit. `count` is the number of elements of the tile.
         """
         size = self.op.buffer.dtype.bytes
         limits = [(max(1, ALIGNMENT // size), ""), *self._limits(size)]
@@ -140,8 +142,8 @@ class _Along:
         return self.axis.name in picked | {s.name.removesuffix("_lane") for s in symbols if s.kind == "axis"}
 
     def _sum(self, d: Dim) -> Info:
-        """Analyses a sum of products. The terms that depend on sizes only are added first, and their sum is treated as
-        one integer argument.
+        """Returns the contiguity, divisibility and constancy of a sum of products. The terms that depend on sizes only
+        are added first, and their sum is treated as one integer argument.
         """
         host, products = on_host(d)
         parts = [self._product(*p) for p in products]
@@ -154,8 +156,8 @@ class _Along:
         return found if sign > 0 else Info(1, found.divisibility, found.constancy)
 
     def _argument(self, d: Dim) -> Info:
-        """Analyses an expression that depends on sizes only. In a kernel, an expression that depends on sizes only is a
-        literal, or an integer argument that the host computes.
+        """Returns the contiguity, divisibility and constancy of an expression that depends on sizes only. In a kernel,
+        an expression that depends on sizes only is a literal, or an integer argument that the host computes.
         """
         if d.constant is not None:
             return Info(1, _power(d.constant), ANY)
@@ -180,8 +182,9 @@ class _Along:
         return Info(min(x.contiguity, y.contiguity), min(x.divisibility, y.divisibility), constancy)
 
     def _symbol(self, s: Symbol) -> Info:
-        """Analyses a symbol. A symbol that is the index of an axis stands for the start of a block plus a position in
-        this block. Nothing is known about a symbol that stands for a loaded value.
+        """Returns the contiguity, divisibility and constancy of a symbol in an index. A symbol that is the index of an
+        axis stands for the start of a block plus a position in this block. Nothing is known about a symbol that stands
+        for a loaded value.
         """
         if s.kind == "value":
             return Info(1, 1, 1 if self._varies(s) else ANY)
@@ -217,8 +220,9 @@ def _added(x: Info, y: Info) -> Info:
 
 
 def _multiplied(x: Info, y: Info) -> Info:
-    """Analyses the product of x and y. If the neighbouring values of a factor increase by one, the factor's divisor is
-    taken to be 1. A larger divisor of the first value does not always divide the next values.
+    """Returns the contiguity, divisibility and constancy of the product of x and y. If the neighbouring values of a
+    factor increase by one, the divisibility of the factor is taken to be 1. The divisibility is not larger, because a
+    larger divisor of the first value does not always divide the next values.
     """
     parts = [i.divisibility if i.contiguity == 1 else 1 for i in (x, y)]
     return Info(1, min(ANY, parts[0] * parts[1]), min(x.constancy, y.constancy))

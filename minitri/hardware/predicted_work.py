@@ -9,9 +9,9 @@ for the graph, for the kernels and for the tile programs. Each prediction is a `
     tiles     adds repeated reads and unused elements: x is read once for each column of tiles, a
               second loop reads a row again, elements past the end of an axis are computed too
 
-The kernels' prediction minus the graph's prediction is the cost of values that fusion could not keep in registers. The
-tile programs' prediction minus the kernels' prediction is the cost of the block sizes. If several tiles read the same
-bytes, a cache serves most of the repeated reads.
+The kernels' prediction minus the graph's prediction is the additional work for values that fusion could not keep in
+registers. The tile programs' prediction minus the kernels' prediction is the additional work that the block sizes
+cause. If several tiles read the same bytes, a cache serves most of the repeated reads.
 
 An operator on floats counts as one operation. "Special" operators, such as exp, are counted twice: with all operators,
 and in a separate number. A matrix product counts two operations for each multiplication. Selections, conversions,

@@ -42,9 +42,7 @@ HEAD = ("", "moves", "asks for", "FLOP", "computed", "FLOP/B", "bound by", "at l
 
 @dataclass(eq=False)
 class Measured(UserDict[str, float]):
-    """Measured seconds, by the name of the kernel. The other fields are the kernels, the target and the sizes that were
-    measured.
-    """
+    """Measured seconds, by the name of the kernel. The fields `kernels`, `target` and `sizes` say what was measured."""
 
     data: dict[str, float]
     target: Target
@@ -81,8 +79,9 @@ class Row(NamedTuple):
     predicted: float | None = None
 
     def floor(self, chip: Peak) -> tuple[str, float]:
-        """Returns the unit that limits the speed, and the least time in seconds. The unit is "memory" or the name of an
-        arithmetic unit. If the row has no bytes and no operations, the unit is "".
+        """Returns the unit that limits the speed of the kernel or program, and the least time in seconds that this unit
+        takes. The unit is "memory" or the name of an arithmetic unit. If the kernel or program needs no bytes and no
+        operations, the unit is "".
         """
         units = {u: n / chip.rates[u] for u, n in self.needed.operations.items() if u in chip.rates}
         times = {"memory": self.needed.bytes / chip.bandwidth, **units}
@@ -154,8 +153,8 @@ def waves(programs: int, chip: Chip) -> float:
     """Returns how many times as long the grid programs take as they would if all multiprocessors were busy until the
     end.
 
-    For example, on 132 multiprocessors, 132 grid programs have the factor 1. The factor of 33 grid programs is 4,
-    because they keep only a quarter of the 132 multiprocessors busy.
+    For example, on 132 multiprocessors, 132 grid programs have the factor 1. On 132 multiprocessors, 33 grid programs
+    have the factor 4, because they keep only a quarter of the multiprocessors busy.
     """
     if programs == 0:
         return 0.0

@@ -1,8 +1,8 @@
 """The targets (GPUs and Triton's interpreter) that programs are compiled for, and the stages that each target has.
 
 In: the text `interpreter`, or the name of an architecture such as `cuda:90`, or of a GPU such as `a100` (chips.toml has
-the names of GPUs). The text can be in capital or small letters. Out: a `Target`, whose method `of_triton` gives
-Triton's name for the target. `StageUnavailable` is raised for a stage, such as machine code, that this machine or
+the names of GPUs). The name of a target can be in capital or small letters. Out: a `Target`, whose method `of_triton`
+gives Triton's name for the target. `StageUnavailable` is raised for a stage, such as machine code, that this machine or
 target cannot make.
 """
 

@@ -138,7 +138,8 @@ def _dlpack_view(value: Any, name: str) -> ArrayView:
 def _cuda_view(value: Any, name: str) -> ArrayView:
     """Returns the `ArrayView` of a GPU array with the attribute `__cuda_array_interface__`, such as an array of numba.
 
-    The results of a call with such an array are torch tensors, which also have `__cuda_array_interface__`.
+    If a call has an array of numba, for example, its results are torch tensors, which also have
+    `__cuda_array_interface__`.
     """
     try:
         import torch
@@ -159,8 +160,8 @@ def _cuda_view(value: Any, name: str) -> ArrayView:
 def _gpu_of(about: dict[str, Any], torch: Any) -> str:
     """Returns the GPU that holds an array.
 
-    The caller passes the number of this GPU to torch. If torch got the number of another GPU, torch would copy the
-    array to the other GPU.
+    The caller passes the number of the GPU that holds the array to torch. If torch got the number of another GPU, torch
+    would copy the array to that GPU.
     """
     address, gpus = about["data"][0], torch.cuda.device_count()
     one = about | {"data": (address, False), "shape": (1,), "strides": None}
@@ -170,9 +171,10 @@ def _gpu_of(about: dict[str, Any], torch: Any) -> str:
 
 
 def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:
-    """Returns the array itself if it has these strides, in elements; otherwise returns a copy with these strides.
+    """Returns the array itself if it has the given strides, in elements; otherwise returns a copy with the given
+    strides.
 
-    Raises CompileError MT0304 if no copy can have these strides.
+    Raises CompileError MT0304 if no copy of the array can have the given strides.
     """
     if 0 in array.shape or all(n == 1 or s == t for n, s, t in zip(array.shape, array.strides, strides)):
         return array
@@ -190,7 +192,7 @@ def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:
 def strided(
     shape: Sequence[int], strides: Sequence[int], dtype: Any, allocate: Callable[[int, Any], Any] = np.zeros
 ) -> Any:
-    """Returns a new numpy array with these strides. The strides are in elements.
+    """Returns a new numpy array with the given strides, which are counted in elements.
 
     `allocate(count, dtype)` allocates memory for `count` elements.
     """

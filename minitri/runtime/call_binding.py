@@ -3,8 +3,8 @@
 In: the parameters of a function and the caller's arguments. Out: a `Call`. A `Call` has the size of each dimension, an
 `ArrayView` of each array, and an `Instance` of the function. The `Instance` holds facts that the annotations do not
 give: the number of axes of each pack such as `*B`, the types of parameters without annotation, and compile-time values.
-A pack is a name for any number of dimensions. Each mismatch raises a CompileError MT03xx. The message names the
-parameter, the given type and the expected type, but never a value of the user's data.
+A pack is a name for any number of dimensions. Each mismatch raises a CompileError MT03xx. The message of a CompileError
+MT03xx names the parameter, the given type and the expected type, but never a value of the user's data.
 
 Instead of arrays, the method `Program.lower` also takes sizes, which the function given_sizes reads from keyword
 arguments:
@@ -40,8 +40,8 @@ KINDS: dict[str, Any] = {"float": (float, int), "int": (int,), "bool": (bool,)}
 
 
 class Call(NamedTuple):
-    """A checked call. `arrays` and `scalars` map the names of parameters to arguments; `sizes` maps the names of
-    dimensions to sizes.
+    """A call of a program, after its arguments have been checked. `arrays` and `scalars` map the names of parameters to
+    arguments; `sizes` maps the names of dimensions to sizes.
     """
 
     instance: Instance
@@ -124,7 +124,8 @@ def bind(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any
 
 
 def _is_static(param: ast.Param, value: Any) -> bool:
-    """Checks whether an argument is compiled into the program as a constant. Other arguments are passed at each call.
+    """Checks whether an argument is compiled into the program as a constant. An argument that is not compiled in is
+    passed to the kernels at each call.
 
     If the parameter has the annotation `int` or `bool`, its argument is compiled in. If the parameter has no
     annotation, an argument that is a number is compiled in.
@@ -180,8 +181,8 @@ def scalar(param: ast.Param, value: Any) -> Any:
 
 
 def _compile_time(param: ast.Param, value: Any) -> Any:
-    """Checks a value that is compiled into the program as a constant: a number, a string, a dtype, None, or a tuple of
-    such values.
+    """Returns a value that is compiled into the program as a constant: a number, a string, a dtype, None, or a tuple of
+    such values. Raises a CompileError for a value of any type that cannot be compiled in.
     """
     match value:
         case int() if not -(2**63) <= value < 2**64:
@@ -201,7 +202,7 @@ def _promoted(param: ast.Param, value: Any) -> Any:
     """Returns a Python number as an array of the declared dtype, if numpy's promotion would convert the number to this
     dtype.
 
-    Any other argument is returned unchanged.
+    An argument that is not converted is returned unchanged.
     """
     if not isinstance(param.annotation, ast.ArrayType) or not _is_number(value):
         return value
@@ -328,7 +329,7 @@ def _check_size(
 
 
 def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) -> None:
-    """Raises a CompileError for the first condition that is false for these sizes."""
+    """Raises a CompileError for the first condition of the program that is false for the sizes of a call."""
     env = {Symbol(name): Dim.of(n) for name, n in sizes.items()} if conditions else {}
     for known in (c.substitute(env) for c in conditions):
         if known.decided() is False:

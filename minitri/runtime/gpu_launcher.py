@@ -4,16 +4,17 @@ Triton's dispatcher.
 In: an emitted kernel and its Triton function. Out: for each combination of types and alignments of arguments, a
 function that launches the kernel. The launch function receives a stream and numbers (addresses, sizes).
 
-Two ideas save time on the host. First, calls with equal types and alignments share one compiled kernel, and a repeated
-call launches this kernel directly. Triton's dispatcher would determine types, alignment, options and a cache key again
-at each launch. Second, torch comes with a compiled launcher, made for torch.compile, so minitri need not wait for a C
-compiler. Without torch's launcher, Triton up to 3.6 compiles a launcher for each signature, and also a library that
-loads machine code. Compiling the launcher and the library runs a C compiler twice before the first result.
+Two ideas save time on the host. The first idea: calls with equal types and alignments share one compiled kernel, and a
+repeated call launches this kernel directly. Triton's dispatcher would determine types, alignment, options and a cache
+key again at each launch. The second idea: minitri uses the compiled launcher that torch has for torch.compile, and need
+not wait for a C compiler. Without torch's launcher, Triton up to 3.6 runs a C compiler twice before the first result:
+for a launcher, and for a library that loads machine code.
 
 Some kernels still use Triton's launcher, because torch's launcher does not support them. Triton's launcher is used for
-kernels with tensor descriptors, kernels for GPUs of other vendors, and kernels with an early start. While a profiler is
-active, all kernels use Triton's launcher. A call does not wait for the C compiler that makes a launcher for early
-starts. Until Triton's launcher is ready, torch's launcher starts the kernel without an early start.
+kernels with tensor descriptors, kernels for GPUs that are not from NVIDIA, and kernels with an early start
+(programmatic dependent launch). While a profiler is active, all kernels use Triton's launcher. A call does not wait for
+the C compiler that makes a launcher for early starts. Until Triton's launcher is ready, torch's launcher starts the
+kernel after the previous kernel has ended.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class NativeKernel:
     def loaded(self, device: int, pointers: Sequence[int], numbers: Sequence[int]) -> Start:
         """Returns the function that launches the kernel for arguments of these types and alignments.
 
-        If the kernel has not been compiled for them yet, it is compiled now.
+        If the kernel has not been compiled for these types and alignments yet, it is compiled now.
 
         `device` must be the current device.
         """
@@ -181,8 +182,8 @@ UNFINISHED = set[Future[None]]()  # unfinished launchers of kernels with an earl
 
 
 def finish_launchers() -> None:
-    """Waits until Triton's launchers for early starts are made for all compiled kernels. Measurements call this
-    function.
+    """Waits until Triton's launchers for early starts are made for all compiled kernels. Code that measures times or
+    captures a CUDA graph calls this function first.
     """
     wait(UNFINISHED)
 
@@ -269,7 +270,7 @@ _ONE_DRIVER = threading.Lock()
 def driver() -> Any:
     """Returns Triton's driver object, which gives access to the GPU.
 
-    A lock makes sure that only one driver object of Triton exists. Without this lock, two threads could make two driver
+    A lock makes sure that only one driver object of Triton exists. Without a lock, two threads could make two driver
     objects. A tensor map of one driver object is not valid for another driver object.
     """
     from triton.runtime import driver

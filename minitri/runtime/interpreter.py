@@ -2,8 +2,8 @@
 
 In: the source text of the triton stage. Out: a function for each kernel, which runs the kernel. Arrays are not copied:
 the interpreter gets their addresses (`HostPointer`). The interpreter does not check accesses, so a wrong store could
-overwrite the interpreter's own memory. During `check`, guard bands (`Guarded`) surround the arrays. If the bytes of a
-guard band have changed, a kernel wrote outside of an array.
+overwrite the interpreter's own memory. During `check`, each array lies between two guard bands: bytes that no kernel
+may write (`Guarded`). If the bytes of a guard band have changed, a kernel wrote outside of an array.
 
 Left out: a wrong store further away from the array than the width of a guard band.
 """
@@ -63,8 +63,8 @@ def _range(*bounds: Any, **_hints: Any) -> range:
     """Replaces Python's `range` and Triton's `tl.range` in the loops of kernels. The loop bounds of a kernel are
     sometimes tensors with one number.
 
-    Triton's own interpreter (up to Triton 3.8) converts a tensor in a loop bound with numpy. numpy 2.4 and later
-    versions reject this conversion.
+    Triton's own interpreter (up to Triton 3.8) converts a tensor in a loop bound with numpy, which numpy 2.4 and later
+    versions reject.
     """
     return range(*(b if isinstance(b, int) else int(b.handle.data.item()) for b in bounds))
 

@@ -68,7 +68,9 @@ class Executable(NamedTuple):
     steps: tuple[Step, ...]
 
     def __call__(self, call: Call, allocate: Allocate | None = None) -> list[ArrayView]:
-        """Runs a call. On a GPU, this method usually returns before the kernels end."""
+        """Runs the kernels of a call, and returns the outputs. On a GPU, this method usually returns before the kernels
+        end.
+        """
         bound = Bound(self, call, allocate)
         bound()
         return bound.outputs
@@ -140,7 +142,7 @@ def _launch(step: Step, call: Call, memory: Mapping[str, ArrayView]) -> Launch:
 
 
 def on_device(like: ArrayView | None) -> AbstractContextManager[Any]:
-    """Returns a context manager. Inside the `with` block, kernels run on the GPU that holds the array `like`."""
+    """Returns a context manager: inside its `with` block, kernels run on the GPU that holds the array `like`."""
     if like is None or like.device == "cpu":
         return nullcontext()
     import torch

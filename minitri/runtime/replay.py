@@ -4,9 +4,9 @@ compiled kernels.
     Replay     a call with new tensors of the same dtypes, shapes, strides, alignment and device: allocates and launches
     Captured   a call with the same arrays and the same outputs (`Bound`) as one CUDA graph
 
-Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. A faster check
-(`again_like`) compares the types and shapes of the next call's arguments with those of the previous call. `ReplayCache`
-keeps the `Replay` objects of a program.
+Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. The check
+`again_like`, which is faster than making a `call_key`, compares the types and shapes of the next call's arguments with
+those of the previous call. `ReplayCache` keeps the `Replay` objects of a program.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, lis
     kernels in the same way.
 
     The result is None if an argument is neither a dense tensor nor a number. The key does not contain the values of
-    float arguments: a `Replay` passes these values at run time. An integer for a float parameter (`floats`) is not in
-    the key either, if a float can represent the integer.
+    float arguments: a `Replay` passes these values at run time. The key also leaves out an integer that is passed for a
+    float parameter (`floats`), if a float can represent the integer.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -92,7 +92,7 @@ def _guards(args: Sequence[Any]) -> Callable[..., bool] | None:
     """Returns a function that checks whether tensors have the type, dtype, device, shape and strides of `args`.
 
     The returned function is written in C, and torch.compile uses it too. Returns None if the installed version of torch
-    lacks such a function.
+    lacks the function with which torch.compile checks arguments.
     """
     try:
         guards: Any = importlib.import_module("torch._C._dynamo.guards")
@@ -160,7 +160,7 @@ class Replay:
 
 
 def _empty(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], device: int) -> Callable[[], Any]:
-    """Returns a function that allocates a tensor on this device. The device must be the current device when the
+    """Returns a function that allocates a tensor on the device `device`. The device must be the current device when the
     function is called.
 
     If possible, the result is a function that torch.compile uses; it allocates faster, because it skips torch's
@@ -205,8 +205,8 @@ class Captured(Bound):
     """A call as a CUDA graph: one launch runs all kernels of the call. Every launch uses the same arrays and the same
     outputs.
 
-    Write new values into the arrays, call the `Captured` object, then read the results. The class torch.cuda.CUDAGraph
-    is used in the same way.
+    Write new values into the arrays, call the `Captured` object, then read the results. A `Captured` object is used in
+    the same way as an object of the class torch.cuda.CUDAGraph.
     """
 
     def __init__(self, executable: Executable, call: Call) -> None:
@@ -244,9 +244,9 @@ class ReplayCache:
     """The `Replay` objects (recorded calls) of one program.
 
     The first of several equal calls binds its arguments, finds its kernels and keeps a `Replay`. The second of several
-    equal calls finds the `Replay` of the first call by the key of the call. From the third call on, the guards of torch
-    (fast checks of arguments) recognise the call, and no key is needed. If the previous call had another key, the
-    `Replay` is found by the key again.
+    equal calls finds the `Replay` of the first call by the key of the call. From the third of several equal calls on,
+    the guards of torch (fast checks of arguments) recognise the call, and no key is needed. If the previous call had
+    another key, the `Replay` is found by the key again.
 
     floats   the position and the default of each float parameter; the key of a call leaves out the values of float
              parameters

@@ -10,8 +10,8 @@ time. After the compilation, the candidates run one after another. Only a candid
 reference can win. A candidate with a wrong result is rejected, and so is a candidate that does not compile. The printed
 table of candidates says why a candidate was rejected: for example, because its tile needs too much shared memory.
 
-The options of the fastest candidate are cached on disk (minitri/base/json_disk_cache.py). Left out: a search beyond
-this short list of candidates.
+The options of the fastest candidate are cached on disk (minitri/base/json_disk_cache.py). Left out: a search beyond the
+short list of candidates that `propose` returns.
 """
 
 import math
@@ -143,8 +143,8 @@ def first_line(error: Exception) -> str:
 def close(result: Any, expected: Any, scale: Any = None) -> bool:
     """Checks whether a result equals the expected result, except for rounding errors.
 
-    The tolerance for an element is a few units in the last place of a sum: the element plus the root mean square of the
-    element's row. If `scale` is given, the tolerance also covers rounding errors of operands that are as large as
+    The tolerance for an element x is a few units in the last place of |x| + rms, where rms is the root mean square of
+    the row of x. If `scale` is given, the tolerance also covers rounding errors of operands that are as large as
     `scale` (minitri/trust/first_order_error.py).
     """
     if isinstance(expected, tuple):
@@ -171,7 +171,7 @@ def close(result: Any, expected: Any, scale: Any = None) -> bool:
 
 
 def _tensor(array: Any) -> Any:
-    """Returns a result as a tensor on its own device.
+    """Returns the result of a program as a torch tensor, on the device on which the result is.
 
     Copying a large result to the CPU would take longer than all measurements.
     """
@@ -192,8 +192,8 @@ def _units(eps: float) -> float:
 
 def propose(plan: Plan, interpreter: bool, effort: str = "quick", chip: Chip = H200) -> list[Options]:
     """Returns a short list of candidate options. The options change the schedule of only one kernel of a plan: the
-    kernel that probably takes longest. Kernels with a matrix product come first, then kernels with more axes and more
-    ops.
+    kernel that probably takes longest. To guess the slowest kernel, the function compares three properties, in this
+    order: a matrix product, the number of axes, and the number of ops.
 
     `chip` describes the GPU that the program runs on.
     """
@@ -239,7 +239,7 @@ def _looped(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
 
 
 def _is_choice(chosen: Schedule, options: Options) -> bool:
-    """Checks whether these options equal the cost model's choice. The cost model's choice is always measured as the
+    """Checks whether the given options equal the cost model's choice. The cost model's choice is always measured as the
     first candidate, so equal options need no second measurement.
     """
     if chosen.persistent:
@@ -254,7 +254,7 @@ def _rows(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
 
     The candidates have different numbers of warps. If no loop is needed, some candidates give each grid program a
     quarter of the rows that the cost model chose, or four times as many rows. If a loop computes the reduction, some
-    candidates halve or double the block of the loop instead.
+    candidates have half or twice the block size of the loop.
     """
     chosen = schedule(kernel, Request(chip, interpreter))
     looped = {name: block for name, (role, block) in chosen.axes.items() if role == "loop" and block > 1}

@@ -93,8 +93,8 @@ def measured(
 def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[Options], Executable]) -> Executable:
     """Returns `build(options)` with the fastest options for a call.
 
-    The options come from the disk cache. If the cache does not have them, schedules are measured now, and the fastest
-    options are cached.
+    The options come from the disk cache. If the disk cache has no options for the call, schedules are measured now, and
+    the fastest options are cached.
     """
     key, built = _key(program, call, context), None
     options = _options(json_disk_cache.get("autotune", key))

@@ -2,8 +2,9 @@
 
 In: the input of Triton's compiler (`compiled_stages.ast_source`), the kernel, and a target. Out: the kernel, compiled
 by Triton now or read from Triton's cache folder. The one idea: a cheaper cache key. Triton's own cache key contains a
-hash of all files of Triton, and each process needs 0.3 s to compute this hash before its first compilation. The key of
-minitri instead contains the version, size and date of Triton's library, which also distinguish installations of Triton.
+hash of all files of Triton, and each process needs 0.3 s to compute this hash before its first compilation. minitri's
+cache key contains no hash of Triton's files, but the version, size and date of Triton's library, which also distinguish
+installations of Triton.
 """
 
 import hashlib
@@ -45,7 +46,7 @@ def compile_options(kernel: EmittedKernel, target: Target) -> dict[str, Any]:
     """Returns the options of Triton's compiler for a kernel.
 
     Unless the kernel uses fast math, Triton must not fuse x * y + z into one instruction, so that x * y + z rounds
-    twice as in numpy. Denormals are not replaced by 0.
+    twice as in numpy. The options tell Triton not to replace denormals by 0.
     """
     p = kernel.program
     options: dict[str, Any] = {"num_warps": p.warps, "num_stages": p.stages, "enable_fp_fusion": p.relaxed}
@@ -68,9 +69,10 @@ def _on_disk(source: Any, name: str) -> Any:
 def _new(source: Any, kernel: EmittedKernel, target: Target, name: str) -> Any:
     """Compiles a kernel, and stores it as a folder in Triton's cache folder.
 
-    Each stage of the compiler has a file, and so has the dictionary that describes the kernel. The folder gets its
-    final name only when it is complete, so that no other process reads a part of a kernel. The functions of Triton's
-    own cache would make and rename a folder for each file, which takes as long as a stage.
+    The folder of a kernel has a file for each stage of the compiler, and a file for the dictionary that describes the
+    kernel. The folder gets its final name only when it is complete, so that no other process reads a part of a kernel.
+    The functions of Triton's own cache would make and rename a folder for each file, which takes as long as a stage of
+    the compiler.
     """
     import triton
 
@@ -158,8 +160,8 @@ def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
 def _is_usual() -> bool:
     """Checks whether minitri can use its own cache key and run the stages of Triton's compiler itself.
 
-    minitri must call `triton.compile` instead if a setting of Triton forbids or moves the cache, or inspects or changes
-    the compilation.
+    minitri must leave the compilation to `triton.compile` if a setting of Triton forbids or moves the cache, or
+    inspects or changes the compilation.
     """
     from triton import knobs
 
@@ -172,7 +174,7 @@ def _is_usual() -> bool:
 def _triton() -> Mapping[str, Any]:
     """Returns the parts of the cache key that are the same for all kernels.
 
-    The shared parts are the version of Triton, and a digest of the source of minitri's `rt` functions.
+    The parts that all kernels share are the version of Triton, and a digest of the source of minitri's `rt` functions.
     """
     import triton
 
@@ -186,7 +188,8 @@ def _triton() -> Mapping[str, Any]:
 def _settings() -> Mapping[str, str]:
     """Returns the settings of Triton's compilers, from environment variables and from Triton's own module `knobs`.
 
-    The paths of Triton's tools are left out, because reading such a setting makes Triton run the tool.
+    The settings with paths of Triton's tools are left out, because reading the path of a tool makes Triton run the
+    tool.
     """
     from triton import knobs
     from triton._C.libtriton import get_cache_invalidating_env_vars

@@ -139,7 +139,7 @@ def stage_text(compiled: Sequence[Any], names: Sequence[str], stage: str) -> str
 def disassembly(asm: Mapping[str, Any], ptx: str, kernel: EmittedKernel, target: Target) -> str:
     """Returns the machine code of an NVIDIA kernel, with the source line of each instruction.
 
-    `ptx` is a PTX text of the same kernel; its source lines sometimes differ from the source lines of the code in
+    `ptx` is a PTX text of the kernel in `asm`; the source lines in `ptx` sometimes differ from the source lines in
     `asm`. If `ptx` assembles to the same instructions as the kernel in `asm`, the result shows the source lines that
     `ptx` names.
     """

@@ -10,9 +10,10 @@ number of each operation.
 The tile program already contains every choice between programs of different speed, as an operation or as a hint. The
 emitter decides only how to write the program in Triton. For example, the bounds check `777 - i > 0` becomes `i < 777`,
 because Triton recognises only the second form when it vectorises loads. The emitter writes Triton's own `//` and `%`
-where the ranges of the operands prove that no operand is negative. Elsewhere the emitter writes calls of `rt` functions
-instead of `//` and `%` (triton/expressions.py). If the axes of a factor of a product have the wrong order, `tl.trans`
-transposes the factor. A condition that several loads or stores test is computed once, under one name.
+where the ranges of the operands prove that no operand is negative. If an operand is possibly negative, the emitter
+writes calls of `rt` functions instead of `//` and `%` (triton/expressions.py). If the axes of a factor of a product
+have the wrong order, `tl.trans` transposes the factor. A condition that several loads or stores test is computed once,
+under one name.
 
 No text from the user gets into the Triton source. The emitter chooses all names: v0, v1, … for values, p0… for buffers,
 s0… for sizes, a0… for scalars, and i, j, r… for axes. The names of dtypes come from a table, and numbers are formatted
@@ -99,8 +100,8 @@ class _Emitter(Expressions):
         self._branch("else:", frozenset())
 
     def _branch(self, head: str, needless: frozenset[Dim]) -> None:
-        """Writes all statements of the kernel in one branch of an `if`. The two branches use different names for their
-        values.
+        """Writes all statements of the kernel in one branch of an `if`. The two branches of the `if` use different
+        names for their values.
 
         If both branches assigned to the same name, Triton would pass the value out of the `if` statement, although no
         later statement needs it.
@@ -113,7 +114,8 @@ class _Emitter(Expressions):
     def _initials(self) -> set[Op]:
         """Returns the constants that are only used as initial values of carries (values that a loop passes on).
 
-        Such a constant gets no line of its own in the source, because the line of the carry contains the constant.
+        A constant that is only an initial value gets no line of its own in the source, because the line of the carry
+        contains the constant.
         """
         ops = list(self.program.ops())
         initials: set[Op] = {op.initial for op in ops if isinstance(op, Carry) and isinstance(op.initial, Constant)}

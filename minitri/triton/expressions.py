@@ -71,7 +71,7 @@ class Lines:
 
 
 def constant(value: int | float | bool, dtype: DType) -> str:
-    """Returns a constant as a 0-d tensor.
+    """Returns the source text of a constant, which becomes a 0-d tensor.
 
     -0.0 is written as the product `0.0 * -1.0`, because Triton turns every number that equals zero into +0.0.
     """

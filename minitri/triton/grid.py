@@ -27,8 +27,8 @@ def count(program: Program) -> Dim:
 def widened(lanes: str, program: Program) -> str:
     """Returns the text of the positions in a block, converted to 64-bit integers if memory offsets need 64 bits.
 
-    Indices along grid axes do not need this conversion, because they are computed from `tile`, which already has 64
-    bits.
+    Indices along grid axes need no conversion to 64-bit integers, because they are computed from `tile`, which already
+    has 64 bits.
     """
     return f"{lanes}.to(tl.int64)" if program.wide else lanes
 
@@ -98,7 +98,7 @@ class Grid:
         """Writes lines that number the tiles in groups of several rows of tiles.
 
         The grid programs of one group run at about the same time. An operand that one grid program of a group has
-        loaded is still in the L2 cache when the others load it.
+        loaded is still in the L2 cache when other grid programs of the group load it.
         """
         rows, columns = self.size(row.tiles), self.size(column.tiles)
         place = "tile"

@@ -14,7 +14,7 @@ kernel.
 Left out: functions that `tl` or `libdevice` already computes as numpy does. Approximations are in
 minitri/triton/rt_fast_math.py. Accurate divisions with few instructions are in minitri/triton/rt_float_division.py.
 Functions that only make kernels faster, or avoid an error of the compiler, are in minitri/triton/rt_intrinsics.py. The
-module rt.py exports the functions of all four modules.
+module rt.py exports its own functions and those of rt_fast_math.py, rt_float_division.py and rt_intrinsics.py.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
@@ -348,7 +348,7 @@ def _tf32_parts(x):
     The file minitri/base/tf32_splitting.py explains how the two TF32 numbers are computed.
 
     `tl.fma` rounds only once, after the addition, so its multiplications are exact. The second of the two numbers is
-    not rounded here, because a tensor core truncates it to TF32.
+    returned without rounding to TF32, because a tensor core truncates it to TF32.
     """
     more = x * 67117056.0  # 2**13 * (2**13 + 1)
     high = more - tl.fma(x, -8192.0, more)

@@ -4,8 +4,8 @@
     rt.relaxed_sigmoid(x)    a relative error of at most 2**-17: two approximate GPU instructions and a few others
 
 In: tiles or scalars of f32. Out: f32 of the same shape. The docstring of each function gives its largest error. The one
-idea: Triton writes several instructions to keep denormals. An approximation uses one instruction of the GPU's special
-function unit instead, which flushes denormals to 0. Kernels call the approximations as `rt.NAME`
+idea: where Triton writes several instructions to keep denormals, an approximation uses one instruction of the GPU's
+special function unit, which flushes denormals to 0. Kernels call the approximations as `rt.NAME`
 (minitri/triton/rt.py). The package minitri/optimize/fast_math decides which kernels use the approximations.
 """
 
@@ -47,7 +47,9 @@ def _log2(x, _semantic: Any = None):
 
 
 def _one_instruction(name: str, x, elsewhere: Callable[..., Any], semantic: Any):
-    """Returns the result of an instruction of NVIDIA's GPUs. For other GPUs, returns the result of `elsewhere`."""
+    """Returns the result of an instruction of NVIDIA's GPUs. For a GPU that is not from NVIDIA, returns the result of
+    `elsewhere`.
+    """
     if semantic.builder.options.backend_name != "cuda":
         return elsewhere(x, _semantic=semantic)
     code = f"{name} $0, $1;"
@@ -65,8 +67,8 @@ def relaxed_sigmoid(x):
 def relaxed_tanh(x):
     """Returns tanh(x) with a relative error of at most 2**-18.
 
-    The function computes tanh from 2**(|x| * 2 log2 e). Near zero, this computation would lose digits by cancellation,
-    so a polynomial of two terms replaces it there.
+    The function computes tanh from 2**(|x| * 2 log2 e). For x near zero, tanh from a power of two would lose digits by
+    cancellation, so the function uses a polynomial of two terms for x near zero.
     """
     far = 1.0 - 2.0 * reciprocal(1.0 + exp2(tl.abs(x) * 2.8853900817779268))
     near = x * (0.999999106 - 0.332372516 * (x * x))
@@ -79,10 +81,11 @@ def relaxed_erf(x):
 
     The function computes erfc(|x|) as `2**p(|x|)`, where p is a polynomial. Near zero, computing erf from erfc would
     lose digits by cancellation, so the function uses a polynomial of two terms for x near zero. The polynomial p has
-    degree 8. In the interval [0.088, 4], `2**p` differs from erfc by at most 1e-8. Beyond 4, p decreases without bound,
-    so `2**p` goes to 0. Because `2**p` goes to 0, the result is 1 for large x and for infinity, without a special case.
-    The polynomial p and the polynomial near zero are minimax fits to math.erfc and math.erf at Chebyshev nodes, found
-    by linear programming. The test file tests/test_ops.py measures the errors of the polynomials.
+    degree 8. In the interval [0.088, 4], `2**p` differs from erfc by at most 1e-8. For |x| above 4, the polynomial p
+    decreases without bound, so `2**p` goes to 0. Because `2**p` goes to 0, the result is 1 for large x and for
+    infinity, without a special case. The polynomial p and the polynomial near zero are minimax fits to math.erfc and
+    math.erf at Chebyshev nodes, found by linear programming. The test file tests/test_ops.py measures the errors of the
+    polynomials.
     """
     t = tl.abs(x)
     p = -3.69898225e-05 * t + 3.72217241e-04
@@ -112,8 +115,8 @@ def relaxed_log1p(x):
 
 @triton.jit
 def _log_of_sum(t, x):
-    """Returns log(x) for x = 1 + t. Near zero, the GPU's logarithm has few correct digits, so five terms of the power
-    series replace it there.
+    """Returns log(x) for x = 1 + t. For t near zero, the GPU's logarithm has few correct digits, so the function adds
+    five terms of the power series instead.
     """
     near = t * (1.0 + t * (-0.5 + t * (0.333333333 + t * (-0.25 + t * 0.2))))
     return tl.where(tl.abs(t) < 0.09, near, _log2(x) * 0.693147182)

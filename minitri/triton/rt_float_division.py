@@ -3,9 +3,10 @@
     tl.div_rn(x, y)      about 16 instructions for each element, and a branch for special cases
     rt.divide(x, y)      9 instructions for each element if y has one value for a whole row, and no branch
 
-In: tiles or scalars of f32 or f64. Out: the result. The largest errors, in units in the last place, are the numbers
-`ulp` in minitri/base/operators.toml. The one idea: work that all elements of a row share is done once, and special
-cases that cannot occur need no instructions. Kernels call the functions as `rt.NAME` (minitri/triton/rt.py).
+In: tiles or scalars of f32 or f64. Out: the quotient or the sigmoid. The largest errors, in units in the last place,
+are the numbers `ulp` in minitri/base/operators.toml. The one idea: work that all elements of a row share is done once,
+and special cases that cannot occur need no instructions. Kernels call the functions as `rt.NAME`
+(minitri/triton/rt.py).
 
 Left out: quotients of two tiles of the same shape, for which `divide` calls `div_rn`.
 """
@@ -24,8 +25,8 @@ from minitri.triton.rt_fast_math import reciprocal
 def sigmoid(x):
     """Returns 1 / (1 + exp(-x)), computed from exp(-|x|), because exp(-|x|) cannot overflow.
 
-    The divisor is in [1, 2], so its reciprocal needs no special cases. One step of Newton's method makes the GPU's
-    approximation of the reciprocal exact, up to a rounding.
+    The divisor 1 + exp(-|x|) is in [1, 2], so its reciprocal needs no special cases. One step of Newton's method makes
+    the GPU's approximation of the reciprocal exact, up to a rounding.
     """
     z = libdevice.exp(-tl.abs(x))
     above, below = tl.where(x >= 0, 1.0, z), 1.0 + z
@@ -57,13 +58,13 @@ def divide(a, b):
 def _divide_by_few(a, b):
     """Returns a / b with few instructions for each element of a.
 
-    A power of two scales a and b. If b is a normal number and `|b| < 2**126`, the scaled |b| is between 1/2 and 1. Any
-    other finite b except 0 gets a scaled |b| between `2**-23` and 4, whose reciprocal is a normal number too. The
-    quotient a * (1 / b) is corrected twice by its remainder, which a fused multiplication and addition computes
-    exactly. The second correction rounds correctly: Markstein, Computation of elementary functions on the IBM RISC
-    System/6000 processor, 1990. The corrected quotient is half of the result, so it is finite even where the result is
-    the largest number or overflows. If a or the quotient is zero, infinite or NaN, the uncorrected quotient is returned. In
-    these cases, the remainder is not smaller than a.
+    First, a and b are multiplied by a power of two. If b is a normal number and `|b| < 2**126`, the scaled |b| is
+    between 1/2 and 1. If b is denormal, or finite with `|b| >= 2**126`, the scaled |b| is between `2**-23` and 4, and
+    its reciprocal is a normal number too. The quotient a * (1 / b) is corrected twice by its remainder, which a fused
+    multiplication and addition computes exactly. The second correction gives the correctly rounded quotient (Markstein,
+    Computation of elementary functions on the IBM RISC System/6000 processor, 1990). The corrected quotient is half of
+    the result, so it is finite even where the result is the largest number or overflows. If a or the quotient is zero,
+    infinite or NaN, the remainder is not smaller than a, and the uncorrected quotient is returned.
     """
     # The exponent of an f32 has 8 bits, above 23 bits of mantissa, and is stored plus 127. The stored exponents of b and
     # of the scale add up to 253, so that of b * scale is 253 - 127 = 126, which stands for a number from 1/2 to 1.

@@ -24,10 +24,10 @@ def byte_to_f16(x, _semantic: Any = None):
 
     Four elements take four instructions if the bytes are unsigned, and five instructions if they are signed.
 
-    An f16 whose high byte is 0x64 and whose low byte is b has the value 1024 + b. Because of this, the code sets the
-    high byte to 0x64 and subtracts 1024. For signed bytes, the code first flips the sign bit, which adds 128 to the
-    byte. Triton's plain conversion `.to` needs one conversion instruction for each element, and a multiprocessor of the
-    GPU executes few conversions at a time.
+    An f16 whose high byte is 0x64 and whose low byte is b has the value 1024 + b. To convert a byte b, the code makes
+    an f16 with the high byte 0x64 and the low byte b, and subtracts 1024. For signed bytes, the code first flips the
+    sign bit, which adds 128 to the byte. Triton's plain conversion `.to` needs one conversion instruction for each
+    element, and a multiprocessor of the GPU executes few conversions at a time.
     """
     bytes = x.dtype.primitive_bitwidth == 8 and x.type.is_block() and x.numel.value >= 4
     if _semantic.builder.options.backend_name != "cuda" or not bytes:
@@ -60,8 +60,8 @@ def settle(_semantic: Any = None):
 
     The file minitri/triton/workarounds/loops.py explains why kernels need `rt.settle`.
 
-    Only GPUs of the Hopper generation (sm90) need the wait, because there a grid program continues while tensor cores
-    are still reading its registers.
+    Only GPUs of the Hopper generation (sm90) need the wait, because on these GPUs a grid program continues while tensor
+    cores are still reading its registers.
     """
     if getattr(_semantic.builder.options, "arch", None) != "sm90":
         return None

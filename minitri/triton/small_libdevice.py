@@ -2,16 +2,17 @@
 
     exp(x)      the kernel calls `__nv_expf`, one of 350 functions of libdevice
 
-Triton's compiler reads all of libdevice for each kernel that calls one of its functions. Reading takes 20 to 45 ms, and
-no other thread can run Python meanwhile. A small copy is read in 1 ms.
+Triton's compiler reads all of libdevice for each kernel that calls one of its functions. Reading all of libdevice takes
+20 to 45 ms, in which no other thread can run Python. Reading a small copy takes 1 ms.
 
 In: a kernel in Triton's first IR. Out: the path of a copy that has the functions that the kernel calls. The linker of
-Triton's compiler makes the copy, as text of LLVM IR. Triton's cache folder keeps the copy. Every copy has the functions
-that are called most often (`COMMON`), so most kernels share one copy.
+Triton's compiler makes a small copy, as text of LLVM IR. Triton's cache folder keeps the small copies. Every small copy
+has the functions that are called most often (`COMMON`), so most kernels share one copy.
 
-Each function of libdevice has two versions: one version replaces denormals by 0. Triton's compiler chooses the version
-only after LLVM's optimisations, so some branches between the versions remain in the code. The copy has only the version
-that keeps denormals, because no kernel of minitri uses the other version.
+Each function of libdevice has two versions: one version replaces denormals by 0, and one version keeps denormals.
+Triton's compiler chooses one of the two versions only after LLVM's optimisations, so some branches between the versions
+remain in the code. A small copy has only the versions that keep denormals, because no kernel of minitri uses the
+versions that replace denormals.
 
 Left out: the libraries of AMD's GPUs.
 """

@@ -2,24 +2,27 @@
 
 *Overwritten operands of products.* A tensor core of a Hopper GPU reads the first operand of a product from registers,
 if the grid program has computed this operand. The grid program continues while the tensor core is still reading the
-registers. In a loop that Triton pipelines, the grid program meanwhile computes the operand of the next product. Triton
-3.6 lets the grid program write this operand to registers that are still being read (triton-lang/triton, issue 9433). If
-the registers are overwritten too early, the sums of the product are wrong, and differ from call to call.
+registers. In a loop that Triton pipelines, the grid program computes the operand of the next product while the tensor
+core still reads the previous operand. Triton 3.6 lets the grid program write the next operand to registers that the
+tensor core is still reading (triton-lang/triton, issue 9433). If the registers are overwritten too early, the sums of
+the product are wrong, and differ from call to call.
 
     for r_start in range(0, 512, BLOCK_R):
         rt.settle()                             becomes wgmma.wait_group 0
         v3 = …
 
-No hint is needed where Triton itself waits for the end of a product, which it does in three cases. Triton waits if the
-second operand of a product was computed, not loaded. Triton waits if the iteration that computes the product also uses
-its sums, as in attention. Triton also waits if the first operand comes from another product of the same iteration.
+No hint is needed where Triton itself waits for the end of a product, which it does in three cases. Triton waits for the
+end of a product if its second operand was computed, not loaded. Triton waits for the end of a product if the iteration
+that computes the product also uses its sums, as in attention. Triton also waits for the end of a product if its first
+operand comes from another product of the same iteration.
 
 *Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` looks for a loop that reduces a loaded
-block, and adds the result to an accumulator with a constant initial value. The pass assumes that a single operation
-reads the accumulator after the loop. If several operations read the accumulator, Triton 3.6 stops with
-"PassManager::run failed" (triton-lang/triton, pull request 11305). The pass skips an accumulator whose initial value is
-unknown to Triton, so minitri hides the value by `rt.unknown`. After this pass, LLVM does find the value behind
-`rt.unknown`, so the machine code has no additional instructions.
+block, and adds the result to an accumulator with a constant initial value. Triton's pass assumes that a single
+operation reads the accumulator after the loop. If several operations read the accumulator of a loop after the loop,
+Triton 3.6 stops with "PassManager::run failed" (triton-lang/triton, pull request 11305). Triton's pass skips an
+accumulator whose initial value is unknown to Triton, so minitri hides the initial value by `rt.unknown`. LLVM, which
+runs after the passes of Triton, does find the value behind `rt.unknown`, so the machine code has no additional
+instructions.
 
     m = rt.unknown(tl.full((8, ), float("-inf"), tl.float32))
     for r_start in range(0, 66, BLOCK_R):
@@ -27,8 +30,9 @@ unknown to Triton, so minitri hides the value by `rt.unknown`. After this pass, 
         m = rt.maximum(m, v5)
     ... two more loops read m
 
-In: a masked program. Out: the same program with hints. Loops that must wait have the hint `wait`, and accumulators that
-several loops read have the hint `unknown_start`. This file can be deleted when Triton 3.6 is no longer supported.
+In: a tile program whose loads and stores have masks. Out: the same program with hints. Loops that must wait have the
+hint `wait`, and accumulators that several loops read have the hint `unknown_start`. This file can be deleted when
+Triton 3.6 is no longer supported.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, needed
@@ -68,7 +72,8 @@ def _runs_unawaited(program: Program, loop: Loop, dot: Dot, first: Op) -> bool:
 def _is_computed_in_loop(loop: Loop, dot: Dot, second: Op) -> bool:
     """Checks whether each iteration computes the second operand of a product from values that the same iteration loads.
 
-    Triton moves the computation of any other second operand out of the loop.
+    If the second operand does not depend on a value that the iteration loads, Triton moves its computation out of the
+    loop.
     """
     read = [op for op in needed(second) if isinstance(op, Load) and dot.over in op.axes and op in loop.body]
     return bool(read) and not isinstance(second, Load)
