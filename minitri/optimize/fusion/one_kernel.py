@@ -10,6 +10,7 @@ these values are stored in memory, the rest of the part can become one kernel.
 
     every reduction is indexed by all parallel axes, each once, without offsets
     every result is indexed by all parallel axes, so that each element is stored once
+    all products have the same rows and columns
     a scan runs along an axis with no other loop around it or inside it
 
 A reduction that lacks one of the kernel's parallel axes would be computed again for each index along that axis.
@@ -54,6 +55,7 @@ def one_kernel(inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -
     for node in reductions:
         for demand in part.demands[node]:
             _check_reduction(part, node, demand, bool(contracts))
+    _check_tiles(part, contracts)
     for node, demand in part.stores:
         _check_store(part, node, demand)
     for node in reductions:
@@ -81,6 +83,16 @@ def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand
         raise NotOneKernel("a reduction would be repeated for every element of another axis", refused)
     if part.loop is not None or contracts and not isinstance(node, Contract):
         raise NotOneKernel("a reduction and a matrix product share no iteration space", node)
+
+
+def _check_tiles(part: FusedIndexing, contracts: Sequence[Contract]) -> None:
+    """Checks that all products have the same tile, because programs have only one index of each other axis. In a loop
+    that products share with reductions, only the rows must be the same.
+    """
+    sides = slice(-2, None if part.loop is None else -1)
+    tiles = {frozenset(map(plain_axis, d.index[sides])) for n in contracts for d in part.demands[n]}
+    if len(tiles) > 1:
+        raise NotOneKernel("products have rows along different axes", contracts[-1])
 
 
 def _check_store(part: FusedIndexing, node: Node, demand: Demand) -> None:
