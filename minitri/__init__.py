@@ -5,8 +5,8 @@
     f(x)
 
 The stub file __init__.pyi lists the public names and the modules that define them, for type checkers and for this
-module. Importing minitri is fast, because a module is imported only when one of its public names is first used. So
-numpy, lark, networkx, triton and torch are imported only when the first program needs them.
+module. Importing minitri is fast, because a module is imported only when one of its public names is first used. For
+example, numpy, lark, networkx, triton and torch are imported only when the first program needs them.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The ways to make a program: from a text, from a file, or from a Python function.
+"""Makes minitri programs from texts, from files and from Python functions.
 
     f = mt.compile("softmax(x, axis=-1)", x="f32[M, N]")
     g = mt.compile("model.mt", entry="attention")
@@ -9,7 +9,7 @@
         return x * k
 
 In: a text or a function. Out: a `Program`. The function `evaluate` returns the result of an expression instead of a
-`Program`. language/linking.py puts a Python function and the functions that it calls into one module.
+`Program`. The file language/linking.py puts a Python function and the functions that it calls into one module.
 """
 
 import inspect
@@ -47,10 +47,10 @@ def compile(
     arguments of each call then determine the types of the parameters. The program keeps compiled kernels for each
     combination of dtypes and ranks of the arguments.
 
-    types      the types of the parameters, as a dict: another way to give the types than keywords
+    types      the types of the parameters as a dict, instead of one keyword for each parameter
     entry      the function of a module to compile; by default the last function of the module
     name       the name of the text, which error messages show
-    options    how kernels are scheduled; `mt.tune` returns such options
+    options    the schedules of kernels, such as block sizes; `mt.tune` returns measured options
     effort     "quick" and "full" measure schedules at the first call of each shape on a GPU; "none" chooses schedules
                by rules
     optimize   if False, every optimisation is left out, as the option `-O0` of the command does
@@ -133,10 +133,10 @@ def evaluate(text: str, /, **arguments: Any) -> Any:
 
 
 def definition(value: Any) -> Definition | None:
-    """Returns the definition of the program `value`, so that functions of the language can call this program. Returns
-    None for any other value.
+    """Returns the definition of the program `value`, so that functions of the language can call this program. If
+    `value` is not a program, returns None.
 
-    A program has a definition, unless it was read from the text of a stage.
+    A program that was read from the text of a stage has no definition.
     """
     if isinstance(value, FunctionProgram):
         return value.definition
@@ -147,10 +147,11 @@ def definition(value: Any) -> Definition | None:
 
 @hides_frames_of_methods
 class FunctionProgram(Program):
-    """A program made from a Python function, which is compiled again when a function or constant that it uses changes.
+    """A minitri program made from a Python function.
 
-    Every use of the program compares the functions and constants with their earlier values. Apart from this comparison,
-    a repeated call on a GPU is as fast as a call of an ordinary `Program`. The constructor takes the settings that the
+    The program is compiled again when a function or constant that it uses changes. Every use of the program compares
+    these functions and constants with their earlier values. Except for the comparison of functions and constants, a
+    repeated call on a GPU is as fast as a call of an ordinary `Program`. The constructor takes the settings that the
     class `Program` takes.
     """
 

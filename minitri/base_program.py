@@ -1,11 +1,11 @@
-"""Makes the stages of a program, for the arrays or sizes of any call, without running anything.
+"""Compiles a minitri program to its stages, for the arrays or sizes of a call, but runs no kernel.
 
-In: a module, and the name of its function to compile (the entry). Out: the `Context` of a call, and its `Compilation`.
-The graph has symbolic sizes, so calls of all sizes and targets share one graph.
+In: a module, and the entry: the name of the function that is compiled. Out: the `Context` of a call, and its
+`Compilation`. The graph has symbolic sizes, so calls of all sizes and targets share one graph.
 
-Left out: the kernels that calls run (runtime/variants.py), and the methods that users call (program.py). Modules that
-run, measure and check programs must not import program.py, because program.py imports these modules. Such modules use
-the class `BaseProgram` instead.
+Left out: running kernels (runtime/variants.py), and the methods that users call (program.py). Modules that run, measure
+and check programs must not import program.py, because program.py imports these modules. Modules that program.py imports
+use the class `BaseProgram` instead of `Program`.
 """
 
 from __future__ import annotations
@@ -100,10 +100,11 @@ class BaseProgram:
 
         Raises CompileError MT03xx if the arguments do not fit the parameters.
 
-        If a parameter has no annotation, its type is taken from the array. In this type, the sizes are names such as
-        `n0`, so that calls with other sizes share the graph. Some programs are right for certain sizes only, and the
-        graph of such a program contains the sizes of the call as numbers. For example, for vectors x and y of N
-        elements, `reshape(x, (2, -1)) * y` multiplies arrays of the shapes (2, N/2) and (N,), which fit for N = 2 only.
+        If a parameter has no annotation, its type is taken from the array. In the type of a parameter without
+        annotation, the sizes are names such as `n0`, so that calls with other sizes share the graph. Some programs are
+        right for certain sizes only, and the graph of such a program contains the sizes of the call as numbers. For
+        example, for vectors x and y of N elements, `reshape(x, (2, -1)) * y` multiplies arrays of the shapes (2, N/2)
+        and (N,), which fit for N = 2 only.
         """
         self.refresh()
         call = bind(self.function, args, keywords)
@@ -122,14 +123,15 @@ class BaseProgram:
     def fitted(self, call: Call) -> Call:
         """Returns the call with arrays in the layout that the program needs.
 
-        A program that was not read from a stage accepts any layout.
+        Only a program that was read from the text of a stage needs a certain layout.
         """
         return call
 
     def context(self, call: Call, target: Target, known: bool = True, wide: bool = False) -> Context:
         """Returns the compilation context of a call: everything that decides what is compiled.
 
-        known   whether sizes and strides become literals; otherwise the kernels work for any sizes and strides
+        known   whether sizes and strides become literals in the kernels; if not, the kernels work for any sizes and
+                strides
         wide    whether memory offsets have 64 bits even if 32 bits are enough
         """
         wide = wide or self._wide(call.instance, call.sizes, call.arrays.values())

@@ -1,14 +1,14 @@
-"""Examines whether the parts that minitri needs, such as triton, work on this machine, and how to repair a broken part.
+"""Checks whether the parts that minitri needs, such as triton, work on this machine, and shows how to repair them.
 
     ok      numpy         2.4.1
     missing triton        needed for kernels, on a CPU too
                           fix: pip install "triton>=3.6"
 
 In: nothing. Out: a row for each part, such as numpy, torch or the GPU. A row has a state and a detail, such as a
-version. Unless the state is `ok`, the row also has a fix: a command for the user. Importing torch or running a compiler
-can be slow, and can crash. Therefore a child process with a time limit imports torch and runs compilers. Because of the
-child process, a broken installation of torch results in a row of the report, not in a traceback. Versions are read from
-package metadata, without an import.
+version. If the state is not `ok`, the row also has a fix: a command for the user. A child process with a time limit
+imports torch and runs compilers, because both can be slow, and can crash. Because of the child process, a broken
+installation of torch results in a row of the report, not in a traceback. Versions are read from package metadata,
+without an import.
 
 Left out: repairs. minitri only shows the command that repairs a part, and the user runs it.
 """
@@ -95,7 +95,7 @@ def package(name: str, why: str, minimum: str = "", essential: bool = False, als
     """Returns the row of a Python package, from the metadata of the package.
 
     minimum       the oldest version that minitri supports; "" for any version
-    also_called   other distributions that hold the same module
+    also_called   other distributions that contain the same module
     """
     wanted = f"{name}>={minimum}" if minimum else name
     found = next(filter(None, map(version, (name, *also_called))), None)
@@ -184,7 +184,8 @@ def _nvidia_smi() -> str:
 def cache() -> Row:
     """Returns the row of the cache folder, which says whether minitri can write files there.
 
-    If the cache folder does not exist yet, the check examines whether minitri could create it, but does not create it.
+    If the cache folder does not exist yet, the function checks whether minitri could create the folder, but creates
+    nothing.
     """
     directory = configured_folder()
     existing = next((p for p in (directory, *directory.absolute().parents) if p.exists()), Path("/"))

@@ -1,11 +1,12 @@
 """Explains the compiler's decisions about a program, with their reasons, on one page of text.
 
 In: a compilation. Out: the text of the page. For each kernel, the page shows the schedule and the bytes that the kernel
-reads and writes. For each access to memory, the page has the proof that the access stays in bounds, and says for each
-bounds check what would go wrong without the check. The page also has the proof that each element is written once
-(minitri/trust/memory_proofs.py). The page then shows how many bytes and operations the program needs, and the least
-time for them on the target's chip (minitri/hardware/roofline.py). The last part of the page is the ledger of fusion. It
-says which nodes were fused and which were not, by which rule, and how many bytes of memory traffic fusion saves.
+reads and writes. For each access to memory, the page has the proof that the access stays in bounds. For each bounds
+check, the page says what would go wrong without the check. The page also has the proof that each element is written
+once (minitri/trust/memory_proofs.py). The page then shows how many bytes and operations the program needs, and the
+least time for them on the target's chip (minitri/hardware/roofline.py). The last part of the page is the ledger of
+fusion. The ledger says which nodes were fused and which were not, and by which rule. The ledger also says how many
+bytes of memory traffic fusion saves.
 
 The page also lists what kernels assume about sizes and arrays, and how many bytes a thread reads at once:
 
@@ -13,10 +14,10 @@ The page also lists what kernels assume about sizes and arrays, and how many byt
     y: 2 bytes at a time, rows lie 1554 bytes apart
 
 A warp reads fastest if each thread reads 16 bytes at once, from an address that is a multiple of 16
-(hardware/predicted_access_width.py). A launch checks whether each array begins at a multiple of 16 bytes. Whether the rows of an
-array begin at multiples of 16 bytes depends on the strides of the array. If the strides are arguments of the kernel,
-not constants, the launch checks them too. A launch also checks which sizes of the call are multiples of 16. Each
-combination of results of these checks has its own compiled kernel.
+(hardware/predicted_access_width.py). A launch checks whether each array begins at a multiple of 16 bytes. The strides
+of an array determine whether its rows begin at multiples of 16 bytes. If the strides are arguments of the kernel, not
+constants, the launch checks the strides too. A launch also checks which sizes of the call are multiples of 16. Each
+combination of the results of all checks has its own compiled kernel.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -111,7 +112,7 @@ def _access(op: Load | Store, statement: str) -> str:
 
 def _claim(v: Verdict) -> str:
     """Returns the text of a claim about a memory access, such as "in bounds". If the claim is not proven, the text says
-    so in capital letters.
+    in capital letters that it is not proven.
     """
     words = v.subject if v.claim == NEEDED else v.claim
     return words if v.ok else f"{words}: {v.status.upper()}"
@@ -123,7 +124,7 @@ def _claim(v: Verdict) -> str:
 def _parts(compiled: Compilation) -> Iterator[str]:
     """Returns lines about reductions, scans and products that are split into parts.
 
-    Splitting makes more programs, which a GPU can run at the same time.
+    Splitting makes more grid programs, which a GPU can run at the same time.
     """
     if compiled.context.start is not None:
         return

@@ -6,13 +6,13 @@
     stages.value("tile")                runs all passes up to the one that makes the stage `tile`
     stages["tile"]                      the text of this stage
 
-In: a `Context`, which has a parsed module, the name of the function to compile, facts about its parameters, known sizes
-and a target. Out: a `Compilation`, which has every stage as a value and as text. A stage is made when it is first
-requested. After each pass that changed something, the verifier of the IR runs. If the verifier fails, the error MT0403
-names the pass and shows the IR before and after the pass.
+In: a `Context`. A `Context` has a parsed module, the name of the function to compile, facts about the function's
+parameters, known sizes and a target. Out: a `Compilation`, which has every stage as a value and as text. A stage is
+made when it is first requested. After each pass that changed something, the verifier of the IR runs. If the verifier
+fails, the error MT0403 names the pass and shows the IR before and after the pass.
 
 The passes of `CORE` can compile every program: they make one kernel for each node that computes, with a simple
-schedule. minitri/optimize/pass_table.py, which is imported only for optimised programs, has the optimisations.
+schedule. The optimisations are in minitri/optimize/pass_table.py, which is imported only for optimised programs.
 """
 
 import os
@@ -49,12 +49,12 @@ from minitri.triton import compiled_stages, emit, source
 from minitri.triton.emit import EmittedKernel
 from minitri.triton.workarounds.loops import hide_starts, settle
 
-ROOMS = "minitri.optimize.pass_table"  # the module with the table of optimisations
+PASS_TABLE = "minitri.optimize.pass_table"  # the module with the table of optimisations
 
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """The first stage of a program that was read from the text of a stage, such as a tile program."""
+    """The stage at which a program begins if it was read from the text of a stage, such as the stage `tile`."""
 
     stage: str
     value: Any
@@ -94,7 +94,8 @@ class Context:
     def key(self) -> tuple[Any, ...]:
         """Returns a hashable key that identifies this compilation among the compilations of one program.
 
-        The key leaves out the options that autotuning chooses, such as block sizes.
+        The key leaves out the options that autotuning chooses, such as block sizes. The key contains the option
+        `descriptors`, because this option also depends on the addresses of the arrays.
         """
         sizes, layouts = tuple(self.sizes.items()), tuple(self.layouts.items())
         return self.instance.key, sizes, layouts, str(self.target), self.wide, self.options.descriptors
@@ -108,7 +109,7 @@ class Pass:
     """One pass of the compiler. `run(value, context)` makes the stage `stage` from the stage before it.
 
     function   the main function of the pass; the docstring of its module explains the pass
-    without    the function that runs instead of `run` if the pass is left out; None if the pass cannot be left out
+    instead    the function that runs in place of `run` if the pass is left out; None if the pass cannot be left out
     verify     the verifier: a function that raises ValueError if the result of the pass breaks a rule of its IR
     text       the function that prints the result of the pass as text
     """
@@ -117,7 +118,7 @@ class Pass:
     stage: str
     run: Callable[[Any, Context], Any]
     function: Callable[..., Any]
-    without: Callable[[Any, Context], Any] | None = None
+    instead: Callable[[Any, Context], Any] | None = None
     _: KW_ONLY
     verify: Callable[[Any], None] = lambda value: None  # the parser and Triton check their stages themselves
     text: Callable[[Any], str]
@@ -125,9 +126,9 @@ class Pass:
     def made(self, before: Any, context: Context) -> Any:
         """Returns the result of this pass for `before`, the value of the previous stage.
 
-        If the caller has left out this pass, the function in the field `without` of the pass runs instead.
+        If the caller has left out this pass, the function `instead` runs.
         """
-        run = self.without if self.without is not None and self.name in context.without else self.run
+        run = self.instead if self.instead is not None and self.name in context.without else self.run
         return run(before, context)
 
 
@@ -160,21 +161,23 @@ def simple_schedule(kernel: Kernel, context: Context) -> Schedule:
     return with_options(kernel, chosen, replace(context.options, descriptors=False))
 
 
-def lower_each(plan: Plan, lowered: Callable[[Kernel], tuple[Program, bool]]) -> Programs:
-    """Returns the tile programs of a plan. The function `lowered` returns the tile program of a kernel, and whether
+def lower_each(plan: Plan, lower_one: Callable[[Kernel], tuple[Program, bool]]) -> Programs:
+    """Returns the tile programs of a plan. The function `lower_one` returns the tile program of a kernel, and whether
     memory offsets need 64 bits.
     """
     programs: list[Program] = []
     for kernel in plan.kernels:
         check_time()
-        program, wide = lowered(kernel)
+        program, wide = lower_one(kernel)
         check_lanes(program)
         programs.append(replace(program, wide=wide))
     return Programs(plan, tuple(programs))
 
 
 def targeted(programs: Programs, context: Context) -> Programs:
-    """Returns the tile programs with workarounds for errors in Triton, without options that the target lacks."""
+    """Returns the tile programs with workarounds for errors in Triton. If the target is not CUDA, the limit on
+    registers is removed, because only CUDA has this option.
+    """
     if context.target.kind != "cuda":
         programs = programs.map(lambda p: replace(p, registers=0) if p.registers else p)
     return programs.map(lambda p: hide_starts(settle(p)))
@@ -222,7 +225,7 @@ def passes(without: Collection[str]) -> tuple[Pass, ...]:
     """Returns the passes of a compilation without the named optimisations; "all" leaves out every optimisation."""
     if set(without) == {"all"}:
         return CORE
-    rooms = import_module(ROOMS)
+    rooms = import_module(PASS_TABLE)
     rooms.check_names(without)
     return CORE if "all" in without else rooms.PASSES
 

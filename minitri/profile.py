@@ -9,8 +9,8 @@
 
 In: a program and arrays to call it with. Out: a `Profile`. Each kernel is launched many times without the other
 kernels, on the inputs and temporaries of the call. No kernel overwrites the data that it reads, so repeated launches of
-a kernel compute the same results. runtime/timing.py describes the warm-up, the synchronisation and the clocks. The
-title of the table shows the time of whole calls.
+a kernel compute the same results. The file runtime/timing.py describes the warm-up, the synchronisation and the clocks.
+The title of the table shows the time of whole calls.
 
 The column `bytes` counts the bytes that a kernel must read and write (kernels/memory_traffic.py). If the column `GB/s`
 is close to the bandwidth of the memory, the kernel cannot become much faster.
@@ -37,7 +37,7 @@ HEAD = ("kernel", "launches", "programs", "warps", "time", "bytes", "GB/s", "sha
 class KernelTime:
     """The measured times of one kernel.
 
-    programs   the number of programs in the grid of a launch
+    programs   the number of grid programs of a launch
     bytes      the bytes that a launch must read and write; 0 if the program was read from a tile stage, because the
                bytes are then unknown
     """
@@ -50,7 +50,9 @@ class KernelTime:
 
     @property
     def launches(self) -> int:
-        """How often a call launches the kernel: once, or never if the grid is empty, because an array is empty."""
+        """How often a call launches the kernel: once, or 0 times if the grid is empty. The grid is empty if an array
+        has no elements.
+        """
         return int(self.programs > 0)
 
     @property

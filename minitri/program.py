@@ -5,9 +5,9 @@
     f.numpy(x, w, b)            the reference: the syntax tree evaluated by numpy
     f.lower(M=4096)["tile"]     the text of a stage
 
-A program has no arrays and no device of its own: the arguments of each call determine the device. runtime/variants.py
-keeps the compiled kernels of a program. runtime/replay.py records the kernel launches of a call, so that a repeated
-call can use them again.
+A `Program` contains no arrays and no device: the arguments of each call determine the device. The file
+runtime/variants.py keeps the compiled kernels of a program. The file runtime/replay.py records the kernel launches of a
+call, so that a repeated call can use them again.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ MAX_STAGES = 8  # compilations kept for one program, with all their stages
 
 @hides_frames_of_methods
 class Program(BaseProgram):
-    """A function of the language, which is compiled again for other dtypes, sizes or devices of its arguments.
+    """A function of the language, which is compiled again for each new dtype, size or device of its arguments.
 
     without   names of optimisations to leave out, or "all" (`OPTIONAL` in minitri/optimize/pass_table.py lists the
               names)
-    options   how kernels are scheduled (`Options`): block sizes by axis, warps, software pipelining and others
+    options   the schedules of kernels (`Options`), such as block sizes by axis, warps and software pipelining
     effort    "quick" and "full" measure schedules at the first call of each shape on a GPU; "none" chooses schedules by
               rules
     """
@@ -136,7 +136,7 @@ class Program(BaseProgram):
             raise
 
     def _in_order(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Moves keyword arguments to their positions: for example, `f(x, b=b, a=a)` becomes `f(x, a, b)`. If an
+        """Moves keyword arguments to their positions. For example, `f(x, b=b, a=a)` becomes `f(x, a, b)`. If an
         argument is missing, nothing is moved.
         """
         names = self._names[len(args) : len(args) + len(keywords)]
@@ -175,7 +175,7 @@ class Program(BaseProgram):
         return Captured(*self.prepare(*args, **keywords))
 
     def on_gpu(self, /, *args: Any) -> tuple[Any, ...]:
-        """Returns the arguments of a call, in which copies on this machine's GPU replace arrays on the CPU."""
+        """Returns the arguments of a call, with a copy on this machine's GPU in place of each array on the CPU."""
         moved = on_gpu(self._bound(args, {}))
         pairs = zip(self.function.params, args)
         return tuple(moved.arrays[p.name].owner if p.name in moved.arrays else a for p, a in pairs)
@@ -183,8 +183,8 @@ class Program(BaseProgram):
     # ---- reference and stages that run -----------------------------------------------
 
     def numpy(self, /, *args: Any, **keywords: Any) -> Any:
-        """Returns the reference result, for which numpy evaluates the syntax tree, or the stage from which the program
-        was loaded.
+        """Returns the reference result. numpy evaluates the syntax tree, or the stage from which the program was
+        loaded.
         """
         return self.run("ast" if self.start is None else self.start.stage, *args, **keywords)
 
@@ -253,7 +253,9 @@ class Program(BaseProgram):
         return Lowered(self.compilation(replace(context, without=self.without | names(without), options=options)))
 
     def _described(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call:
-        """Returns a `Call` for the arguments of `lower`. If the arguments are sizes, this `Call` has no arrays."""
+        """Returns a `Call` for the arguments of `lower`. If the arguments are sizes instead of arrays, the `Call` has
+        no arrays.
+        """
         self.refresh()
         named = set(given).difference(sizes_of(self.function, {}))
         untyped = [p for p in self.function.params if p.annotation is None and p.default is None]
@@ -272,8 +274,8 @@ class Program(BaseProgram):
         return CompileError("MT0106", message, untyped[0].span, help=help)
 
     def explain(self, /, *args: Any, measured: Mapping[str, float] | None = None, **sizes: Any) -> str:
-        """Returns a page of text, which says how each kernel runs, why the memory accesses are right, and which
-        operations were fused and why.
+        """Returns a page of text about the kernels. The page says how each kernel runs, and proves that the memory
+        accesses are right. The page also says which operations were fused and why.
 
         The arguments are those of the method `lower`. For arrays on a GPU, the page shows the schedules of a call with
         these arrays. The method `explain` itself runs no kernel and measures nothing.

@@ -1,5 +1,4 @@
-"""A program that begins at a stage: minitri reads the text of the stage, which the user may have edited, and runs the
-later passes.
+"""Loads a program from the text of a stage, which the user may have edited, and runs the later passes.
 
     text = f.lower(M=1000, N=300)["tile"]
     g = mt.load(text.replace("by 2", "by 4"), "tile")
@@ -13,8 +12,8 @@ The text of a stage is not trusted, so the verifier of the stage checks it first
 every access to memory before the kernels run. A mistake in the text gives an error (MT05xx), never a traceback. On a
 GPU, the accesses to memory are not checked.
 
-Left out: the syntax tree, which defines the right result of other programs; a loaded program has none. The right result
-of a loaded program comes from its graph, or from another program (`against`).
+Left out: the syntax tree. The syntax tree defines the right result of an ordinary program, but a loaded program has no
+syntax tree. The right result of a loaded program comes from its graph, or from another program (`against`).
 """
 
 from collections import defaultdict
@@ -237,10 +236,11 @@ class Loaded(Program):
 
 
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:
-    """Returns the strides that an array must have, which the text of the stage gives.
+    """Returns the strides that the text of a stage requires of an array.
 
-    If the text has a name instead of a number for a stride, the array's own stride is taken, provided that its other
-    strides are those of the text.
+    The text has a number or a name for each stride, such as `x.stride0`. If the strides of the array equal all numbers
+    in the text, the array keeps its strides. If a number differs, the named strides are chosen for a copy: in row-major
+    order, and larger than all strides with numbers.
 
     The value of each named stride is added to the dict `sizes`.
     """
@@ -248,7 +248,7 @@ def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, .
     open_ = [k for k, s in enumerate(b.strides) if names[k] in {x.name for x in s.symbols()}]
     given = {**sizes, **{names[k]: array.strides[k] for k in open_}}
     strides = tuple(s.evaluate(given) for s in b.strides)
-    if any(n > 1 and s != t for n, s, t in zip(array.shape, strides, array.strides)):  # a layout around what is fixed
+    if any(n > 1 and s != t for n, s, t in zip(array.shape, strides, array.strides)):  # chooses the named strides
         step = 1 + sum((n - 1) * abs(s) for k, (n, s) in enumerate(zip(array.shape, strides)) if k not in open_)
         for k in reversed(open_):
             given[names[k]], step = step, step * array.shape[k]

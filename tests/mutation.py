@@ -49,7 +49,7 @@ FILES = (
     "minitri/graph/partial_sum_correction.py",
     "minitri/triton/emit.py", "minitri/triton/grid.py", "minitri/triton/expressions.py", "minitri/optimize/narrow_integers.py",
     "minitri/optimize/f16_multiplication.py", "minitri/triton/workarounds/loops.py",
-    "minitri/optimize/simplify.py", "minitri/optimize/split_reduction.py", "minitri/optimize/partial_reductions.py",
+    "minitri/optimize/simplify.py", "minitri/optimize/split_reduction.py", "minitri/optimize/two_step_reductions.py",
 )  # fmt: skip
 TESTS = (
     "tests/test_emit.py", "tests/test_mask_elision.py", "tests/test_collapse_axes.py", "tests/test_passes.py", "tests/test_regressions.py",

@@ -1,7 +1,7 @@
 """Lists the files of minitri that compile a program from text to Triton source without optimisations.
 
     python tests/reading_list.py             prints the files in reading order, with lines of code
-    python tests/reading_list.py --page      writes docs/log/reading.md
+    python tests/reading_list.py --page      writes docs/learn/reading.md
 
 In: the programs of `PROGRAMS`, each parsed and compiled by the passes of `CORE` (minitri/pipeline.py). Out: each
 file of which a function ran. A file that was only imported is not in the list. Lines of code are the lines of the
@@ -35,7 +35,7 @@ from minitri.language.parser import parse_module
 from minitri.pipeline import Compilation, Context
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "log" / "reading.md"
+PAGE = ROOT / "docs" / "learn" / "reading.md"
 ROOMS = "minitri/optimize/"
 PROGRAMS = (
     "def add(x: f32[N], y: f32[N]) -> f32[N]:\n    return x + y\n",
@@ -48,11 +48,29 @@ HEAD = """\
 <!-- Made by `python tests/reading_list.py --page`. Do not edit. -->
 
 `minitri compile -O0` takes a program from text to Triton source and leaves out every optimisation. These are the
-files that it runs, in the order in which their first function is called, for three programs: an addition, a softmax and
-a linear layer. Two things run beside this path and are not listed: the verifiers, which check what each pass has made,
-and `Program`, which binds arguments and launches kernels. Lines are lines of code: blank lines, comments and docstrings
+Python files that it runs for three programs: an addition, a softmax and a linear layer. They are in the order in which
+their first function is called. Two things run beside this path and are not listed. The verifiers check what each pass
+has made. `Program` binds arguments and launches kernels. Lines are lines of code: blank lines, comments and docstrings
 are not counted.
 """
+BESIDE_HEAD = """\
+## Read beside them
+
+Part of the path is in tables, which the Python files read, and in the functions that generated kernels call. Open each
+of these files beside the file in the last column.
+"""
+BESIDE = (
+    ("minitri/language/grammar.lark", "minitri/language/parser.py", "the grammar: the whole syntax of the language"),
+    ("minitri/language/library", "minitri/language/signatures.py", "functions written in the language itself, such as `softmax` and `relu`"),
+    ("minitri/language/signatures.toml", "minitri/language/signatures.py", "the parameters of functions that are not elementwise"),
+    ("minitri/base/operators.toml", "minitri/base/operators.py", "a row for each elementwise operator: its meaning and its Triton text"),
+    ("minitri/base/reductions.toml", "minitri/base/operators.py", "a row for each reduction and scan"),
+    ("minitri/graph/lines.toml", "minitri/graph/ir.py", "how each node of a graph is printed"),
+    ("minitri/kernels/lines.toml", "minitri/kernels/ir.py", "how each op of a kernel or tile program is printed"),
+    ("minitri/tiles/lines.toml", "minitri/tiles/ir.py", "how the rest of a tile program is printed"),
+    ("minitri/triton/rt.py", "minitri/triton/emit.py", "the functions that kernels call as `rt.NAME`"),
+)  # fmt: skip
+"""Files that the tracer does not see: the file, the file of the list beside which to read it, and what it has."""
 ROOMS_HEAD = """\
 ## Optimisations that still run
 
@@ -218,12 +236,18 @@ def plain_text(files: list[File]) -> str:
 
 
 def page(files: list[File]) -> str:
-    """The text of docs/log/reading.md."""
-    rows = [(f"[`{f.path}`](../../{f.path})", f"{f.lines:,}", f.title) for f in files]
+    """The text of docs/learn/reading.md."""
+    rows = [(linked(f.path), f"{f.lines:,}", f.title) for f in files]
     parts = [HEAD, markdown_table(("file", "lines", "what it is"), rows), totals(files) + "\n"]
+    beside = [(linked(path), what, linked(reader)) for path, reader, what in BESIDE]
+    parts += [BESIDE_HEAD, markdown_table(("file", "what it is", "beside"), beside)]
     if rooms := [(f"`{f.path}`", codes(f.functions), codes(f.callers)) for f in files if f.room]:
         parts += [ROOMS_HEAD, markdown_table(("file", "functions", "called by"), rooms)]
     return "\n".join(parts)
+
+
+def linked(path: str) -> str:
+    return f"[`{path}`](../../{path})"
 
 
 def codes(names: Iterable[str]) -> str:
@@ -239,8 +263,8 @@ def page_of_fresh_process() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="The files that -O0 runs, in reading order.")
-    parser.add_argument("--page", action="store_true", help="write docs/log/reading.md")
-    parser.add_argument("--print-page", action="store_true", help="print the text of docs/log/reading.md")
+    parser.add_argument("--page", action="store_true", help="write docs/learn/reading.md")
+    parser.add_argument("--print-page", action="store_true", help="print the text of docs/learn/reading.md")
     given = parser.parse_args()
     files = reading_list()
     if given.page:

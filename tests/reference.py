@@ -35,6 +35,7 @@ from minitri.explore.completions import MEANINGS, written
 from minitri.language.foreign.names import LIBRARIES, Foreign, table
 from minitri.language.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, described, library_functions
 from minitri.optimize import pass_table
+from minitri.pipeline import CORE
 
 KINDS = {"b": "bool", "i": "signed", "u": "unsigned", "f": "float"}
 OPERANDS = {"same": "", "float": "as floats", "bool": "as bool", "where": "bool, then any"}
@@ -192,12 +193,23 @@ def codes() -> str:
 
 
 def passes() -> str:
-    """The passes of the pipeline in order, then the optimisations that happen inside other passes."""
-    found = [(p.name, p.stage, p.function.__module__) for p in pass_table.PASSES if p.function is not None]
-    found += [(part.name, part.stage, part.module) for part in pass_table.PARTS]
-    optional = ["yes" if name in pass_table.OPTIONAL else "" for name, _, _ in found]
-    rows = ((code(n), code(s), o, code(m.removeprefix("minitri."))) for (n, s, m), o in zip(found, optional))
-    return markdown_table(("pass", "makes the stage", "optional", "in"), rows)
+    """The passes of the pipeline in order, then the optimisations that happen inside other passes.
+
+    A pass of `-O0` alone comes after the last pass that makes the same stage with optimisations.
+    """
+    plain = {p.name: p.stage for p in CORE}
+    alone = {p.stage: p for p in CORE if p.name not in {q.name for q in pass_table.PASSES}}
+    found: list[tuple[str, str, str, str]] = []
+    for p in pass_table.PASSES:
+        runs = "always" if p.name in plain else "by default"
+        stages = dict.fromkeys((p.stage, plain.get(p.name, p.stage)))
+        found.append((p.name, "; with `-O0` ".join(map(code, stages)), runs, p.function.__module__))
+        if p.stage in alone:
+            only = alone[p.stage]
+            found.append((only.name, code(only.stage), "with `-O0` only", only.function.__module__))
+    found += [(part.name, code(part.stage), "by default", part.module) for part in pass_table.PARTS]
+    rows = ((code(name), stage, runs, code(module.removeprefix("minitri."))) for name, stage, runs, module in found)
+    return markdown_table(("pass", "makes the stage", "runs", "file"), rows)
 
 
 def grammar(of: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import inspect
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,7 @@ from markdown_tables import markdown_table
 import minitri as mt
 from minitri.bench import ablation
 from minitri.optimize.pass_table import ROOMS, Room
+from minitri.optimize.schedules import rule_table
 
 ROOT = Path(__file__).parent.parent
 MEASURED = ROOT / "docs" / "log" / "ablation.json"
@@ -31,15 +33,18 @@ HEAD = """# Rooms: the optimisations, one by one
 
 *Made by `python tests/room_pages.py` from the table of rooms. Do not edit.*
 
-The plain path compiles every program. A room makes some programs faster, and can be left out:
+The plain path compiles every program. A room is one optimisation: it makes some programs faster, and can be left out:
 
 ```sh
 minitri compile -e "softmax(x)" -t x="f32[M, N]" --without fusion
 minitri compile -e "softmax(x)" -t x="f32[M, N]" --print-after fusion
 ```
 
-Each section below has the idea, as the file of the room explains it. Then it shows an example: `-` marks lines of the
-stage without the room, `+` lines of the stage with it.
+[Options](options.md#what-does-one-optimisation-buy) says how to measure what a room buys. Each section below has the
+idea, as the file of the room explains it. Then it shows an example: `-` marks lines of the stage without the room, `+`
+lines of the stage with it.
+
+A room is a file or a folder of `minitri/optimize/`. These files there are no rooms, but help several of them: {helpers}.
 """
 
 
@@ -50,7 +55,8 @@ def examples() -> Mapping[str, Mapping[str, Any]]:
 
 
 def page() -> str:
-    return "\n".join([HEAD, overview(), *(section(room) for room in ROOMS)])
+    head = HEAD.format(helpers=", ".join(f"`{file.name}`" for file in helpers()))
+    return "\n".join([head, overview(), *(section(room) for room in ROOMS)])
 
 
 def overview() -> str:
@@ -92,11 +98,17 @@ def difference(room: Room) -> Iterator[str]:
 
 
 def idea(room: Room) -> tuple[str, str]:
-    """The first sentence of a module's docstring without `IR → IR`, and the rest."""
-    tree = ast.parse(file_of(room).read_text(encoding="utf-8"))
-    first, _, rest = (ast.get_docstring(tree) or "").partition("\n\n")
+    """The first sentence of a room's docstring without `IR → IR`, and the rest."""
+    first, _, rest = docstring(room).partition("\n\n")
     sentence = first.partition(" → ")[2].partition(": ")[2] or first
     return sentence[:1].upper() + sentence[1:].replace("\n", " "), fenced(rest)
+
+
+def docstring(room: Room) -> str:
+    """The docstring of a room's module. A rule in the module of the rule table has only a docstring of its own."""
+    if room.module == rule_table.__name__:
+        return inspect.getdoc(rule_table.RULES[room.name]) or ""
+    return ast.get_docstring(ast.parse(file_of(room).read_text(encoding="utf-8"))) or ""
 
 
 def fenced(text: str) -> str:
@@ -123,7 +135,16 @@ def files(room: Room) -> list[Path]:
     return sorted(file.parent.glob("*.py")) if alone else [file]
 
 
+def helpers() -> list[Path]:
+    """The files of minitri/optimize/ that are no rooms. The table of passes is not one of them."""
+    rooms = {file_of(room) for room in ROOMS}
+    there = sorted((ROOT / "minitri" / "optimize").glob("*.py"))
+    return [file for file in there if file not in rooms and file.stem not in ("__init__", "pass_table")]
+
+
 def lines(room: Room) -> int:
+    if room.module == rule_table.__name__:
+        return reading_list.lines_of_code(inspect.getsource(rule_table.RULES[room.name]))
     return sum(reading_list.lines_of_code(file.read_text(encoding="utf-8")) for file in files(room))
 
 
@@ -150,7 +171,8 @@ def measured() -> str:
     found = results()
     if found is None:
         return "What the rooms are worth has not been measured yet (`minitri bench --ablate`)."
-    return f"Worth: the largest ratio without the room over with it on a case of `minitri bench --ablate`, on {found.device}."
+    on = f"on {found.device}; a case that is interpreted takes the time of Triton's interpreter, on a CPU"
+    return f"Worth: the largest ratio without the room over with it on a case of `minitri bench --ablate`, {on}."
 
 
 def worth(room: Room) -> str:

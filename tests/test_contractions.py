@@ -117,7 +117,7 @@ ROWS_APART = {  # an axis of rows of one product numbers the matrices of the oth
 
 @pytest.mark.parametrize("name", list(ROWS_APART))
 def test_products_with_rows_along_different_axes(name: str) -> None:
-    """Relative positions in attention, for example. Each product has a kernel of its own, in which its rows have blocks."""
+    """Relative positions in attention, for example. Each product has its own kernel, in which its rows have blocks."""
     shapes = [(3, 9, 8), (3, 8, 5), (9, 8, 5)]
     report = mt.compile(ROWS_APART[name], **typed(shapes, "f16")).check(*small(shapes, "f16"))
     assert report.ok, report

@@ -29,10 +29,10 @@ import minitri as mt
 from minitri.cli.main import main
 from minitri.explore.document import document
 from minitri.explore.execution_trace import player
+from minitri.explore.fusion_drawings import plans
 from minitri.explore.graph_drawing import layout
 from minitri.explore.page import FOLDER, Page
 from minitri.explore.pass_changes import our_passes
-from minitri.explore.plan_drawings import plans
 from minitri.explore.provenance import Trace
 from minitri.profile import profile
 

@@ -32,7 +32,7 @@ from triton.compiler import ASTSource
 from triton.language.extra import libdevice
 from triton.runtime.interpreter import InterpretedFunction
 
-from minitri.triton import rt, rt_division, rt_fast_math, rt_interpreter
+from minitri.triton import rt, rt_fast_math, rt_float_division, rt_interpreter
 
 TARGETS = {
     "cuda:80": GPUTarget("cuda", 80, 32),
@@ -342,7 +342,7 @@ def divided_by_few(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray
     tile = SimpleNamespace(
         abs=np.abs, where=np.where, fma=fused, int32=np.int32, float32=np.float32, maximum=np.maximum, div_rn=np.divide
     )
-    divide = FunctionType(rt_division._divide_by_few.fn.__code__, {"tl": tile})
+    divide = FunctionType(rt_float_division._divide_by_few.fn.__code__, {"tl": tile})
     with np.errstate(all="ignore"):
         want = a.astype(np.float64) / b.astype(np.float64)
         return np.asarray(divide(a.view(Tile), b.view(Tile))), want.astype(np.float32)

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import minitri as mt
+from minitri.base.dims import axis
+from minitri.optimize.output_layouts import memory_order
 from minitri.runtime.call_binding import bind
 from minitri.trust.check_passes import check
 
@@ -116,3 +118,10 @@ def test_rows_store_transposed_results_as_rows() -> None:
     assert "store out[j, i]" in f.lower(target="cuda:90")["kernels"]
     low = f.lower(target="cuda:90", without=["output-layouts"])
     assert "store out[i, j]" in low["kernels"] and "{strides" not in low["kernels"]
+
+
+@pytest.mark.parametrize("names", ["ij", "ji", "ab", "ba", "kr", "rk", "xy", "yx"])
+def test_axes_inside_a_remainder_count_in_the_order_of_their_strides(names: str) -> None:
+    slow, fast = map(axis, names)
+    assert memory_order((slow, fast), [(2, [(33 * slow + fast + 1086) % 1089])]) == (0, 1)
+    assert memory_order((fast, slow), [(2, [(33 * slow + fast + 1086) % 1089])]) == (1, 0)

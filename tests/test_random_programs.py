@@ -25,8 +25,8 @@ def numbers(light: int, full: int) -> list[object]:
 
 
 def test_every_construct_occurs() -> None:
-    """In 2,500 programs. `python -m pytest -rP` shows the table."""
-    found = coverage(random_program(seed) for seed in range(2500))
+    """In 1,500 programs. `python -m pytest -rP` shows the table."""
+    found = coverage(random_program(seed) for seed in range(1500))
     print(table_of(found))
     names = [name for group in CONSTRUCTS.values() for name in group]
     assert len(names) > 120 and not (missing := [n for n in names if not found[n]]), missing

@@ -55,6 +55,14 @@ def test_functions_that_run_while_a_module_is_imported_do_not_count() -> None:
     assert called.functions == {"minitri.made_up": {"f"}}
 
 
+def test_every_file_to_read_beside_the_list_exists_and_has_a_place_in_the_list() -> None:
+    lines = reading_list.page_of_fresh_process().splitlines()
+    listed = {line.split("`")[1] for line in lines if line.startswith("| [`")}
+    for path, reader, _ in reading_list.BESIDE:
+        assert (reading_list.ROOT / path).exists()
+        assert reader in listed
+
+
 def test_the_page_lists_files_and_optimisations_that_ran() -> None:
     files = [
         File("minitri/a.py", 10, "The a | b", ("f",), ()),

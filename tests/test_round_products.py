@@ -76,7 +76,7 @@ def test_an_infinity_and_a_nan_stay() -> None:
     "mean(where(x.shape[0] > 100, ((x @ w) @ v)[:, 0], 0)[:, None] + x @ w, axis=1)", "mean((x @ w) ** 2, axis=1)",
 ])  # fmt: skip
 def test_the_bounds_know_what_simplification_leaves(text: str) -> None:
-    """A thin product, a condition on sizes, a power: the operation that forbids the rounding is gone when the pass runs."""
+    """A thin product, a condition on sizes, a power: what forbids the rounding is gone when the pass runs."""
     rng = np.random.default_rng(0)
     given = {"x": (64, 32), "w": (32, 48), "v": (48, 1)}
     arrays = {a: rng.standard_normal(s).astype(BF16) for a, s in given.items() if a == "x" or f" {a}" in text}

@@ -99,10 +99,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "optimize.simplify",
         "optimize.split_k",
         "optimize.split_kv",
-        "optimize.partial_reductions",
         "optimize.split_reduction",
         "optimize.split_scan",
         "optimize.strength_reduction",
+        "optimize.two_step_reductions",
         "text_io",
         "trust.error_bounds",
         "trust.first_order_error",
@@ -274,7 +274,7 @@ def heavy(tree: ast.Module) -> set[str]:
 @pytest.mark.parametrize("name", names())
 def test_torch_and_triton_are_imported_when_needed(name: str) -> None:
     """Modules that are written in Triton, or that talk to its interpreter, import it at the top. Benchmarks import torch."""
-    allowed = {f"triton.rt{part}" for part in ("", "_intrinsics", "_fast_math", "_division", "_interpreter")}
+    allowed = {f"triton.rt{part}" for part in ("", "_intrinsics", "_fast_math", "_float_division", "_interpreter")}
     assert name in allowed or name.startswith("bench.") or not heavy(modules()[name].tree) & {"torch", "triton"}
 
 

@@ -10,8 +10,9 @@ exception, `CompileError`. Example of the text of an error, `str(error)`:
       = help: drop the transpose: `x @ w` is f16[M, N]
       = more: minitri explain MT0203
 
-error_codes.toml has a short description of every error code. `error.edits` holds the correction of the mistake as data,
-so that an editor can apply the correction. The function `edited` applies corrections (edits) to a program text.
+The file error_codes.toml has a short description of every error code. `error.edits` holds the correction of the mistake
+as data, so that an editor can apply the correction. The function `edited` applies corrections (edits) to a program
+text.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ _TABLE = table_beside(__file__, "error_codes.toml")
 CODES: dict[str, str] = {code: row["text"] for code, row in _TABLE.items()}
 
 
-MOST_LINES = 7  # lines of `str(error)`
+MOST_LINES = 7  # the most lines that `str(error)` has
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A correction of a program: it replaces the text at `span` by `text`."""
+    """A correction of a minitri program: the text at `span` is replaced by `text`."""
 
     span: Span
     text: str
@@ -44,8 +45,8 @@ class CompileError(Exception):
     """The error for a rejected program or call, with the fields `code`, `message`, `span`, `label` and `help`.
 
     edits    the help as data: replacements in the source that correct the mistake.
-    notes    further facts, such as where the wrong function was called. Each fact is a line of the text.
-    others   further errors of the program, in the order of their positions. No error follows from another
+    notes    further facts, such as where the wrong function was called. Each fact becomes one line of the message.
+    others   all other errors of the program, in the order of their positions. No error is caused by another error
 
     The error code chooses the subclass, so that `CompileError("MT0203", …)` makes a `CompileValueError`, which is also
     a Python `ValueError`. The column `python` of error_codes.toml names the subclass of CompileError for each error
@@ -122,7 +123,7 @@ class CompileError(Exception):
         """Uses a question, such as "did you mean `f`?", as the help of the error, and adds a correction that writes f
         at `span`.
 
-        If `question` is "", the error stays unchanged.
+        If `question` is "", the function does not change the error.
         """
         return self.correct(Edit(span, question.split("`")[1]) if question else None, help=question)
 
@@ -166,8 +167,8 @@ class ParseError(CompileError, SyntaxError):
 
 
 class ShapeWarning(UserWarning):
-    """The warning for a program that is right for some sizes only. For example, the sum `x + b` of an array f32[M, N]
-    and an array f32[K] is right only if K == N.
+    """The warning for a minitri program that is correct only for some sizes of its arrays. For example, the sum `x + b`
+    of an array f32[M, N] and an array f32[K] is right only if K == N.
     """
 
 
@@ -199,7 +200,7 @@ def render(error: CompileError, width: int = 100) -> str:
 
 
 def report(error: CompileError, width: int = 100) -> str:
-    """Returns the full texts of the error and of all other errors of the program.
+    """Returns the full texts of the error and of the errors in `error.others`.
 
     The last lines of the text name the commands that explain the error codes, such as `minitri explain MT0203`.
     """
@@ -209,10 +210,10 @@ def report(error: CompileError, width: int = 100) -> str:
 
 
 def summary(error: CompileError) -> str:
-    """Returns the text of an error, and then one line for each other error of the program.
+    """Returns the text of an error, and then one line for each error in `error.others`.
 
-    The text has at most `MOST_LINES` lines. If there is no room for all other errors, the text gives only the number of
-    the errors that are left out.
+    The text has at most `MOST_LINES` lines. If some errors in `error.others` do not fit, the last line says how many
+    errors are left out.
     """
     lines = render(error).split("\n")[: MOST_LINES - 1]
     also = [f"  = also: {_place(other)}{other.message}" for other in error.others]
@@ -227,21 +228,22 @@ def _place(error: CompileError) -> str:
 
 
 def together(errors: Iterable[CompileError]) -> CompileError:
-    """Returns the error that comes first in the text. The attribute `others` of this error gets all other errors."""
+    """Returns the error that comes first in the program text, and stores all other errors in its attribute `others`."""
     first, *others = sorted(errors, key=lambda error: error.span.start if error.span else 0)
     first.others = tuple(others)
     return first
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:
-    """Returns the text after the edits, which must not overlap."""
+    """Applies corrections to a program text, and returns the corrected text. The corrections must not overlap."""
     for edit in sorted(edits, key=lambda edit: edit.span.start, reverse=True):
         text = text[: edit.span.start] + edit.text + text[edit.span.end :]
     return text
 
 
 def excerpt(span: Span, label: str = "", columns: int = 100) -> list[str]:
-    """Returns three lines of text: the position of a span, the span's first source line, and carets.
+    """Returns three lines of text: the position of a span, the span's first source line, and carets (`^`) under the
+    span.
 
     The source line is cut to `columns` characters.
     """
@@ -288,7 +290,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def misspelt(code: str, message: str, name: object, known: Iterable[str], otherwise: str) -> CompileError:
-    """Returns the error for a name that is not among the known names: "there is no dtype `f33`", "did you mean `f32`?".
+    """Returns the error for an unknown name, such as "there is no dtype `f33`" with the help "did you mean `f32`?".
 
     `message` is the error message without the name. `otherwise` is the help if no known name is similar.
     """

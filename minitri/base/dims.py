@@ -3,14 +3,15 @@
 A `Dim` is a polynomial with integer coefficients, stored in canonical form, as a sorted sum of products. So equal
 polynomials such as `(M + 1) * 2` and `2 * M + 2` compare equal. The factors of a product are called atoms:
 
-    Symbol(name, "size")     a dimension of the program, an integer >= 0
+    Symbol(name, "size")     a size of a minitri program, such as M: an integer >= 0
     Symbol(name, "axis")     an iteration axis, with 0 <= axis < extent
     Symbol(name, "value")    an integer read from an array (a gathered index), with any value
     Quotient(a, b), Remainder(a, b)     floor division, as Python's // and %
     Largest(a, b), Smallest(a, b)       maxima and minima (minitri/base/symbolic_minmax.py)
 
-Left out: a test that always finds out whether two Dims have the same values. Different polynomials can have equal
-values: 4*(i//4) + i%4 is always i. `sign` looks at single terms only; intervals.py and inequalities.py prove more.
+Left out: a complete test whether two Dims always have the same value. Different polynomials can have equal values:
+4*(i//4) + i%4 is always i. The function `sign` proves only simple inequalities. The files intervals.py and
+inequalities.py have stronger proofs.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any, ClassVar, Literal, Union
 from minitri.base.diagnostics import CompileError
 from minitri.base.resource_limits import check_product, current, exceeded
 
-MAX_DEPTH = 50  # nested quotients, maxima, …: functions that visit them recurse
+MAX_DEPTH = 50  # levels of nested quotients, maxima, …: functions that visit these levels are recursive
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Pair:
     b: Dim
     depth: int = field(default=1, compare=False)  # levels of nested pairs
     weight: int = field(default=1, compare=False)  # number of atoms, with those of nested pairs
-    of: ClassVar[Callable[[Dim, Dim], Dim]]  # applies the same function to two other Dims
+    of: ClassVar[Callable[[Dim, Dim], Dim]]  # makes the same function of two other Dims
     value: ClassVar[Callable[[Any, Any], Any]]  # applies the function to two integers or integer arrays
 
     def is_never_negative(self) -> bool:
@@ -92,7 +93,7 @@ class Dim:
 
     @property
     def atom(self) -> Atom | None:
-        """The single atom (symbol, quotient, maximum, …) that is equal to the polynomial, or None if no atom is equal."""
+        """The atom (symbol, quotient, maximum, …) that is equal to the polynomial, or None if no atom is equal."""
         if len(self.terms) == 1 and len(self.terms[0][0]) == 1 and self.terms[0][1] == 1:
             return self.terms[0][0][0]
         return None
@@ -142,7 +143,7 @@ class Dim:
     __rmul__ = __mul__
 
     def __floordiv__(self, other: DimLike) -> Dim:
-        """Returns a // b, with terms that b divides moved out of the quotient: (4*M + i) // 4 is M + i // 4."""
+        """Returns the quotient self // other. Example: `(4*M + i) // 4` is `M + i // 4`, because 4 divides `4*M`."""
         b = Dim.of(other)
         if b == 1:
             return self
@@ -154,7 +155,7 @@ class Dim:
         return whole + paired(Quotient, rest, b) if rest.terms else whole
 
     def __mod__(self, other: DimLike) -> Dim:
-        """Returns a % b, without the terms of a that b divides: (4*M + i) % 4 is i % 4."""
+        """Returns the remainder self % other. Example: `(4*M + i) % 4` is `i % 4`, because 4 divides `4*M`."""
         b = Dim.of(other)
         _, rest = split(self, b)
         if rest.constant is not None and b.constant:
@@ -190,13 +191,13 @@ class Dim:
                 yield from (*atom.a.pairs(), *atom.b.pairs(), atom)
 
     def substitute(self, env: Mapping[Symbol, DimLike]) -> Dim:
-        """Replaces all symbols of `env` at once. Symbols of `env` in a replacement are not replaced again."""
+        """Replaces all symbols in `env` at once by their values in `env`: {i: j, j: i} swaps i and j."""
         if not env or not self.terms or not any(s in env for s in self.symbols()):
             return self
         return self.replace_atoms(env)
 
     def replace_atoms(self, env: Mapping[Any, DimLike]) -> Dim:
-        """Replaces symbols, quotients, remainders, maxima and minima. `env` maps each atom to its replacement."""
+        """Replaces atoms (symbols, quotients, remainders, maxima, minima). `env` maps each atom to its replacement."""
 
         def atom(a: Atom) -> DimLike:
             if a in env or isinstance(a, Symbol):
@@ -229,11 +230,11 @@ class Dim:
         return total
 
     def solved(self, varies: Callable[[Symbol], bool]) -> tuple[Symbol, int, Dim] | None:
-        """Solves the condition `self >= 0` for one symbol s.
+        """Solves the condition `self >= 0` for one symbol s. For N - 1 - i >= 0, the result (i, -1, N) means i < N.
 
-        Returns (s, 1, bound) if the condition means `s >= bound`, and (s, -1, bound) if it means `s < bound`. The bound
-        contains no symbol for which `varies` returns True, but s is such a symbol if possible. Returns None if the
-        condition cannot be solved.
+        Returns (s, 1, bound) if the condition means `s >= bound`, and (s, -1, bound) if it means `s < bound`. The
+        function prefers a symbol s for which `varies` returns True. The bound contains no symbol for which `varies`
+        returns True. Returns None if the condition cannot be solved.
         """
         symbols = [s for s in self.symbols() if s.kind != "size"]
         for symbol in sorted(symbols, key=lambda s: (not varies(s), s.name)):
@@ -270,7 +271,7 @@ def _signed(position: int, monomial: Monomial, c: int) -> str:
 
 
 def _wrap(d: Dim) -> str:
-    """Returns the text of a Dim, in brackets unless it is a name, a number >= 0 or a call such as `max(a, b)`."""
+    """Returns the text of a Dim. A name, a number >= 0 and a call such as `max(a, b)` have no brackets around them."""
     alone = d.constant is not None and d.constant >= 0 or d.atom is not None
     return str(d) if alone and not isinstance(d.atom, Division) else f"({d})"
 
@@ -300,7 +301,7 @@ def product(dims: tuple[Dim, ...] | list[Dim]) -> Dim:
 
 
 def _is_count(d: Dim) -> bool:
-    """Checks whether `d` is a product of sizes and one positive number."""
+    """Checks whether `d` is a product of sizes and one positive number, such as `4*M*N`."""
     monomial, c = d.terms[0] if len(d.terms) == 1 else ((), 0)
     return c > 0 and all(isinstance(a, Symbol) and a.kind == "size" for a in monomial)
 
@@ -380,11 +381,11 @@ def axis_names(exprs: Iterable[Dim]) -> set[str]:
 
 
 def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
-    """Returns the sign of d, if d has the same sign for all sizes.
+    """Returns the sign of d if it is proven for all sizes, and None if no sign is proven.
 
     The sign is 1 for d >= 0, -1 for d <= 0, and 0 for d == 0. The sign is proven if all coefficients have the same
-    sign, and all factors of the terms are >= 0. If the sign is not proven, the result is None. For a size N in
-    `positive`, which is >= 1, the function writes N + 1 instead of N: N - 1 then becomes N, which is >= 0.
+    sign, and all factors of the terms are >= 0. The sizes in `positive` are known to be >= 1. The function writes N + 1
+    instead of a size N in `positive`: N - 1 becomes N, which is >= 0.
     """
     if positive:
         d = d.substitute({s: Dim({(s,): 1}) + 1 for s in positive})

@@ -14,14 +14,14 @@ An equation of this form proves goal > -1: its right side is a sum of products t
 
 `Proof.check` compares both sides of a proof's equation as polynomials, so an error in the search cannot lead to a wrong
 proof. Two polynomials are equal if each product of symbols (monomial) has the same coefficient in both. To find a
-proof, the search writes one linear equation for the weights for each monomial, and solves these equations by the
-simplex algorithm (simplex.py).
+proof, the search writes a linear equation for each monomial. The unknowns of the equations are the weights. The simplex
+algorithm (simplex.py) solves the equations.
 
 Three steps prepare the search for a proof. The first step splits each maximum and minimum into two cases. The second
 step adds the facts that define quotients and remainders, such as 4*(i//4) <= i. The third step multiplies facts by
 factors that occur in products of the goal: if the goal contains N*i, facts about i are multiplied by N.
 
-Left out: completeness. There are goals that are always >= 0 and for which the search finds no proof.
+Left out: a complete search. Some goals are always >= 0, but the search finds no proof.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from minitri.base.simplex import combination
 from minitri.base.symbolic_minmax import Extreme, Largest
 
 MAX_CASES = 6  # how many maxima and minima the search splits into cases
-# Numbers to try for the symbols of a goal. Negative ones are not needed: without facts the search proves nothing about
-# a value read from an array anyway.
+# Numbers to try for the symbols of a goal. No negative numbers are needed: only a value from an array can be negative,
+# and without facts the search proves nothing about a value from an array.
 SAMPLES = ((0,), (1,), (2,), (3,), (9,), (0, 9), (9, 0), (1, 2, 4))
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """The fact that `expr` >= 0, with the reason. If the fact was derived from other facts, `proof` is the derivation."""
+    """The fact that `expr` >= 0, with the reason. If the fact follows from other facts, `proof` is the derivation."""
 
     expr: Dim
     because: str
@@ -168,7 +168,7 @@ def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
 
 
 def _at_once(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Returns a proof if `sign` proves that the goal, or the goal minus one fact, is >= 0, and otherwise None."""
+    """Returns a proof if the function `sign` proves goal >= 0, or goal - fact >= 0 for one fact, and otherwise None."""
     if sign(goal) in (0, 1):
         return Proof(goal, steps=_plain(goal))
     for f in facts:
@@ -179,7 +179,7 @@ def _at_once(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 
 
 def _plain(d: Dim) -> tuple[Step, ...]:
-    """Returns the proof step for an expression that `sign` proves to be >= 0. Returns no step for the expression 0."""
+    """Returns the proof step for an expression that the function `sign` proves to be >= 0. For 0, returns no step."""
     return (Step(1, ONE, Fact(d, "a sum of what is never negative")),) if d.terms else ()
 
 
@@ -198,10 +198,11 @@ def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Extreme, depth: int) -> Pr
 
 
 def _definitions(exprs: Iterable[Dim], facts: Sequence[Fact], with_bounds: bool) -> list[Fact]:
-    """Returns the facts that define the quotients and remainders in `exprs` whose divisor n is >= 1.
+    """Returns the facts that define the quotients and remainders in `exprs`. Quotients and remainders whose divisor n
+    is not proven to be >= 1 are left out.
 
-    The facts for x//n are n*(x//n) <= x < n*(x//n) + n, and the facts for x%n are 0 <= x%n < n. With `with_bounds`, the
-    function also returns the bounds of x//n that follow from facts about x.
+    The facts for x//n are n*(x//n) <= x < n*(x//n) + n, and the facts for x%n are 0 <= x%n < n. If `with_bounds` is
+    true, the function also returns the bounds of x//n that follow from facts about x.
     """
     found: list[Fact] = []
     pairs = dict.fromkeys(p for d in exprs for p in d.pairs())  # maxima and minima have been split into cases
@@ -222,7 +223,7 @@ def _definitions(exprs: Iterable[Dim], facts: Sequence[Fact], with_bounds: bool)
 
 
 def _positive(n: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Returns a proof that n - 1 >= 0, so that the divisor n is positive, or None if no proof is found."""
+    """Returns a proof that the divisor n is positive (n - 1 >= 0), or None if no proof is found."""
     return _at_once(n - 1, facts) or _by_sum(n - 1, [*facts, *_signs([n])])
 
 

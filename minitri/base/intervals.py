@@ -22,7 +22,7 @@ Ranges = Mapping[Symbol, Range]
 
 
 def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> Range | None:
-    """Returns the smallest and the largest value of `d` over the ranges of its axes, as Dims over sizes.
+    """Returns the smallest and the largest value of `d` over the ranges of its axes, as Dims that contain only sizes.
 
     All occurrences of an axis are replaced by the same end of its range: for 0 <= i < M, the largest value of i*N + i
     is (M - 1)*N + M - 1. Returns None if `d` is not linear in an axis, or if the sign of the axis's coefficient is
@@ -91,7 +91,7 @@ def proves_nonnegative(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = fro
 def is_natural(d: Dim, ranges: Ranges) -> bool:
     """Checks whether `d` is proven to be >= 0.
 
-    The truncating division of hardware gives the same result as floor division if the dividend `d` is >= 0.
+    Hardware rounds quotients towards zero. If the dividend `d` is >= 0, the result is the same as for floor division.
     """
     ends = (d.atom.a.constant, d.atom.b.constant) if isinstance(d.atom, Largest) else ()
     return proves_nonnegative(d, ranges) or any(n is not None and n >= 0 for n in ends)
@@ -148,8 +148,8 @@ def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
 def _units(x: Dim, y: Dim) -> list[Dim]:
     """Returns common divisors of y and of some terms of x, the largest first.
 
-    A common divisor u can simplify x // y: if y = u*q and x = u*p + r with 0 <= r < u, then x // y is p // q. Example
-    with u = 4: `(4*i + j) // 64` is `i // 16` if 0 <= j < 4.
+    A common divisor u can simplify x // y: if `y = u*q` and `x = u*p + r` with 0 <= r < u, then `x // y` is `p // q`.
+    Example with u = 4: `(4*i + j) // 64` is `i // 16` if 0 <= j < 4.
     """
     if len(y.terms) != 1:
         return []

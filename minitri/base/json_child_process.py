@@ -1,12 +1,13 @@
-"""A child process that answers requests in JSON, one line each, and that can be killed when it is too slow.
+"""Starts a child process that answers requests in JSON. The caller can kill the child if it is too slow.
 
     child = Child(["python", "-m", "minitri.explore.compile_worker"], environment)
     child.ask({"text": "x + 1"}, seconds=6)
     serve(answer, sys.stdin)                    in the child: calls `answer` for each request
 
-In: a command line and requests. Out: the answers of the child process. A request raises TimeoutError if the answer
-takes too long, and EOFError if the process has died. The child runs in its own process group, so `end` also kills the
-processes that the child has started. Left out: a queue of requests, because the caller sends one request at a time.
+In: a command line and requests. Out: the answers of the child process. Each request and each answer is one line. A
+request raises TimeoutError if the answer takes too long, and EOFError if the process has died. The child runs in its
+own process group, so `end` also kills the processes that the child has started. Left out: a queue of requests, because
+the caller sends one request at a time.
 """
 
 import contextlib
@@ -54,13 +55,11 @@ class Child:
     def end(self) -> str:
         """Kills the child and all processes that the child has started.
 
-        Returns the text that the child wrote to standard error.
-
-        A second call of `end` does nothing and returns "".
+        Returns the text that the child wrote to standard error. A second call of `end` does nothing and returns "".
         """
         if self.errors.closed:
             return ""
-        with contextlib.suppress(OSError), self.process:  # which closes the pipes and waits for the child
+        with contextlib.suppress(OSError), self.process:  # at its end, closes the pipes and waits
             os.killpg(self.process.pid, signal.SIGKILL)
         with self.errors:
             self.errors.seek(0)
@@ -82,9 +81,8 @@ def serve(answer: Callable[[Any], Any], requests: TextIO, first: Any = None) -> 
     """Answers the requests of the parent process.
 
     A request is a line of JSON in `requests`, and its answer is a line of JSON on standard output. Everything else that
-    the process prints goes to standard error. If `first` is not None, the function `answer` is called for `first`
-    before all requests, but this answer is not sent. The purpose of `first` is to load the modules that every request
-    needs.
+    the process prints goes to standard error. If `first` is not None, `answer(first)` is called before the first
+    request, and the result is not sent. This call loads the modules that every request needs.
     """
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

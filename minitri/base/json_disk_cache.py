@@ -11,9 +11,8 @@ is not writable or belongs to another user. If an entry is missing, `get` return
 
 The environment variable MINITRI_CACHE_DIR names the cache folder. If the variable is not set, the folder is in the
 user's cache folder. Only the user can open the folder (mode 0700). The name of a file is the hash of the entry's key,
-so the name contains no text of the user. `put` writes a file under a temporary name and then renames it. Because of the
-renaming, one complete file remains if two processes write the same entry at once. Left out: a limit on the age of
-cached values.
+so the name contains no text of the user. `put` writes a file under a temporary name and then renames it. So if two
+processes write the same entry at once, the result is one complete file. Left out: a limit on the age of cached values.
 """
 
 import contextlib

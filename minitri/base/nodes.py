@@ -1,14 +1,24 @@
-"""Classes of records and of nodes: frozen dataclasses with slots. Nodes, such as those of the syntax tree, are compared
-by identity, and records by their fields.
+"""Makes classes of records and classes of nodes. Both are frozen dataclasses with slots. Records are compared by their
+fields. Nodes, such as the nodes of the syntax tree, are compared by identity.
 
-    class Axis(Record):                     class Node(metaclass=NodeClass):        class Name(Node):
-        name: str                               span: Span                              id: str
-        extent: Dim         Axis("i", M)                                                         Name(span, "x")
+    class Axis(Record):
+        name: str
+        extent: Dim
+
+    Axis("i", M)                                a record
+
+    class Node(metaclass=NodeClass):
+        span: Span
+
+    class Name(Node):
+        id: str
+
+    Name(span, "x")                             a node
 
 In: a class with annotated fields. Out: a dataclass made from this class. The one idea: a metaclass makes the
 dataclasses, so a file that defines nodes needs no decorators and reads like a grammar. A class can change an option of
-its dataclass: `class Loop(Record, eq=False)` is compared by identity. The text of a node (`repr`) does not show the
-node's fields, because the text of a deep tree would be too long.
+its dataclass: with `class Loop(Record, eq=False)`, loops are compared by identity. The text of a node (`repr`) does not
+show the node's fields, because the text of a deep tree would be too long.
 
 The annotations say which fields hold nodes, so `children` and `with_children` work for the nodes of every IR.
 `postorder` lists the nodes of a graph or an expression, each after its children.
@@ -69,7 +79,9 @@ def _has_nodes(kind: Any) -> bool:
 
 
 def children(node: Any) -> tuple[Any, ...]:
-    """Returns the nodes in the fields of a node, also those in tuples, in the order of the fields."""
+    """Returns the children of a node: the nodes in its fields, in the order of the fields. A field can also be a tuple
+    of nodes.
+    """
     found: list[Any] = []
     for name in node_fields(type(node)):
         _gather(getattr(node, name), found)
@@ -85,7 +97,7 @@ def _gather(value: Any, found: list[Any]) -> None:
 
 
 def with_children(node: N, change: Callable[[Any], Any]) -> N:
-    """Returns a copy of a node in which `change(child)` replaces each child. Returns `node` if no child changes."""
+    """Returns a copy of a node in which `change(child)` replaces each child, or the node itself if no child changes."""
 
     def new(value: Any) -> Any:
         if isinstance(value, tuple):

@@ -1,11 +1,12 @@
-"""Defines the operations that are not elementwise, in numpy: conversion, reduction, scan, contraction, gather.
+"""Computes array operations in numpy: conversions, reductions, scans, matrix products and gathers.
 
     reduce("sum", x, [0])        sum(x, axis=0)
     scan("sum", x, 0)            cumulative_sum(x, axis=0)
 
-All evaluators, which run a stage of the compiler in numpy, use the functions of this file. minitri/base/operators.py
-has the tables of reductions and of elementwise operators. The arrays have compute dtypes, which are the dtypes of
-arithmetic in kernels: the compute dtype of f16 is f32. Only a cast can return an array of f16 or bf16.
+An evaluator runs the minitri program of one compiler stage in numpy. All evaluators use the functions of this file. The
+file minitri/base/operators.py has the tables of reductions and of elementwise operators. The arrays have compute
+dtypes, which are the dtypes of arithmetic in kernels: the compute dtype of f16 is f32. Only a cast can return an array
+of f16 or bf16.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,9 +47,7 @@ def apply(op: str, dtype: DType, arrays: Sequence[Any]) -> Any:
 
 
 def elementwise(op: str, dtype: DType, operands: Sequence[tuple[DType, Any]]) -> Any:
-    """Applies an elementwise operator, or "cast", to operands that are given as pairs (dtype, value). Returns a numpy
-    array.
-    """
+    """Applies an elementwise operator, or "cast", and returns a numpy array. Each operand is a pair (dtype, value)."""
     return np.asarray(apply(op, dtype, [np.asarray(value, of.numpy) for of, value in operands]))
 
 
@@ -76,7 +75,7 @@ def position(row: Reduction, x: Any, axis: int | None, keepdims: bool = False) -
 
 
 def _dtype_of(x: Any) -> DType:
-    """Returns the dtype of an array. numpy's longdouble counts as f64."""
+    """Returns the dtype of an array. For numpy's longdouble, returns f64."""
     return from_numpy(x.dtype.name) or f64
 
 
@@ -90,8 +89,9 @@ def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:
     """Returns the matrix product of arrays of the shapes [*B, M, K] and [*B, K, N], accumulated in `dtype`.
 
     `precision` says how f32 factors are multiplied (minitri/kernels/ir.py). "tf32" rounds each factor to TF32. "tf32x3"
-    writes each factor as a sum of two TF32 numbers, and multiplies the TF32 numbers. If an element of the product is
-    not finite with "tf32x3", the element is computed from the original f32 factors instead.
+    writes each factor as a sum of two TF32 numbers, and multiplies the TF32 numbers. If an element of this product is
+    not finite, the element is computed from the original f32 factors instead. "tf32x3_unchecked" is like "tf32x3", but
+    keeps elements that are not finite.
     """
     a, b = (np.asarray(x).astype(dtype.numpy) for x in (a, b))
     with np.errstate(all="ignore"):

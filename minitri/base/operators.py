@@ -1,15 +1,13 @@
-"""The operator table of the compiler: one row adds one elementwise operator.
-
-A second table has the reductions and scans.
+"""The operator table of the compiler. One row of the table adds one elementwise operator.
 
     [expm1]
     doc = "exp(x) - 1, exact near zero"
     triton = "libdevice.expm1({0})"
     …
 
-In: operators.toml, which has the rows. Out: the table `OPERATORS`, which maps names to `Operator`s. `BY_SYMBOL` finds
-an operator by its infix or prefix symbol. `ALIASES` maps names of operators in other libraries to names in the table.
-These parts of the project read the operator table:
+In: the file operators.toml, which has the rows of the table. Out: the table `OPERATORS`, which maps names to
+`Operator`s. `BY_SYMBOL` finds an operator by its infix or prefix symbol. `ALIASES` maps names of operators in other
+libraries to names in the table. These parts of the project read the operator table:
 
   - calls and symbols in the language, and typing
   - the evaluators, and the emitter of Triton source
@@ -23,11 +21,11 @@ Operators have the same results as in numpy. If numpy raises an error, warns or 
 returns a result that is defined in this table:
 
     x // 0, x % 0                  0 for integers
-    b ** -n                        1 / b**n truncated: 1, ±1 for b = ±1, else 0 (also for b = 0)
+    b ** -n                        for integers: 1 for b = 1, 1 or -1 for b = -1, and 0 for any other b
     x << n, x >> n                 0, or the sign, when n < 0 or n >= the number of bits
     maximum(0.0, -0.0)             either zero (also minimum and clip)
 
-The column `ulp` of operators.toml is the error of a f32 result on a CUDA GPU, in units in the last place. The `ulp` of
+The column `ulp` of operators.toml is the error of an f32 result on a CUDA GPU, in units in the last place. The `ulp` of
 an operator is 0.5 if its results are correctly rounded, and otherwise the largest distance of a result from the
 correctly rounded result. The values of `ulp` come from the CUDA C++ Programming Guide (appendix "Mathematical
 Functions"). The `ulp` of an operator that calls several functions is the sum of the functions' errors.
@@ -35,8 +33,8 @@ Functions"). The `ulp` of an operator that calls several functions is the sum of
 Kernels must be compiled with `enable_reflect_ftz=False`. By default Triton lets the math library treat denormals as
 zero, so that sin, tanh or erf of a denormal is 0.
 
-`REDUCTIONS` is the table of reductions and scans, read from reductions.toml. One row of reductions.toml adds a
-reduction to the language, the typing rules, all evaluators, the proofs that kernels are right, and
+`REDUCTIONS` is a second table, of reductions and scans, which is read from reductions.toml. One row of reductions.toml
+adds a reduction to the language, the typing rules, all evaluators, the proofs that kernels are right, and
 docs/reference/operators.md. For the reduction with the name NAME, kernels call the functions `reduce_NAME` and
 `scan_NAME` of minitri/triton/rt.py. The functions `reduction` and `running` raise an error for an unknown name.
 
@@ -58,7 +56,7 @@ from minitri.base.types import DType, bool_, f32
 class Operator:
     """One elementwise operator.
 
-    name       the function's name in the language: that of the array API standard, if the standard has the function
+    name       the function's name in the language. If the array API standard has the function, it has this name there
     arity      the number of array operands
     numpy      the function that defines the operator. The function takes numpy arrays of one compute dtype
                (see `operands`) and returns an array of the result dtype. The caller silences
@@ -70,7 +68,7 @@ class Operator:
                library of CUDA and HIP) and `rt` (minitri/triton/rt.py). In Triton's interpreter
                a template that is one call of `libdevice` or `rt` calls the function `numpy`
     doc        a description of the operator in one line, for the reference pages
-    accepts    the kinds of dtypes that the operands can have, of "b" "i" "u" "f"
+    accepts    the kinds of dtypes that the operands can have: "iuf" means integers and floats
     operands   the dtype to which operands are converted first. "same": the promoted dtype.
                "float": the promoted dtype, but integers and bools become f32. "bool": the dtype
                bool. "where": bool for the first operand, the promoted dtype for the other two
@@ -81,7 +79,7 @@ class Operator:
     ulp        the error bound of an f32 result, in units in the last place (see the top of the file)
     derivative  one expression of the language for each operand, over x, y, z (the operands), `out`
                (the result) and `g` (the gradient of the result). "" stands for no derivative or the derivative zero
-    cost       "cheap": one or two instructions. "special": slow, or on the special-function unit
+    cost       "cheap": one or two instructions. "special": slow, or computed by the special-function unit
     relaxed    a shorter f32 template with a relative error of about 2**-18, for kernels whose
                results are rounded to 16 bits (minitri/optimize/fast_math/relax.py)
     """
@@ -113,8 +111,8 @@ class Operator:
 
     @property
     def templates(self) -> dict[str, str]:
-        """Returns the Triton templates, by dtype. A key is the name of a dtype, such as "f64", or the letters of
-        several kinds of dtypes, such as "iu" for all integers.
+        """Returns a dictionary from dtypes to Triton templates. A key is the name of a dtype, such as "f64", or the
+        letters of several kinds of dtypes, such as "iu" for all integers.
         """
         return {"biuf": self.triton} if isinstance(self.triton, str) else self.triton
 
@@ -171,7 +169,7 @@ JUMPS = ("floor", "ceil", "trunc", "round", "sign", "floor_divide", "remainder",
 
 # "sum", "product": integers become 64 bits wide, and floats are rounded at each step.
 # "extreme", "logical": the result is one of the elements, which are numbers or bools.
-# "bits": exact, of integers; a change of one element may change the result to any other value.
+# "bits": an operation on the bits of integers; the change of one element can change the result to any value.
 # "position": the i64 index of the first largest or smallest element along one axis.
 Kind = Literal["sum", "product", "extreme", "logical", "bits", "position"]
 
@@ -186,7 +184,7 @@ class Reduction:
     combine    the operator that combines two partial results. For a position (argmax, argmin), the
                comparison that decides whether an element replaces the best element so far
     kind       a group of reductions with the same typing, error bounds and proofs (see `Kind`)
-    accepts    the kinds of dtypes that the elements can have, of "b" "i" "u" "f"
+    accepts    the kinds of dtypes that the elements can have: "iuf" means integers and floats
     doc        a description of the reduction in one line, for the reference pages
     scan_doc   a description of the scan in one line, or "" if the reduction has no scan
     """

@@ -3,7 +3,7 @@
 The environment variable MINITRI_LOGS=+fusion,tile enables log lines on stderr. Each log line begins with its topic,
 which is one of these:
 
-    a pass or a stage   the text of the program after this pass, or at this stage
+    a pass or a stage   the text of the minitri program after this pass, or at this stage
     fusion              the list of fusion decisions
     autotune            the table of measurements, and the options that were chosen
     cache               the entries that were found on disk

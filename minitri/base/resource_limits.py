@@ -1,14 +1,14 @@
-"""Limits on the time and memory that one program may use.
+"""Limits the time and memory that the compiler may use for one minitri program.
 
     with mt.limits(source=1_000_000, seconds=600):
         program = mt.compile(text)
 
-In: an amount that a program is about to use: characters, brackets, operations, sizes, seconds. Out: nothing, or a
-CompileError MT0401 that names the limit and says how to raise this limit. The one idea: no program text can make the
-compiler use an unlimited amount of time or memory. A user who trusts a text can raise the limits.
+In: an amount that the compilation of a program needs, such as a number of characters, brackets or seconds. Out:
+nothing, or a CompileError MT0401 that names the limit and says how to raise this limit. The one idea: no program text
+can make the compiler use an unlimited amount of time or memory. A user who trusts a text can raise the limits.
 
-A compiled program stores the limits that were set when the program was compiled. Left out are limits on Triton's own
-compiler, which cannot be interrupted, and on the run time of programs.
+A compiled program stores the limits that were set when the program was compiled. Left out: a limit on Triton's own
+compiler, which cannot be interrupted, and a limit on the run time of compiled programs.
 """
 
 import time
@@ -21,7 +21,7 @@ from typing import Any
 from minitri.base.diagnostics import CompileError, misspelt
 from minitri.base.spans import Span
 
-# No option raises these limits: they are limits of numpy or Triton, or the compiler recurses that deep.
+# No option raises these limits. They are limits of numpy or Triton, or they limit how deep the compiler recurses.
 MAX_RANK = 64  # axes of a value
 MAX_DEGREE = 64  # factors of one term of a size
 MAX_ELEMENTS = 1 << 59  # elements of a value: at 8 bytes an element, the size fits 64 bits
@@ -97,7 +97,8 @@ def check_time() -> None:
     """Raises CompileError MT0401 if the time limit is exceeded.
 
     Every loop over a program's operations calls this function. Reading the processor time is slow on some systems.
-    Processor time never passes faster than wall-clock time, so it is read only after the limit by the wall clock.
+    Processor time never passes faster than wall-clock time. So the function reads the processor time only after the
+    wall-clock time has reached the limit.
     """
     ends = _deadlines.get()
     if ends is not None and time.perf_counter() > ends[0] and time.thread_time() > ends[1]:

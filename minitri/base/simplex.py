@@ -1,11 +1,11 @@
-"""The simplex algorithm with exact fractions: it finds weights for which the weighted sum of columns is a target.
+"""Finds weights such that the weighted sum of columns equals a target, by the simplex algorithm with exact fractions.
 
     combine([{x: 1}, {x: 1, 1: 2}], {x: 3, 1: 2})      [2, 1]:   2 * x  +  1 * (x + 2)  =  3*x + 2
 
 In: columns and a target, which are polynomials, written as maps from monomials to coefficients. Out: a weight >= 0 for
 each column, or None if there are no such weights. The one idea is the first phase of the simplex algorithm. The
 algorithm starts with artificial variables that satisfy all equations, and replaces these variables by columns until no
-artificial variable is left. Bland's rule chooses the next column, which guarantees that the algorithm ends.
+artificial variable is left. Bland's rule chooses the next column. This rule guarantees that the algorithm ends.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from minitri.base.dims import Dim, Monomial
 
-ALMOST = Fraction(999_999, 1_000_000)
+ALMOST = Fraction(999_999, 1_000_000)  # a constant just below 1, which may be added to an integer goal
 
 
 def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None:
@@ -39,7 +39,7 @@ def _useful(goal: Dim, columns: Sequence[Dim]) -> Sequence[int]:
     A column is useful if it shares a monomial with the goal, or with another useful column.
     """
     wanted = {m for m, _ in goal.terms if m}
-    if not wanted:  # the goal is a constant: any columns may contradict each other
+    if not wanted:  # the goal is a constant: any of the columns may be needed
         return range(len(columns))
     monomials = [{m for m, _ in c.terms if m} for c in columns]
     found: set[int] = set()
@@ -67,7 +67,8 @@ def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial,
         entering = next((k for k in range(width) if table[-1][k] > 0), None)
         if entering is None:
             return None
-        # Some row is positive in the column, because the sum of the rows with artificial variables is.
+        # Some row is positive in the column, because the sum of the rows with artificial variables
+        # is positive in this column.
         ratios = [
             (line[-1] / line[entering], b, r) for r, (b, line) in enumerate(zip(basis, table)) if line[entering] > 0
         ]

@@ -36,9 +36,8 @@ def _line_starts(text: str) -> list[int]:
 class Span:
     """The characters from `start` up to `end` (exclusive) of a source.
 
-    `node` is the position of the graph node that was made for this text, in the list of all nodes of the graph (see
-    `Graph.numbered`). So an operation of a later IR that stores a span also stores from which graph node the operation
-    was made.
+    `node` is the number of the graph node that was made for this text (see `Graph.numbered`). Operations of later IRs
+    store spans, so they also store from which graph node they were made.
     """
 
     source: Source

@@ -1,10 +1,10 @@
 """Suggestions for a misspelt name.
 
-In: an unknown name, and the known names. Out: a list of similar known names, the best first, which is empty if no known
-name is similar. The one idea is an edit distance in which likely typing errors cost less. The edit distance counts
-letters that are missing, added, replaced or swapped with their neighbour. A replacement by the letter of a neighbouring
-key, a doubled letter, a swap or a change of case costs less than 1. All other typing errors, such as a replacement by
-the letter of a distant key, cost 1.
+In: an unknown name, and the known names. Out: a list of similar known names, the best first. If no known name is
+similar, the list is empty. The one idea is an edit distance in which likely typing errors cost less. The edit distance
+counts letters that are missing, added, replaced or swapped with their neighbour. A replacement by the letter of a
+neighbouring key, a doubled letter, a swap or a change of case costs less than 1. All other typing errors, such as a
+replacement by the letter of a distant key, cost 1.
 """
 
 from collections.abc import Iterable
@@ -19,8 +19,8 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     """Returns at most three known names that are spelt most like `name`, the best first.
 
     A known name is similar to `name` if the two differ by one typing error, or by at most two errors if `name` has six
-    letters or more. For a name of one letter, only a change of case is accepted. A known name that begins with `name`
-    is similar too, as `softmax` is to `softm`, if `name` has at least four letters.
+    letters or more. For a name of one letter, only a change of case is accepted. If `name` has at least four letters,
+    all known names that begin with `name` are similar too: `softmax` is similar to `softm`.
     """
     name = name[:LONGEST]
     limit = 0.1 if len(name) < 2 else 1.0 if len(name) < 6 else 2.0

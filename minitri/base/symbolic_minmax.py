@@ -20,8 +20,8 @@ piecewise linear function of n. The function ramp(n - k) changes its slope at n 
 function of n is a linear function plus one ramp for each value of n at which the slope changes (a "bend"). The factor
 of each ramp is the change of the slope at the bend.
 
-Left out, and so not changed: nested maxima of different sizes, such as max(max(M, 1), N), and maxima within products,
-quotients and remainders.
+`tidy` does not change nested maxima of different sizes, such as max(max(M, 1), N). It does not change maxima within
+products, quotients and remainders either.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ import numpy as np
 from minitri.base.dims import ONE, ZERO, Dim, DimLike, Pair, Symbol, paired, sign, size
 
 Bends = Mapping[tuple[Dim, int], int]  # from (n, k) to the factor of ramp(n - k)
-Allows = Callable[[Symbol, int], bool]  # whether a size can have a value
+Allows = Callable[[Symbol, int], bool]  # allows(M, 3) says whether the size M can be 3
 MOST_SKIPPED = 8  # how many consecutive values are tested with `Allows`
 
 
@@ -63,7 +63,7 @@ class Extreme(Pair):
 
     __slots__ = ()
     word: ClassVar[str]
-    enough: ClassVar[Callable[[Iterable[bool]], bool]]  # whether one of the two being >= 0 is enough, or both must be
+    enough: ClassVar[Callable[[Iterable[bool]], bool]]  # `any`: one operand >= 0 makes the result >= 0; `all`: both
 
     def __str__(self) -> str:
         return f"{self.word}({self.a}, {self.b})"
@@ -96,16 +96,18 @@ def _extreme(kind: type[Extreme], a: Dim, b: Dim) -> Dim:
 
 
 def _winner(kind: type[Extreme], a: Dim, b: Dim) -> Dim | None:
-    """Returns a or b, whichever is proven to be the maximum (or minimum) of the two for all sizes.
+    """Returns a or b if it is proven to be the maximum (or minimum) of the two for all sizes.
 
-    Returns None if neither a nor b is proven to be the maximum (or minimum).
+    Returns None if no proof is found.
     """
     difference = sign(a - b)
     return None if difference is None else a if (difference >= 0) == (kind is Largest) else b
 
 
 def _shifted(kind: type[Extreme], d: Dim) -> tuple[Extreme | None, int]:
-    """Returns (m, c) if d is m + c for a maximum (or minimum) m and a constant c, and otherwise (None, 0)."""
+    """Splits d into a maximum (or minimum) m plus a constant c, and returns (m, c). If d has another form, returns
+    (None, 0).
+    """
     shift = next((c for m, c in d.terms if not m), 0)
     atom = (d - shift).atom
     return (atom, shift) if isinstance(atom, kind) else (None, 0)
@@ -150,7 +152,8 @@ class Ramps:
         return total
 
     def of_one_sum(self) -> tuple[Dim, Callable[[int], int], set[int]] | None:
-        """Returns (n, f, corners) if this piecewise linear function is f(n) for one sum of sizes n, and otherwise None.
+        """Returns (n, f, corners) if the function depends on a single sum of sizes n, such as M + N. Otherwise returns
+        None. The value of the function is f(n).
 
         The set `corners` contains all values of n at which max(f(n), 0) can change its slope: the bends of f, and the
         integers next to the zeros of f.
@@ -174,7 +177,7 @@ class Ramps:
 
 
 def tidy(d: Dim) -> Dim:
-    """Returns the canonical form of a size. A size that contains only one maximum or minimum stays unchanged."""
+    """Returns the canonical form of a size. A size with at most one maximum or minimum is returned unchanged."""
     return _ramps(d).dim() if _is_nested(d) else d
 
 
@@ -197,8 +200,8 @@ def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows) -> bool:
 
 
 def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
-    """Returns, for each size on which an extent depends, the smallest value that `allows` permits and for which no
-    extent is 0.
+    """For each size on which an extent depends, returns the smallest value at which no extent is 0. The value n of a
+    size s must also satisfy `allows(s, n)`.
     """
     least: dict[Symbol, int] = {}
     for symbol, n in filter(None, map(_least, extents)):
@@ -248,8 +251,8 @@ def _of_extreme(a: Extreme) -> Ramps:
 def _ramp(inner: Ramps) -> Ramps | None:
     """Returns max(inner, 0) as a sum of ramps. Returns None if `inner` is not a function of one sum of sizes.
 
-    If the sum of sizes on which `inner` depends cannot be negative, only the changes of the slope at positive values of
-    this sum are needed.
+    If `inner` depends on a sum of sizes that is never negative, the result keeps only the bends at positive values of
+    this sum.
     """
     found = inner.of_one_sum()
     if found is None:
@@ -270,8 +273,8 @@ def _ramp(inner: Ramps) -> Ramps | None:
 def _base(d: Dim) -> tuple[Dim, int]:
     """Returns (n, c) such that d = c * n + a constant.
 
-    Of the possible pairs (n, c), the function returns the pair with the largest |c| and a positive first coefficient of
-    n.
+    Example: for `2*M + 4*N + 1`, the result is `(M + 2*N, 2)`. Of the possible pairs (n, c), the function returns the
+    pair with the largest |c| and a positive first coefficient of n.
     """
     terms = [(m, c) for m, c in d.terms if m]
     if not terms:

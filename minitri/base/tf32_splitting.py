@@ -5,8 +5,8 @@ TF32 numbers (parts): a = a1 + a2 and b = b1 + b2. The product `a*b` is computed
 smallest product, `a2*b2`, is left out (Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores",
 2022).
 
-For a depth of 64 or more, a matrix product of TF32 parts is as exact as with IEEE multiplications and additions. The
-depth K is the number of products `a*b` whose sum is one element of the matrix product. Let u = 2**-24, and let S be the
+The depth K of a matrix product is the number of products `a*b` whose sum is one element. For a depth of 64 or more, a
+matrix product of TF32 parts is as exact as with IEEE multiplications and additions. Let u = 2**-24, and let S be the
 sum of the K values `|a*b|` of one element. The errors of this element are at most
 
     IEEE      each of K additions is rounded                                            K u S
@@ -14,14 +14,15 @@ sum of the K values `|a*b|` of one element. The errors of this element are at mo
               tensor cores truncate: 6.5u for each of 8 instructions (64 elements)     52 u S
               an IEEE addition for the sum of each block of 32 elements              K/32 u S
 
-In each instruction, a tensor core aligns all terms to the largest term, keeps two more bits than the largest term has,
-and cuts off all lower bits. The truncation in each instruction costs u/2 for each of nine terms (eight products and a
-sum), and 2u in the end, together 6.5u. For K = 64, the error bound in the table above is (8 + 52 + 2) u S for TF32
-parts, and 64 u S for IEEE. So for a depth of 64 or more, TF32 parts have the smaller error bound. These error bounds
-hold for the tensor cores of Hopper GPUs. tests/sweep_f32_products.py measures how Hopper's tensor cores round.
+In each instruction, a tensor core aligns all terms to the largest term. It keeps two more bits than the largest term
+has, and cuts off all lower bits. The truncation in each instruction costs u/2 for each of nine terms (eight products
+and a sum), and 2u in the end, together 6.5u. For K = 64, the error bound in the table above is (8 + 52 + 2) u S for
+TF32 parts, and 64 u S for IEEE. So for a depth of 64 or more, TF32 parts have the smaller error bound. These error
+bounds hold for the tensor cores of Hopper GPUs. The test tests/sweep_f32_products.py measures how Hopper's tensor cores
+round.
 
-In: an f32 array. Out: two arrays of TF32 numbers, for the evaluators. minitri/triton/rt.py has the same functions for
-kernels.
+In: an f32 array. Out: two arrays of TF32 numbers, for the evaluators. The file minitri/triton/rt.py has the same
+functions for kernels.
 """
 
 from typing import Any
@@ -32,7 +33,7 @@ from minitri.base.operators_unlike_numpy import round_to_tf32
 
 SPLIT_SCALE = 2**13
 LEAST_DEPTH = 64
-BLOCK = 52  # the roundings in the sum of a block
+BLOCK = 52  # the error in the sum of a block, in units of u S (see the table above)
 FACTOR_ERROR = 2.0**-22  # the relative error of each factor; both together give 8u
 
 

@@ -62,7 +62,7 @@ def hides_frames_of_methods(kind: F) -> F:
 def forget_frames(error: CompileError) -> None:
     """Removes all frames that the traceback of an error has so far, and makes Python print the error in a few lines.
 
-    Does nothing if the environment variable MINITRI_TRACEBACK is set, except to "0" or "".
+    If the environment variable MINITRI_TRACEBACK has a value other than "0" and "", the function does nothing.
     """
     if os.environ.get("MINITRI_TRACEBACK", "0") in ("", "0"):
         error.__traceback__ = error.__cause__ = None

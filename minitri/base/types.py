@@ -2,8 +2,8 @@
 
 Two integers, or two floats, are promoted as in numpy. An integer and a float are promoted to the float's dtype. A
 Python scalar has a weak type: it takes the dtype of the other operand, unless the scalar is of a higher kind (NEP 50).
-True division and float functions of integers give f32. docs/reference/semantics.md has the rules and the reasons for
-the rules.
+For an f16 array x, `x + 1` is f16. True division and float functions of integers give f32. The page
+docs/reference/semantics.md has the rules and the reasons for the rules.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ BY_NUMPY_NAME = {d.numpy_name: d for d in DTYPES.values()}
 
 
 def dtype(name: str) -> DType:
-    """Returns the dtype with the name `name`. Raises CompileError MT0202, which suggests a similar name, if no dtype
-    has the name `name`.
+    """Returns the dtype with the name `name`. For an unknown name, raises CompileError MT0202, which suggests a similar
+    name.
     """
     if name not in DTYPES:
         same = from_numpy(name)
@@ -106,9 +106,7 @@ def dtype(name: str) -> DType:
 
 
 def from_numpy(name: str) -> DType | None:
-    """Returns the dtype that has this name in numpy or torch, such as `float32` or `bfloat16`, or None if there is no
-    such dtype.
-    """
+    """Returns the dtype for a name of numpy or torch: f32 for `float32`. Returns None for an unknown name."""
     return BY_NUMPY_NAME.get(name)
 
 

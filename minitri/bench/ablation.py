@@ -7,10 +7,10 @@ differs without the optimisation. A cell holds three ratios: of the time of a ca
 time to a first result. Each ratio is the value without the optimisation divided by the value with it. For example, a
 time ratio of 1.25 means that the optimisation saves a fifth of the time, because 1 / 1.25 is 0.8.
 
-A version of a case is the case with all optimisations, or with one optimisation left out. The versions of a case are
-timed in turns (alternating_timer.py), and all versions get the same inputs. The result of each version is compared with
-the reference, which torch computes in f64. A version without an optimisation is not run if its generated code equals
-the code of the version with all optimisations.
+A version of a case is the case with all optimisations, or with one optimisation left out. The calls of all versions
+alternate (alternating_timer.py), and all versions get the same inputs. The result of each version is compared with the
+reference, which torch computes in f64. A version without an optimisation is not run if its generated code equals the
+code of the version with all optimisations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,8 +35,8 @@ from minitri.optimize.pass_table import OPTIONAL
 from minitri.program import Program
 from minitri.runtime import timing
 
-WORTH = 1.03  # an optimisation pays if a case without it takes this many times as much
-WHOLE = ""  # the version that leaves nothing out
+WORTH = 1.03  # an optimisation is worthwhile if a case without it takes this many times as much
+WHOLE = ""  # the version with all optimisations
 
 
 def ablate(chosen: Sequence[Case], json_path: str | None = None, plot_path: str | None = None) -> int:
@@ -61,7 +61,8 @@ class Cell:
     """One case without one optimisation, compared with the same case with all optimisations.
 
     time, memory, first   ratios: the value without the optimisation over the value with it; 0.0 if not measured
-    note                  why the version did not run, or how its result was wrong; "" if the result was right
+    note                  the reason why the version did not run, or why its result was wrong; "" if the result was
+                          right
     """
 
     case: str
@@ -137,7 +138,7 @@ def wall_times(peers: Mapping[str, Calls], pace: Pace) -> Times:
 
 
 def versions_of(case: Case, optimisations: Sequence[str], arrays: Sequence[Any]) -> dict[str, Program]:
-    """Returns the versions of a case, by name: one with all optimisations, the others without one optimisation each.
+    """Returns the versions of a case, by name: one with all optimisations, and one without each optimisation.
 
     An optimisation is skipped if leaving it out does not change the generated code.
     """

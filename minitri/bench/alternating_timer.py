@@ -1,7 +1,8 @@
-"""Times calls on a GPU: implementations alternate, each call gets other inputs, and two events enclose each call.
+"""Times calls on a GPU: implementations alternate, each call gets new inputs, and two events record when a call starts
+and ends.
 
-In: for each implementation one call for each set of inputs, and a `Pace`. A `Pace` says how long the warm-up and the
-measurement last. Out: for each implementation the median time of a call in seconds, or the exception that the
+In: the calls of each implementation (one call for each set of inputs), and a `Pace`. A `Pace` says how long the warm-up
+and the measurement last. Out: for each implementation the median time of a call in seconds, or the exception that the
 implementation raised.
 
     order        a b c, then c b a: if the chip slows down, the later implementations do not suffer more
@@ -11,9 +12,8 @@ implementation raised.
 
 An implementation is called with one set of inputs after another, and then with the first set again. Each result is kept
 until its set of inputs is used again. There are enough sets of inputs to push the inputs and results of a call out of
-the L2 cache before their next use (measure_case.py). The module alternating_timer.py does not clear the L2 cache by
-filling it with zeros. Zeros that fill the cache would be written back to memory during the call, which would slow down
-a kernel that mostly reads.
+the L2 cache before their next use (measure_case.py). The L2 cache is not cleared by filling it with zeros. Zeros in the
+L2 cache would be written back to memory during the call, and slow down a kernel that mostly reads.
 
 Before each call, the GPU spins: it is kept busy without touching memory. While the GPU spins, the host queues the call,
 so the measured time of the call does not include the host's time.
@@ -40,7 +40,7 @@ Times = Mapping[str, "float | Exception"]
 SPIN_CYCLES = 200_000
 SPIN = 100e-6  # seconds that a spin takes at 2 GHz
 SLACK = 1.5  # the host also queues a spin and two marks for each call
-MOST_SPINS = 20  # a slower host is waiting for the GPU, and more spins would not help
+MOST_SPINS = 20  # a host that needs more spins is waiting for the GPU, so more spins would not help
 LEAST = 5  # least number of calls in a measurement
 
 
@@ -78,7 +78,7 @@ class Cuda:
         torch.cuda.synchronize()
 
     def seconds(self, start: Any, end: Any) -> float:
-        """Returns the seconds between two marks that the GPU has reached."""
+        """Returns the seconds between two events of `mark`, both of which the GPU has reached."""
         return start.elapsed_time(end) * 1e-3
 
     def now(self) -> float:
@@ -111,9 +111,9 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace, device: Cuda = Cud
 class _Peer:
     """The calls of one implementation, and its measured times.
 
-    `length` is roughly the time of a call: the host's time or the GPU's time, whichever is longer. The implementation
-    is measured twice with one `length`, so that both measurements have the same number of calls and the same weight in
-    the median.
+    `length` is roughly the time of a call: the host's time or the GPU's time, whichever is longer. The two measurements
+    of an implementation use the same `length`, so that they have the same number of calls and the same weight in the
+    median.
     """
 
     def __init__(self, calls: Calls, device: Cuda) -> None:
@@ -151,7 +151,7 @@ class _Peer:
 def _call_seconds(calls: Calls, device: Cuda) -> tuple[float, float]:
     """Returns two times: the seconds that a call takes, and the seconds that the host takes to queue the call.
 
-    Three batches of three calls are timed; for each of the two times, the shortest batch counts.
+    Three batches of three calls are timed. Each of the two times is the shortest of the three batches.
     """
     rotation, found = cycle(calls), list[tuple[float, float]]()
     for _ in range(3):
@@ -169,7 +169,7 @@ def _call_seconds(calls: Calls, device: Cuda) -> tuple[float, float]:
 def _timed_calls(calls: Calls, warm: int, timed: int, spins: int, device: Cuda) -> list[float]:
     """Returns the seconds of each of `timed` calls.
 
-    Before the measured calls, `warm` calls run whose times do not count.
+    Before the timed calls, `warm` calls run without being timed.
     """
     kept = deque[Any](maxlen=len(calls))
     marks: list[tuple[Any, Any]] = []

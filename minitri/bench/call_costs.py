@@ -6,8 +6,8 @@ reported host time is the median of 20 batches of 500 calls. The batches of all 
 speed of a shared machine can change by half within seconds.
 
 The time to a first result starts with the text of a program and ends when the result of the program is available. All
-modules are imported before the measurement, and the input is on the GPU. The time to a first result is measured once
-with every cache empty, and once more in a second process, which uses the caches that the first process filled.
+modules are imported before the measurement, and the input is on the GPU. The time to a first result is measured twice:
+with empty caches, and in a second process with the caches of the first process.
 """
 
 import os
@@ -102,7 +102,7 @@ def first_results() -> Table:
 
 
 def first(who: str, text: str) -> float:
-    """Returns the seconds that the implementation `who` needs for a first result of `text`, an expression of the
+    """Returns the seconds that the implementation `who` needs to the first result of `text`, an expression in the
     variable x.
     """
     for module in IMPORTED:
@@ -113,13 +113,14 @@ def first(who: str, text: str) -> float:
 
 
 def first_result(call: Callable[[], T]) -> tuple[T, float]:
-    """Returns the result of a call that compiles, and the seconds that this call took.
+    """Returns the result of the first call of a program, which compiles the program, and the seconds that the call
+    took.
 
     At the start of the call, the GPU has no queued work. Python's garbage collector is off, because after much
     compilation one garbage collection takes as long as compiling a small program.
     """
     results: list[T] = []
-    seconds = timeit.timeit(lambda: (results.append(call()), _wait()), _wait, number=1)  # without the collector
+    seconds = timeit.timeit(lambda: (results.append(call()), _wait()), _wait, number=1)  # no garbage collection
     return results[0], seconds
 
 
@@ -152,7 +153,7 @@ def in_new_process(function: Callable[..., T], *arguments: Any) -> T:
 
 
 def peak(run: Callable[[], Any]) -> int:
-    """Returns the most bytes of GPU memory that a call allocates at any moment, besides memory that was in use before."""
+    """Returns the peak of the GPU memory that a call allocates, in bytes, without memory that was in use before."""
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()

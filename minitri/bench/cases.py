@@ -12,14 +12,14 @@ text "f32 512x131072" means that an array whose type in the program is `f32[M, N
 131072 columns (N). The programs in the language are functions of the module programs.mt.
 
 For eager torch, torch_twin.py translates the text of a case's program into a function of torch. Eager torch runs one
-kernel for each operation of the function, and torch.compile compiles the function. Evaluated in f64, the torch function
-is the reference for the errors of all implementations. If a library has one function for the whole computation, this
-library function is timed too.
+kernel for each operation of the function, and torch.compile compiles the function. The result of the torch function in
+f64 is the reference for the errors of all implementations. If a library has one function for the whole computation,
+this library function is timed too.
 
 In the benchmark's programs, attention is written as its mathematical definition. In torch, the mathematical definition
 of attention computes the scores of only some queries at a time, so that the longest case fits into memory. Attention is
 also timed with the kernels of cuDNN and FlashAttention-2, which `scaled_dot_product_attention` calls, and with compiled
-flex_attention. If a machine lacks an implementation, the report says so.
+flex_attention. If a machine lacks an implementation, the report says that the implementation is missing.
 """
 
 import math
@@ -41,9 +41,9 @@ INTERPRETED = "interpreted"  # the kind of a case that Triton's interpreter runs
 class Input(NamedTuple):
     """A random input array of a case.
 
-    below      0 for random floats; any other number for random integers from 0 to `below` - 1
+    below      0 if the elements are random floats; otherwise the elements are random integers from 0 to `below` - 1
     signed     whether the random integers start from -below
-    positive   whether the floats are uniformly distributed from 0 to 1; otherwise they are normally distributed
+    positive   whether the floats are uniformly distributed from 0 to 1, not normally distributed
     layout     "transposed": the last two axes in memory are exchanged. "every other": the last axis has the stride 2.
                "wide rows": the array is a part of an array with longer rows
     scale      the standard deviation of the random floats
@@ -68,14 +68,13 @@ class Case(NamedTuple):
 
     eager     the computation in torch, as several operations; `library` is a single function of torch with the same
               result
-    picks     whether the program reads only some elements of its first input, as many as the output has
+    picks     whether the program reads only as many elements of its first input as the output has
     flops     the number of floating-point operations of matrix products; 0 for programs that mostly move memory
-    kind      the group of cases that this case belongs to; tables show the mean of each group
+    kind      the group to which this case belongs; tables show the mean of each group of cases
     tf32      whether torch may round f32 factors to TF32 too
     peers     other implementations by name, which need a GPU
     tuned     whether minitri and torch are also timed with measured block sizes
-    beside    other programs of the language, by name; these programs are timed on the same inputs, but compute
-              something else
+    beside    other programs of the language, by name: they are timed on the same inputs, but compute something else
     """
 
     name: str
@@ -168,7 +167,7 @@ def _functions() -> dict[str, str]:
 # ---- attention ----------------------------------------------------------------------------------
 
 
-WINDOW = 512  # as in programs.mt
+WINDOW = 512  # the same number as in programs.mt
 AT_ONCE = 2048  # queries whose scores the reference computes at a time
 
 

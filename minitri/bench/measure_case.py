@@ -39,11 +39,11 @@ from minitri.runtime.timing import measure
 WITHIN = {"i8": 0.0, "f32": 1e-5, "tf32": 2e-3, "f16": 2e-3, "bf16": 1e-2}
 # A product needs a longer warm-up, until the chip reaches its power limit.
 MOVING, COMPUTING = Pace(25e-3), Pace(100e-3, 150e-3)
-ROTATED, SETS = 256 << 20, 64  # bytes of all sets of inputs, about four L2 caches; the most sets
-COPY_BYTES = 2 << 30  # bytes that a copy reads; it writes as many
+ROTATED, SETS = 256 << 20, 64  # the bytes of all sets of inputs (about four L2 caches), and the largest number of sets
+COPY_BYTES = 2 << 30  # bytes that a copy reads, and also the bytes that it writes
 
 Arrays = Sequence[Any]
-Maker = Callable[[], Iterable[Run]]  # makes the calls of an implementation one after another; may raise
+Maker = Callable[[], Iterable[Run]]  # makes the calls of an implementation one after another; can raise an exception
 
 
 def compare(case: Case, device: str, clock: Clock, copy: Run | None, tune: bool = False) -> Row:
@@ -79,9 +79,7 @@ def gpu_facts() -> dict[str, Any]:
 
 
 def forget() -> None:
-    """Frees the memory that a case leaves behind: functions that torch compiled, and memory that torch's allocator
-    keeps.
-    """
+    """Frees the memory that a case has used: functions that torch compiled, and memory that torch's allocator keeps."""
     torch.compiler.reset()
     torch.cuda.empty_cache()
 
@@ -121,8 +119,8 @@ def _copied(a: Any) -> Any:
 def _bytes_moved(case: Case, arrays: Arrays, reference: Arrays) -> int:
     """Returns the number of bytes that the case must read and write.
 
-    A float result counts with the element size of the first input, because the reference result has the wider dtype
-    f64.
+    A float element of the result counts as many bytes as an element of the first input, because the reference result
+    has the wider dtype f64.
     """
     read, like = [a.nbytes for a in arrays], arrays[0]
     out = sum(r.numel() * (like if r.is_floating_point() else r).element_size() for r in reference)
@@ -133,9 +131,9 @@ def _bytes_moved(case: Case, arrays: Arrays, reference: Arrays) -> int:
 
 
 def _implementations(case: Case, sets: Sequence[Arrays], row: Row, tune: bool) -> dict[str, Maker]:
-    """Returns for each implementation a function that prepares the implementation and returns its calls.
+    """Returns a function for each implementation. The function prepares the implementation and returns its calls.
 
-    If schedules are measured, the time that their measurement takes is stored in `row`.
+    If schedules are measured, the time for measuring them is stored in `row`.
     """
     makers: dict[str, Maker] = {"minitri": partial(_bound, case.program, sets)}
     ways = {"eager": case.eager, "library": case.library, **case.peers}
@@ -278,7 +276,7 @@ def small_table(chosen: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
 def shrunk(case: Case) -> Case:
     """Returns the case with small sizes, such as 129 in place of 16384. Equal large sizes become equal small sizes.
 
-    Indices shrink like the array that they index.
+    If an array shrinks, the values of the indices into this array shrink too.
     """
 
     def small(n: int) -> int:

@@ -1,8 +1,8 @@
 """Random programs of everyday sizes for the benchmark, and smaller programs cut out of them.
 
 In: a seed, a dtype and a range of sizes. Out: a `RandomProgram`, which has the text of a program, and the shapes and
-layouts of its arrays. The method `case` of a `RandomProgram` makes a `Case`, whose torch function torch_twin.py makes
-from the text of the program. As a `Case`, a random program is measured like any other case.
+layouts of its arrays. The method `case` of a `RandomProgram` makes a `Case`, so that a random program is measured like
+any other case. The module torch_twin.py makes the torch function of the `Case` from the text of the program.
 
     def program(x1: bf16[8192, 4096], row2: bf16[4096]):
         v1 = layer_norm(x1, row2)
@@ -41,7 +41,7 @@ VIEWS = ("transpose", "slice")
 TRIES = 200  # statements that are tried for one program
 ARRAYS = 8  # most parameters of a program
 NORMAL = math.log(6)  # log of the largest of many normally distributed numbers
-FEW, MANY = 4 << 20, 32 << 20  # elements that divide the classes of sizes
+FEW, MANY = 4 << 20, 32 << 20  # the numbers of elements that separate the classes of sizes
 
 
 class RandomProgram(NamedTuple):
@@ -176,8 +176,8 @@ class EverydayWriter(StatementWriter):
     def array(self, role: str, shape: Shape, depth: int = 1) -> str:
         """Adds a new parameter and returns its name.
 
-        If the array is a factor of a matrix product that sums `depth` terms, its elements are about depth**-0.5, so
-        that the sums stay near 1.
+        If the array is a factor of a matrix product that sums `depth` terms, its elements are about depth**-0.5. The
+        sums are then about 1.
         """
         if len(self.arrays) >= ARRAYS or math.prod(shape) > 2 * self.sizes["most"]:
             raise DoesNotFit
@@ -193,7 +193,7 @@ class EverydayWriter(StatementWriter):
         operands = [self.values[n] for n in reads]
         meta = torch_twin(f"def f({', '.join(reads)}):\n    return {text}\n")(*(v.meta for v in operands))
         log = max(v.log for v in operands if v.meta.is_floating_point())
-        if group == "totals":  # the total of many elements of about 1
+        if group == "totals":  # a total of many elements that are about 1
             log += math.log(max(operands[0].meta.numel() / meta.numel(), *operands[0].shape)) - 1
         log *= {"squares": 2, "cubes": 3}.get(group, 1)
         large = log > math.log(LARGEST[self.dtype]) or not 0 < meta.numel() <= 2 * self.sizes["most"]
@@ -235,7 +235,8 @@ SHAPES: dict[str, Callable[[EverydayWriter, Filled, Shape], Shape]] = {
 """The shapes of new arrays."""
 DEPTHS = {"w": -2, "batch": -2, "wt": -1, "conv": -1}
 """The axes over which products sum."""
-PAIRS = ((0, 0), (0, 0), (1, 1), (0, 3)), ((1, 1), (1, 0), (0, 3), (8, 8))  # zeros around the first axes and the last
+# numbers of zeros (before, after) that padding can add: to the first axes, and to the last axis
+PAIRS = ((0, 0), (0, 0), (1, 1), (0, 3)), ((1, 1), (1, 0), (0, 3), (8, 8))
 VALUES: dict[str, Callable[[EverydayWriter, Filled, Shape], Any]] = {
     "columns": lambda w, f, of: w.choose(w.sizes["widths"]), "scale": lambda w, f, of: f"{of[-1] ** -0.5:.4g}",
     "axis": lambda w, f, of: w.choose(range(-len(of), len(of))),

@@ -5,15 +5,16 @@ a JSON file of all measurements, which is written again after each program. The 
 right.
 
 torch.compile takes several seconds to compile a program. Because torch.compile is slow, worker processes (one for each
-processor core) compile a batch of programs before the batch is measured. When the batch is compiled, the workers rest,
-and the main process measures the programs one after another. Inductor, the compiler behind torch.compile, has a cache,
-from which the main process loads the compiled code. Inductor's cache also has times that inductor measured while many
-processes shared the GPU; these times are deleted. All caches are in a new folder, so the time to minitri's first result
-is measured with empty caches. The time to the first result of torch.compile is measured in a worker process, which
-shares the processor with other workers.
+processor core) compile a batch of programs before the batch is measured. After the compilation, the main process
+measures the programs one after another, while the workers do nothing. Inductor, the compiler behind torch.compile, has
+a cache, from which the main process loads the compiled code. The main process deletes schedules from inductor's cache
+that inductor chose by measuring while many processes shared the GPU. All caches are in a new folder, so the time to
+minitri's first result is measured with empty caches. The time to the first result of torch.compile is measured in a
+worker process, which shares the processor with other workers.
 
 A result is right if its error is small, or at most twice as large as the error of eager torch. If eager torch has no
-correct digit, the program cancels all digits, as in mean(x - mean(x)). Then ten times eager's error is allowed.
+correct digit, ten times the error of eager torch is allowed. In this case, the exact result is a difference of nearly
+equal numbers, as in mean(x - mean(x)).
 """
 
 import os
@@ -42,7 +43,7 @@ from minitri.runtime.launch import require_gpu
 from minitri.runtime.schedule_search import first_line
 
 BATCHES = 8  # programs that a worker compiles before they are measured
-WARM_UP = 50e-3  # seconds at most; a case of the benchmark computes for longer before it is timed
+WARM_UP = 50e-3  # seconds at most; cases of the benchmark have a longer warm-up
 Measure = Callable[[Sequence[RandomProgram]], Iterator[Row]]
 
 
@@ -116,8 +117,8 @@ def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int
 def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Measure) -> Row:
     """Measures the parts of a slow program alone, and returns the row of the smallest part that is slow too.
 
-    The seconds by which the part is slower than torch must be at least half of the seconds by which the program is
-    slower.
+    The loss of a program is minitri's time minus torch's time. The loss of the part must be at least half of the loss
+    of the whole program.
 
     whole   the row of the program itself, which is the result if all parts are fast
     bound   a part whose ratio is smaller than this is slow
@@ -150,7 +151,7 @@ def measured(
     torch.compile compiles all programs before the first program is measured.
     """
     firsts: dict[str, float] = {}
-    with suppress(BrokenExecutor):  # a worker that died compiles nothing
+    with suppress(BrokenExecutor):  # after the death of a worker, the pool compiles nothing more
         waiting = {p.text: pool.submit(compile_time, p.text, tuple(p.arrays.values()), device) for p in programs}
         firsts |= {text: w.result() for text, w in waiting.items() if not w.exception()}
     for chosen in caches.rglob("*.best_config"):  # schedules that inductor chose while others used the GPU
@@ -163,8 +164,8 @@ def measured(
 
 
 def compile_time(text: str, inputs: Sequence[Input], device: str) -> float:
-    """In a worker process, returns the seconds that the first call of a program takes with torch.compile."""
-    torch.backends.cuda.matmul.allow_tf32 = False  # as `compare` sets it: it is a part of the cache's key
+    """Returns the seconds that the first call of a program takes with torch.compile. Runs in a worker process."""
+    torch.backends.cuda.matmul.allow_tf32 = False  # as in `compare`, because the cache key contains this setting
     arrays = [tensor(i, device) for i in inputs]
     seconds = call_costs.first_result(partial(torch.compile(torch_twin(text), dynamic=False), *arrays))[1]
     arrays.clear()

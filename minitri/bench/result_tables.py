@@ -20,9 +20,9 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.text_tables import table
 
 PEERS = ("eager", "library", "cudnn", "flash", "flex", "compile", "max-autotune")
-TORCH = ("eager", "compile")  # what random programs are compared with
+TORCH = ("eager", "compile")  # the implementations with which random programs are compared
 BOUNDS = (0.95, 0.9, 0.8)  # ratios below which random programs are counted
-WORST = 10  # random programs that are printed
+WORST = 10  # how many random programs are printed
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class Row:
     def best(self, *names: str) -> float | None:
         """Returns the shortest time of the given implementations in seconds.
 
-        Implementations with a wrong result do not count.
+        Implementations with a wrong result are left out.
         """
         right = [self.peers[n] for n in names if n in self.peers]
         return min((p.seconds for p in right if p.seconds and (p.error or 0) <= 10 * self.within), default=None)
@@ -92,7 +92,7 @@ class Row:
 
 
 def ratios(rows: Sequence[Row], *others: str) -> list[float]:
-    """Returns for each row the shortest time of the implementations `others`, divided by the time of minitri.
+    """Returns a ratio for each row: the shortest time of the implementations `others`, divided by the time of minitri.
 
     A row is left out if it lacks the time of minitri or of all `others`.
     """
@@ -124,7 +124,7 @@ def _memory(rows: Sequence[Row]) -> list[str]:
 
 
 def _means(rows: Sequence[Row]) -> list[str]:
-    """For each kind of cases, returns a line with the geometric means of their speedups."""
+    """Returns a line for each kind of cases, with the geometric means of the cases' speedups."""
     lines: list[str] = []
     for what in dict.fromkeys(r.kind for r in rows):
         group = [r for r in rows if r.kind == what]
@@ -142,8 +142,8 @@ def _beside(rows: Sequence[Row]) -> list[str]:
 
 
 def _tuning(rows: Sequence[Row]) -> list[str]:
-    """Returns a line with the longest time that measuring the schedules of a program took, and the largest speedup by
-    measured schedules.
+    """Returns a line about measured schedules: the longest time of measuring the schedules of a program, and the
+    largest speedup by measured schedules.
     """
     known = [(r.tuning, share, r.name) for r in rows if r.tuning and (share := r.ratio("minitri tuned"))]
     if not known:

@@ -87,7 +87,7 @@ def plot_file(figures: str, path: str) -> None:
 
 
 def _pyplot() -> Any:
-    """Returns matplotlib's module pyplot, with settings under which equal figures become identical files."""
+    """Returns matplotlib's module pyplot, with settings that make the files of equal figures identical."""
     try:
         import matplotlib
     except ImportError:
@@ -107,7 +107,7 @@ def _save(figure: Any, path: str) -> None:
 
 
 def _roofline(axes: Any, cases: Sequence[Case], copy: float) -> None:
-    """Draws operations per second over operations per byte.
+    """Draws each case as a point: operations per second over operations per byte.
 
     Only necessary operations and bytes are counted, so unnecessary work does not make a program look faster.
     """
@@ -139,8 +139,9 @@ def _ratios(axes: Any, cases: Sequence[Case]) -> None:
 
 
 def _operations(case: Case) -> int:
-    """Returns the number of operations that the case declares, or if it declares none, the number that its graph needs.
+    """Returns the number of operations that the case declares. If the case declares none, returns the number that its
+    graph needs.
 
-    For attention with a mask, the declared number counts no operations for attention scores that are masked.
+    For attention with a mask, the declared number leaves out the operations of masked attention scores.
     """
     return case["flops"] or case["work"]["graph"]["flops"]

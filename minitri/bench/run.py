@@ -1,17 +1,17 @@
-"""Measures cases of the benchmark, and prints tables of times and errors.
+"""Measures cases of the benchmark on a GPU, and prints tables of times and errors.
 
 In: names of cases, parts of names, or kinds of cases, and optionally a path for JSON. If no name is given, all cases
 are measured. Out: tables of times and errors on stdout, and the exit status. The exit status is 0 if every program of
 the language ran and was right.
 
-alternating_timer.py describes how calls are timed. Every implementation of a case runs in one process, on the same
-random inputs (measure_case.py). The column `best/ours` is the time of the fastest other implementation divided by
-minitri's time. If `best/ours` is above 1, minitri is faster. The column `of copy` is the time of a copy of as many
-bytes, divided by minitri's time. For matrix products, the column `of copy` shows TFLOP/s instead. For each case, the
-rate of a copy is measured together with the implementations. The rate of a copy in the head of the table is measured
-once, before all cases. All cases call torch.compile with dynamic=False. Square matrix products are also measured tuned:
-torch with max-autotune-no-cudagraphs, and minitri with measured schedules (runtime/schedule_search.py). With `--tune`
-all programs are also measured with measured schedules.
+The file alternating_timer.py describes how calls are timed. Every implementation of a case runs in one process, on the
+same random inputs (measure_case.py). The column `best/ours` is the time of the fastest other implementation divided by
+minitri's time. If `best/ours` is above 1, minitri is faster. The column `of copy` is the time of a copy of the same
+number of bytes, divided by minitri's time. For matrix products, the column `of copy` shows TFLOP/s instead. For each
+case, the rate of a copy is measured together with the implementations. The rate of a copy in the head of the table is
+measured once, before all cases. All cases call torch.compile with dynamic=False. Square matrix products are also
+measured with tuning: torch with max-autotune-no-cudagraphs, and minitri with measured schedules
+(runtime/schedule_search.py). With `--tune` all programs are also measured with measured schedules.
 
 Without a GPU, only a small table is printed, which shows errors (measure_case.py). The times in the small table say
 nothing about the speed on a GPU. The host's time of a call and the time to a first result (call_costs.py) are
@@ -44,7 +44,8 @@ def main(
     """Runs the benchmark and prints its tables. The result is the exit status.
 
     tune    whether every program also runs with measured schedules
-    calls   whether the host time of a call and the time to a first result are measured even if not all cases are
+    calls   whether the host time of a call and the time to a first result are measured even if only some cases are
+            measured
     ablate  whether only minitri runs, with one optimisation left out at a time (ablation.py)
     """
     with_gpu = torch.cuda.is_available()
@@ -58,7 +59,7 @@ def main(
             raise StageUnavailable("MT0402", what, help=help)
     if ablate:
         return ablation.ablate(ablated(names), json_path, plot_path)
-    write_json(json_path, {})  # fails before the measurements if the file cannot be written
+    write_json(json_path, {})  # raises an error before the measurements if the file cannot be written
     rows, facts = _on_gpu(chosen, json_path, tune, calls or not names) if with_gpu else small_table(chosen)
     found = {**facts, "cases": list(map(as_dict, rows))}
     write_json(json_path, found)

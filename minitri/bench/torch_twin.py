@@ -46,7 +46,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "var": lambda x, dim=None, **keywords: torch.var(x, dim, correction=0, **keywords),
 }
 """Functions whose arguments differ in torch."""
-DEVICE, RESULT = "the device of the first array", "the result"  # keys of a scope that are no names
+DEVICE, RESULT = "the device of the first array", "the result"  # keys of a scope that are not names of values
 
 
 def torch_twin(text: str) -> Callable[..., Any]:

@@ -23,14 +23,15 @@ from minitri.cli.request import Request
 from minitri.program import Program
 from minitri.trust.check_report import CheckReport
 
-# Sizes for the dimensions, one row for each choice: odd sizes, one, nothing, a block, a mixture.
+# Sizes for the dimensions. Each row is one choice: odd sizes, a block size, 1, 0, or a mixture.
 SIZES = ((7, 33, 5), (33, 7, 17), (16,), (1,), (1, 33), (0,), (0, 7), (7, 0))
 PACKS = ((2, 3), (), (3,))
-# Errors of programs that do not take every size: the maximum of nothing, a quarter of 7.
+# Error codes of programs that do not accept every size. For example, an axis of size 0 has no maximum, and 7 elements
+# cannot be split into 4 equal pieces.
 REFUSALS = ("MT0201", "MT0205", "MT0206", "MT0209", "MT0306")
 
 
-Outcome = CheckReport | CompileError  # the error of a program that does not accept these sizes
+Outcome = CheckReport | CompileError  # a CompileError if the program does not accept the sizes
 
 
 def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, as_json: bool) -> int:
@@ -55,7 +56,7 @@ def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, 
 
 
 def error_text(report: CheckReport) -> str:
-    """Returns a text about the pass whose error is the largest fraction of the error that is allowed for the pass.
+    """Returns a text such as "error 1e-07, allowed 3e-06", about the pass whose error is closest to its allowed error.
 
     `report` must be a report without a wrong pass.
     """
@@ -66,8 +67,8 @@ def error_text(report: CheckReport) -> str:
 def _choices(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size]) -> list[dict[str, Size]]:
     """Returns the choices of sizes to check. Each choice is a dictionary with a size for every dimension.
 
-    Sizes that come from options or from files are the same in every choice. The sizes that neither options nor files
-    give come from the table `SIZES`, which has one row for each choice.
+    Sizes that come from options or from files are the same in every choice. All other sizes come from the table
+    `SIZES`, which has one row for each choice.
     """
     function = program.function
     fixed: dict[str, Size] = {}

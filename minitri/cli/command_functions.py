@@ -1,8 +1,7 @@
 """The functions that run the commands of `minitri`.
 
 In: the options of one command, and a `Request`, which names the program, the sizes and the target. Out: text or JSON,
-which terminal.py prints. A command only calls methods of `Program`, so a Python script can do
-everything that a command does.
+which terminal.py prints. A command only calls methods of `Program`, so a Python script can do all that a command does.
 
 Left out: reading the command line (main.py), finding the program (request.py), making arrays (inputs.py), and exit
 codes (terminal.py).
@@ -151,7 +150,7 @@ def _show_outputs(outputs: Sequence[np.ndarray[Any, Any]]) -> None:
     for number, array in enumerate(outputs):
         if len(outputs) > 1:
             terminal.echo(terminal.heading(f"output {number}"))
-        wide = array.astype(np.float32) if array.dtype.kind not in "biuf" else array  # bf16 has no printer
+        wide = array.astype(np.float32) if array.dtype.kind not in "biuf" else array  # numpy cannot print bf16
         text = np.array2string(wide, precision=4, suppress_small=True, threshold=1000, max_line_width=terminal.width())
         click.echo(f"{array.dtype.name}{list(array.shape)}\n{text}")
 
@@ -176,7 +175,7 @@ def explore(
 ) -> None:  # fmt: skip
     """Writes the explorer's page (HTML) of a program to a file. If `serve` is true, serves the page to browsers.
 
-    compare   changes of the request, such as another target; the page shows the changed program beside the first one
+    compare   changes of the request, such as another target; the page then shows both programs side by side
     """
     request = request.as_shared()
     if serve:
@@ -206,8 +205,7 @@ def _measured(request: Request) -> tuple[Request, Profile]:
     """Returns the request with this machine's GPU as its target, and the measured time of each kernel.
 
     The kernels run with random arrays. If the request names the interpreter as its target, the kernels are measured in
-    the interpreter. If the request names another target than the interpreter, and this machine has no GPU, raises
-    StageUnavailable.
+    the interpreter. In all other cases, raises StageUnavailable if this machine has no GPU.
     """
     wanted = None if request.target is None else Target.parse(request.target)
     if wanted != INTERPRETER:
@@ -246,8 +244,8 @@ def bench(
 ) -> int:  # fmt: skip
     """Runs `minitri bench`: measures cases of the benchmark, measures random programs, or draws figures.
 
-    With `programs`, measures that many random programs. With `figures`, a file of an earlier run, only draws the
-    figures of that run. Without `programs` and `figures`, measures `cases`. Returns the exit code.
+    With `programs=20`, measures 20 random programs. With `figures`, a file of an earlier run, only draws the figures of
+    that run. Without `programs` and `figures`, measures `cases`. Returns the exit code.
     """
     from minitri.bench import random_run
     from minitri.bench import run as benchmarks
@@ -272,7 +270,8 @@ def fuzz(
     budget: float, programs: int | None, seed: int, jobs: int | None, on: str, directory: str | None,
     replay: str | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """Runs `minitri fuzz`: checks random programs for `budget` seconds, or until as many as `programs` were checked.
+    """Runs `minitri fuzz`: checks random programs until `budget` seconds have passed, or until the number of checked
+    programs is `programs`.
 
     If `replay` names a file that an earlier run wrote, only the program in this file is checked again.
 

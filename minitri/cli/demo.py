@@ -1,9 +1,9 @@
 """`minitri demo`: shows a program at every stage, and checks a run of the program, on one or two screens of text.
 
-In: the file of a module. Out: lines on stdout. The demo follows one node of the graph, such as the program's matrix
-product. From the text of each stage, the demo shows two lines that belong to the node. The module
-minitri/explore/provenance.py finds the lines of a node. After the last stage, the demo prints the command that shows a
-whole stage.
+In: the path of a .mt file (a minitri program), such as examples/linear.mt. Out: lines on stdout. The demo follows one
+node of the graph, such as the program's matrix product. From the text of each stage, the demo shows two lines that
+belong to the node. The module minitri/explore/provenance.py finds the lines of a node. After the last stage, the demo
+prints the command that shows a whole stage.
 """
 
 import re
@@ -21,12 +21,14 @@ from minitri.pipeline import OUR_STAGES
 from minitri.program import Program
 
 TARGET = "cuda:90"
-LINES, WIDTH = 2, 100  # lines of each stage that are shown
+LINES, WIDTH = 2, 100  # lines of each stage that are shown, and characters of a line
 TELLING = re.compile(r"binary @|contract|dot |dot\(|wgmma\.mma|[HIQD]G?MMA|reduce|scan|shfl|SHFL")
 
 
 def demo(file: str, sizes: Mapping[str, Size]) -> None:
-    """Prints the demo for the module in a file. A dimension without a size in `sizes` stays symbolic."""
+    """Prints the demo for the program in a .mt file. A dimension without a number in `sizes` keeps a symbolic size such
+    as N.
+    """
     program = mt.compile(Path(file))
     keywords: dict[str, Any] = {**sizes}
     trace = Trace(program.lower(target=TARGET, **keywords).compilation)

@@ -38,7 +38,7 @@ Size = int | tuple[int, ...]  # the size of a dimension, or the sizes of the axe
 SCHEDULE = ("warps", "stages", "group", "persistent", "registers", "descriptors", "blocks")
 DEFAULT_SIZES = (7, 33, 5, 18, 3)
 DEFAULT_AXES = (2, 3)
-REACH = 8  # random integers lie in -REACH ... REACH - 1, or in less if they may index a smaller array
+REACH = 8  # random integers are in -REACH ... REACH - 1, or in a smaller range (see the function `_reach`)
 SCALARS = {"float": f64, "int": i64, "bool": bool_}
 KINDS = ("random", "randn", "zeros", "ones", "arange", "randint:100", "3.5", "array.npy")
 
@@ -51,8 +51,8 @@ class InputError(click.UsageError):
 class Inputs:
     """The arguments for a call of a program, and the sizes of its dimensions.
 
-    `arrays` are the arguments in the order of the parameters. `assumed` has those sizes that neither the user nor a
-    file gave.
+    `arrays` are the arguments in the order of the parameters. `assumed` has the default sizes, for the dimensions whose
+    sizes neither the user nor a file gave.
     """
 
     arrays: tuple[Any, ...]
@@ -80,7 +80,7 @@ def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping
 
 
 def read_files(function: ast.Function, given: Mapping[str, str], sizes: dict[str, Size]) -> dict[str, Array]:
-    """Returns the arrays for those options `--input` that name a file.
+    """Reads the files that the options `--input` name. Returns a dictionary from parameters to arrays.
 
     The sizes that follow from the shapes of the arrays in the files are added to `sizes`. Raises InputError if two
     arrays give one dimension different sizes.
@@ -106,9 +106,9 @@ def dimensions(function: ast.Function) -> list[str]:
 def missing_sizes(
     function: ast.Function, known: Mapping[str, Size], sizes: Sequence[int], axes: tuple[int, ...]
 ) -> dict[str, Size]:
-    """Returns sizes for the dimensions that have none in `known`.
+    """Returns sizes for the dimensions that have no size in `known`.
 
-    The dimensions take the numbers in `sizes` one after another. Each pack has the axes `axes`.
+    Each of these dimensions gets the next number of `sizes`. Each pack, such as `*B`, gets axes of the sizes `axes`.
     """
     numbers, declared = cycle(sizes), sizes_of(function, {}).items()
     return {n: axes if isinstance(size, tuple) else next(numbers) for n, size in declared if n not in known}
@@ -170,7 +170,7 @@ def read_array(path: str, dtype: DType | None = None) -> Array:
 
 
 def _argument(param: ast.Param, text: str, sizes: Mapping[str, Size], rng: np.random.Generator, reach: int) -> Any:
-    """Returns the array or number that `text`, a value of the option `--input`, describes for a parameter."""
+    """Returns the array or number for a parameter. `text` is the value of the option `--input`, such as `ones`."""
     match param.annotation:
         case ast.ArrayType() as type:
             dtype, shape = DTYPES[type.dtype], _shape(type, sizes)
@@ -193,7 +193,7 @@ def _argument(param: ast.Param, text: str, sizes: Mapping[str, Size], rng: np.ra
 
 
 def _array(text: str, dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, reach: int) -> Any:
-    """Returns the array that `text`, a value of the option `--input`, describes.
+    """Returns the array for the value `text` of an option `--input`, such as `ones` or `randint:100`.
 
     The array does not always have the dtype `dtype`, so the function `_argument` converts the array afterwards.
     """
@@ -259,7 +259,7 @@ def _shape(type: ast.ArrayType, sizes: Mapping[str, Size]) -> tuple[int, ...]:
 
 
 def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: dict[str, Size]) -> None:
-    """Adds to `sizes` the sizes of dimensions that follow from the shape of an array in a file.
+    """Finds the sizes that follow from the shape of an array in a file, and adds these sizes to `sizes`.
 
     Raises InputError if a size from the file differs from the size that the option -D or another file gave.
     """

@@ -1,4 +1,4 @@
-"""Lexers that colour the texts of stages, and error messages, on a terminal.
+"""Colours the texts of stages, and error messages, for a terminal.
 
     highlighted("Stage", "%2: f32[i] = add %0, %1")
 

@@ -94,7 +94,7 @@ class ProgramFile(click.Path):
 FILE = ProgramFile(exists=True, dir_okay=False, allow_dash=True)
 
 
-# ---- what ends a command before it begins ------------------------------------------------------
+# ---- options that can end a command early ------------------------------------------------------
 
 
 def colour(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -137,14 +137,14 @@ KINDS: dict[str, dict[str, Any]] = {
     "code or file": {"callback": code_or_file, "required": False},
     "old file": {"type": click.Path(exists=True, dir_okay=False), "metavar": "FILE"},
 }
-"""What click is told of the kinds of options in commands.toml."""
+"""For each kind of option in commands.toml, the keyword arguments for click."""
 TABLE = table_beside(__file__, "commands.toml")
 OPTIONS = TABLE.pop("options")
 
 
 def parameter(name: str, command: Mapping[str, Any]) -> click.Parameter:
-    """Makes click's description of the option or argument `name` of a command, from the rows of this name in
-    commands.toml.
+    """Describes the option or argument `name` of a command for click. The rows of this name in commands.toml have the
+    details.
 
     If no row of this name has the field `flags`, the parameter is a positional argument.
     """
@@ -198,10 +198,9 @@ def add_command(name: str, row: Mapping[str, Any]) -> None:
     """Adds a command that is described by a row of commands.toml.
 
     The field `where` of the row names the function that runs the command. If the row has no field `where`, the function
-    in command_functions.py with the name of the command runs the command. The function that runs the command is
-    imported only when the command runs. The function's arguments are the values of the command's options. If the
-    command takes a program, the function's first argument is a `Request`. The function returns the exit code of the
-    command; None stands for 0.
+    is in command_functions.py and has the name of the command. The function that runs the command is imported only when
+    the command runs. The function's arguments are the values of the command's options. If the command takes a program,
+    the function's first argument is a `Request`. The function returns the exit code of the command; None stands for 0.
     """
 
     def run(**given: Any) -> None:

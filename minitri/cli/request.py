@@ -1,4 +1,4 @@
-"""Finds the program that the arguments of a command name, with its sizes and target.
+"""Finds the minitri program, the sizes and the target that the arguments of a command name.
 
 In: a file, an expression or the text of a stage, with sizes, a target and a schedule. Out: a `Program`, as `mt.compile`
 returns it, or the stages of the program for the given sizes and target. If arguments of the command contradict each
@@ -26,7 +26,7 @@ from minitri.program import Lowered, Program
 
 # The first line of a file that the editor of the explorer has saved.
 SHARED = re.compile(r"\A# minitri explore((?: -D \w+=[\d,]*)*)(?: --target ([\w:]+))?\r?\n", re.ASCII)
-# `--compare` may change these, sizes and schedules.
+# The fields that `--compare` may change, besides sizes and schedules.
 COMPARED = ("target", "file", "entry", "expression", "without")
 
 
@@ -43,13 +43,13 @@ class Request:
     sizes: Mapping[str, Size] = field(default_factory=dict)
     target: str | None = None
     without: tuple[str, ...] = ()
-    schedule: Mapping[str, str] = field(default_factory=dict)  # inputs.SCHEDULE
+    schedule: Mapping[str, str] = field(default_factory=dict)  # the keys are in inputs.SCHEDULE
 
     def program(self, untyped: Sequence[str] = ()) -> Program:
         """Returns the program that the request names.
 
-        If the program is an expression, `untyped` names parameters that the option -t does not give a type. The types
-        of the parameters in `untyped` come from the arguments of a later call.
+        If the program is an expression, `untyped` has the names of parameters whose types the option -t does not give.
+        The types of the parameters in `untyped` come from the arguments of a later call.
         """
         if self.start is not None:
             return self._loaded(self.start)
@@ -58,7 +58,7 @@ class Request:
         return Program(self._module(untyped), self.entry, without=self.without)
 
     def _loaded(self, stage: str) -> Program:
-        """Returns the program that a file describes by the text of one stage, such as the stage `graph`."""
+        """Returns the program in a file that has the text of one stage, such as the stage `graph`."""
         if self.file is None or self.expression is not None or self.types or self.entry:
             raise click.UsageError("--from takes the text of a stage: a file, or `-` for standard input, and no more")
         text = _standard_input() + "\n" if self.file == "-" else Path(self.file)
@@ -92,7 +92,7 @@ class Request:
         """Returns the request with the sizes and the target that the first line of the program's file names.
 
         The editor of the explorer writes sizes and a target into the first line of a file. If the command line also
-        names a size or a target, the command line decides.
+        gives a size or a target, the value of the command line is used.
         """
         if self.file is None or self.file == "-" or not (line := SHARED.match(read_source(Path(self.file)))):
             return self

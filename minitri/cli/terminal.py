@@ -1,4 +1,4 @@
-"""What the command line prints: data and verdicts on stdout, errors and notes on stderr. Exit codes.
+"""Prints the results of commands on stdout, prints errors and notes on stderr, and ends commands with an exit code.
 
     page(highlighted("tile", text))         prints the text in colour, through `less`
     with progress("check"):                 shows a progress bar, after two seconds
@@ -40,10 +40,10 @@ from minitri.base.toml_tables import table_beside
 
 STAGES = table_beside(__file__, "stages.toml")
 HIGHLIGHTED = "minitri.cli.lexers:highlighted"  # imported when a text gets colour
-WIDTH = 100  # columns of text that goes to no terminal
+WIDTH = 100  # columns of text that does not go to a terminal
 MARGIN = 10  # columns beside the text of an excerpt: `  120 | `, and `…` at both ends
 PATIENCE = 2.0  # seconds before a bar is shown
-PLAIN_EVERY = 15.0  # seconds between two lines of progress that go to no terminal
+PLAIN_EVERY = 15.0  # seconds between two lines of progress, if stderr is not a terminal
 
 T = TypeVar("T")
 Tell = Callable[[float, str], None]
@@ -127,8 +127,8 @@ def progress(title: str, total: float | None = None) -> Iterator[Tell]:
             tell(1, "ptx")                              one of three is done; "ptx" stands beside the bar
 
     If `total` is None, the bar shows only that the command is still running. Code in the `with` block must not print,
-    because printing would damage the bar. If standard error is not a terminal, a plain line, instead of a bar, says
-    from time to time how much of the total is done.
+    because printing would damage the bar. If standard error is not a terminal, there is no bar. Instead, a plain line
+    says from time to time how much of the total is done.
     """
     if not _drawable(err=True):
         yield _plain_progress(title, total)
@@ -153,7 +153,7 @@ def progress(title: str, total: float | None = None) -> Iterator[Tell]:
 
 
 def track(title: str, items: Sequence[T], name: Callable[[T], str] = str) -> Iterator[T]:
-    """Yields the items. Meanwhile, a progress bar shows the name of the current item, and how many are done."""
+    """Yields the items. Meanwhile, a progress bar shows the name of the current item, and how many items are done."""
     with progress(title, len(items)) as tell:
         for done, item in enumerate(items):
             tell(done, name(item))

@@ -1,10 +1,10 @@
 """Makes a page about each error code.
 
-The page says what the error code means. The page shows a program that causes the error, and the corrected program.
+A page says what the error code means. It shows a program that causes the error, and the corrected program.
 
-In: an error code. Out: the page, as text for a terminal. tests/reference.py writes all pages to
-docs/reference/errors.md. pages.toml has the texts and the programs. The one idea: when a page is made, the wrong
-program on the page is compiled. So the page always shows the current error message.
+In: an error code. Out: the page, as text for a terminal. The script tests/reference.py writes all pages to
+docs/reference/errors.md. The file pages.toml has the texts and the programs. The one idea: when a page is made, the
+wrong program on the page is compiled. So the page always shows the current error message.
 """
 
 import json
@@ -37,8 +37,10 @@ class Example:
 
     text     the program: an expression, a module, or (if `reads` names a stage) the text of this stage
     types    types of an expression's parameters; None means that the type comes from the call
-    call     types of the arguments of a call: the arguments are arrays of zeros, or a list for "list"; None for no call
-    lower    keyword arguments of the method `lower`, which then makes the stage `stage`; None if it is not called
+    call     the types of the arguments of a call: "f32[3]" is an array of zeros, and "list" is a list of numbers.
+             None means that the program is not called
+    lower    keyword arguments of the method `lower`, which then makes the stage `stage`.
+             None means that `lower` is not called
     options  keyword arguments of `Options`
     limits   keyword arguments of `mt.limits`
     """

@@ -2,7 +2,8 @@
 
     python -m minitri.explore.compile_worker
 
-In: requests on standard input, each one line of JSON. Out: one line of JSON for each request:
+In: requests on standard input, each one line of JSON. A field with `?` is optional. Out: one line of JSON for each
+request:
 
     request   {text, types?, entry?, sizes?, target?, all?}
     answer    a document (document.py); if the request lacks `all`, the document has only minitri's own stages, none of
@@ -61,7 +62,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
         return {"error": diagnostic(error), "named": named}
     except MemoryError:
         return failed("this takes more memory than there is for it here")
-    except Exception as error:  # a bug of ours must not end the process, and says nothing of the machine
+    except Exception as error:  # a bug of minitri must not end the process; the answer says nothing about the machine
         return failed(f"minitri failed inside: {type(error).__name__}")
 
 

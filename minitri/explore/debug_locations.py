@@ -13,8 +13,8 @@ that calls the function.
 
 On Blackwell GPUs, matrix products are computed in tensor memory, which other instructions allocate. Rows that allocate
 tensor memory define the name `TENSOR`, and rows that access tensor memory use this name. Through the name `TENSOR`,
-triton_provenance.py finds which matrix products use an allocation, just as the name of a register shows which load uses
-an address.
+triton_provenance.py finds which matrix products use an allocation. In the same way, the name of a register shows which
+load uses an address.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      allocates columns: defines TENSOR
     ATOMS.OR RZ, [UR6+0x14], R3                records the allocation: defines TENSOR
@@ -23,9 +23,10 @@ an address.
 
 The single PTX instruction `tcgen05.alloc` becomes about thirty machine instructions. The code that frees tensor memory
 also has traps, which stop the kernel if columns of tensor memory were never allocated. Instructions that allocate or
-free tensor memory have no line of the source. Consecutive instructions without a source line all count as allocating
-tensor memory if one of them allocates or frees tensor memory. The instructions that enter and leave the kernel never
-count as allocating tensor memory. Left out: which columns of tensor memory belong to which product.
+free tensor memory have no line of the source. If one of several consecutive instructions without a source line
+allocates or frees tensor memory, all of these instructions count as allocating tensor memory. Instructions that enter
+or leave the kernel never count as allocating tensor memory. Left out: which columns of tensor memory belong to which
+product.
 """
 
 import re
@@ -104,7 +105,7 @@ def _mlir_row(body: str, table: dict[str, str]) -> Row:
 
 
 def _place(body: str, table: dict[str, str]) -> Lines:
-    """Returns the line of the generated source that the location at the end of an MLIR line leads to."""
+    """Follows the location at the end of an MLIR line, such as `loc(#loc17)`, to a line of the generated source."""
     return _resolved(body.rpartition(" loc(")[2], table, 0) if " loc(" in body else ()
 
 
@@ -156,7 +157,9 @@ def _llvm_place(name: str, table: Metadata) -> Lines:
 
 
 def _file(fields: Mapping[str, str], table: Metadata) -> str:
-    """Returns the quoted name of the file that contains a location, which only its scope knows."""
+    """Returns the quoted name of the file of a location. A location has no file of its own, so the function follows the
+    location's scopes until a scope names a file.
+    """
     while outer := fields.get("file") or fields.get("scope"):
         fields = table.get(outer, {})
     return fields.get("filename", "")
@@ -272,7 +275,7 @@ def sass_rows(text: str, disassembly: str) -> list[Row]:
 
 
 def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:
-    """Returns the rows; the rows of the padding at the end of the code become rows without an operation.
+    """Returns the rows, but with rows without an operation for the padding at the end of the code.
 
     The padding consists of a jump to itself, which never runs, and of NOPs that fill a line of the instruction cache.
     """

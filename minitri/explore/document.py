@@ -10,7 +10,7 @@
                                                             o(wn), s(erves) or w(hole) (provenance.py)
     mark      = {label, spans}                              spans: [source, start, end]
 
-A mark is the index of a node of the graph; a line of a stage has the marks of the nodes that the line comes from
+A mark is the index of a node of the graph. A line of a stage has the marks of the nodes that the line comes from
 (provenance.py). The page highlights everything that shares a mark with the text under the pointer. Texts in the data
 are not escaped for HTML, because the page inserts them as text, never as HTML. Left out: making the HTML file
 (page.py).
@@ -20,9 +20,9 @@ line for a shell:
 
     minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
 
-The command that makes a page is a line of Python if the program comes from neither a file nor an expression, or if the
-compilation has options for schedules. The command that makes a page also says which program to compare with, and which
-panes of the page are open.
+If the program comes from neither a file nor an expression, the command is a line of Python. If the compilation has
+options for schedules, the command is a line of Python too. The command that makes a page also says which program to
+compare with, and which panes of the page are open.
 """
 
 import re
@@ -36,12 +36,12 @@ from minitri.base.diagnostics import CompileError, printable, suggest
 from minitri.base.spans import Source, Span
 from minitri.explore.execution_trace import function_of, player
 from minitri.explore.explanations import ABOUT, words_of
+from minitri.explore.fusion_drawings import plans
 from minitri.explore.graph_drawing import views
 from minitri.explore.guided_walk import walk
 from minitri.explore.kernel_statistics import figures
 from minitri.explore.machine_code import Tell
 from minitri.explore.pass_changes import our_passes, patch, triton_passes
-from minitri.explore.plan_drawings import plans
 from minitri.explore.provenance import Trace
 from minitri.hardware.targets import StageUnavailable
 from minitri.pipeline import OUR_STAGES, Compilation, Context
@@ -70,7 +70,7 @@ def document(
     part = 1.0 if other is None else 0.5
     programs = [program(compiled, name, quick, measured, lambda done, text: tell(part * done, text))]
     if other is not None:
-        known = ("target", "file", "entry", "expression")  # the page shows the name and the target anyway
+        known = ("target", "file", "entry", "expression")  # the page always shows the name and the target
         changed = [f"{n}={v}" for n, v in compare.items() if n not in known]
         label = ", ".join([other.context.entry] * bool(name) + changed)
         programs.append(program(other, label, quick, None, lambda done, text: tell(0.5 + part * done, text)))
@@ -92,8 +92,8 @@ def document(
 def program(compiled: Compilation, label: str, quick: bool, measured: Seconds, tell: Tell) -> dict[str, Any]:
     """Returns all stages of one program, as data.
 
-    If `quick` is true, the data lacks what takes seconds to compute, namely Triton's stages and passes, the steps of
-    execution_trace.py, the guided walk (guided_walk.py) and the fusion plans (plan_drawings.py).
+    If `quick` is true, the data has no parts that take seconds to compute. Slow parts are Triton's stages and passes,
+    the steps of execution_trace.py, the guided walk (guided_walk.py) and the fusion plans (fusion_drawings.py).
     """
     trace = Trace(compiled)
     sources = _Sources(trace)
@@ -122,7 +122,7 @@ def _stages(trace: Trace, quick: bool, tell: Tell) -> list[dict[str, Any]]:
     """
     tell(0, "stages of minitri")
     if not quick and trace.compilation.context.target.stages:
-        with suppress(StageUnavailable):  # each stage has its own note that it is missing
+        with suppress(StageUnavailable):  # each stage that is missing has its own note
             trace.machine.make(lambda done, text: tell(0.1 + 0.5 * done, text))
     return [_stage(trace, name, quick) for name in trace.stages]
 
@@ -144,7 +144,7 @@ class _Sources:
     def __init__(self, trace: Trace) -> None:
         spans = [s for n in trace.nodes for s in n.spans]
         own, every = trace.source, {id(s.source): s.source for s in spans}.values()
-        # An expression is parsed once more, as the body of a function: then an equal source is in `every`.
+        # The text of an expression is parsed twice, so `every` can have a source that equals `own`.
         self.parts = [(own, 0, len(own.text)), *(part for s in every if s != own for part in _used(s, spans))]
         self.data = [
             {"name": s.name, "text": s.text[a:b], "line": s.line_column(a)[0], "library": s is not own}

@@ -1,7 +1,7 @@
-"""Runs a program on small arrays step by step, and records what each program of the grid does to each element.
+"""Runs a program on small arrays step by step, and records what each grid program does to each element.
 
-In: a compilation. Out: plain data: the arrays, and for each kernel its text, the marks (numbers of graph nodes) of each
-line, and the steps of each program of its grid. A step says which elements of a tile are read or written, which
+In: a compilation. Out: plain data. The data has the arrays, and for each kernel its text, the marks (numbers of graph
+nodes) of each line, and the steps of each grid program. A step says which elements of a tile are read or written, which
 elements a mask stops, and what values the elements have. For each masked access, the data also has the steps of the
 access without its mask.
 
@@ -18,11 +18,10 @@ access without its mask.
 The evaluator of tile programs (tiles/evaluate.py) computes all values, and the sanitizer (trust/sanitizer.py) reports
 each access. The module execution_trace.py only records the values and accesses.
 
-The sizes are so small that a screen can show the arrays, and most sizes are no multiples of a block, so that masks
-matter. Several combinations of sizes are tried until the conditions that the program sets for its sizes hold. Programs
-with matrix products get larger sizes, because a tile of a matrix product has at least 16 elements along an axis. Left
-out: the steps of later programs of a grid, if the steps of the earlier programs already have about `MAX_CELLS`
-elements.
+The sizes are so small that a screen can show the arrays, and most sizes are no multiples of a block, so that masks have
+an effect. Several combinations of sizes are tried, until the sizes fulfil the program's conditions. Programs with
+matrix products get larger sizes, because a tile of a matrix product has at least 16 elements along an axis. Left out:
+the steps of later grid programs, if the steps of the earlier grid programs already have about `MAX_CELLS` elements.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ from minitri.tiles.text import program_lines
 from minitri.trust.sanitizer import AccessError, Watch
 
 MAX_CELLS = 400_000  # elements of all steps that are kept
-Runs = list[dict[str, Any] | None]  # the steps of each program of a grid
+Runs = list[dict[str, Any] | None]  # the steps of each grid program
 
 
 def player(compiled: Compilation) -> dict[str, Any] | None:
@@ -97,7 +96,7 @@ class _Player:
 
     def _kernel(self, program: Program) -> dict[str, Any]:
         lines = list(program_lines(program))
-        line = {id(about): k for k, (_, about) in reversed(list(enumerate(lines))) if about is not None}  # its first
+        line = {id(about): k for k, (_, about) in reversed(list(enumerate(lines))) if about is not None}  # first lines
         before = self.watch.copy()
         grid = [list(map(int, place)) for place in places(program, self.sizes)]
         runs = self.watch.play(program, line, grid, MAX_CELLS // len(self.programs))
@@ -115,7 +114,7 @@ class _Player:
 def _dropped(
     program: Program, before: _Recorder, line: Mapping[int, int], grid: Sequence[Sequence[int]]
 ) -> Iterator[tuple[int, Runs]]:
-    """Yields for each masked access its line, and its steps in a run of the grid in which this access has no mask."""
+    """Yields two values for each masked access: its line, and its steps in a run of the grid without its mask."""
     for k, op in enumerate(program.ops()):
         if isinstance(op, (Load, Store)) and op.mask is not None and op.mask.conditions:
             bare = exchange(program, op, replace(op, mask=Mask(())))
@@ -130,7 +129,7 @@ class _Recorder(Watch):
     line: Mapping[int, int]
 
     def copy(self) -> _Recorder:
-        """Returns a recorder with a copy of the memory, so that runs of this recorder and of the copy do not affect
+        """Returns a copy of the recorder and of its memory, so that runs of the recorder and of the copy do not affect
         each other.
         """
         made = _Recorder(self.plan, self.programs, deepcopy(self.memory), self.sizes)
@@ -199,9 +198,9 @@ def _numbers(values: Any) -> list[str]:
 # ---- a small instance ---------------------------------------------------------------------------
 
 
-MAX_ELEMENTS = 4096  # of one array
+MAX_ELEMENTS = 4096  # the most elements of one array
 FEW = ((7, 5, 6, 4), (8, 8, 8), (6, 6), (4, 4), (12, 12), (2, 2), (1, 1))
-MORE = ((20, 18, 17, 19), (16, 16), (32, 32))  # for products
+MORE = ((20, 18, 17, 19), (16, 16), (32, 32))  # sizes for programs with matrix products
 
 
 def small(compiled: Compilation) -> Compilation | None:

@@ -36,10 +36,10 @@ from minitri.base.spans import Span
 from minitri.graph.ir import Const, Graph, Input, Node, View, children
 from minitri.graph.text import format_node, format_number
 
-LARGE = 24  # nodes that are drawn at once without folding
-MOST = 400  # nodes that are drawn at all: nobody sees through more
+LARGE = 24  # the most nodes of a graph that is drawn without folded groups
+MOST = 400  # the most nodes of one view; a drawing of more nodes is too hard to read
 LETTER, LINE, PADDING = 6.7, 13.0, 18.0  # pixels
-LONGEST = 34  # letters of a line in a box
+LONGEST = 34  # letters in a line of a box
 
 Marks = Callable[[Node], Sequence[int]]
 
@@ -71,7 +71,7 @@ class _Picture:
     def folded(self) -> dict[Node, str]:
         """Returns the title of each node's group: a group has the nodes of one library call or source line.
 
-        There is no group of one or two nodes, and no group whose box would be part of a cycle of edges.
+        One or two nodes are no group. Nodes are also no group if the group's box would be part of a cycle of edges.
         """
         found: dict[str, list[Node]] = {}
         for n in self.nodes:
@@ -92,7 +92,7 @@ class _Picture:
         """
         spans = [s for s in self.graph.spans.get(node, ()) if (s.start, s.end) not in self.parameters]
         called = lambda s: _of_library(s) or _function(s) not in ("", self.graph.name)  # noqa: E731
-        calls = list(takewhile(called, spans))  # from the innermost to the one that the program calls
+        calls = list(takewhile(called, spans))  # places in called functions: the innermost function first
         own = spans[len(calls)] if len(calls) < len(spans) else None
         line = f"line {own.source.line_column(own.start)[0]}" if own else ""
         named = [s for s in calls if not _of_library(s)] or calls
@@ -130,7 +130,7 @@ class _Picture:
 
 
 def box(label: str, type: str, kind: str, marks: Iterable[int], output: bool = False) -> dict[str, Any]:
-    """Returns a box without its place. Long texts become several lines."""
+    """Returns a box without its position in the drawing. Long texts become several lines."""
     label, type = ("\n".join(wrap(text, LONGEST)) for text in (label, type))
     return {"label": label, "type": type, "kind": kind, "marks": list(marks), "output": output}
 
@@ -178,7 +178,7 @@ def drawing(title: str, boxes: Mapping[Any, Any], edges: Mapping[Any, list[str]]
 
 
 GAP, SWEEPS = 18.0, 8
-MANY = 20_000  # boxes and bends, for all sweeps together: of a larger drawing fewer are made
+MANY = 20_000  # boxes and bends that all sweeps together visit; a larger drawing gets fewer sweeps
 
 
 class Box(NamedTuple):
@@ -209,7 +209,7 @@ def layout(
     graph.add_edges_from(edges)
     level = {n: k for k, layer in enumerate(nx.topological_generations(graph)) for n in layer}
     inputs = [n for n in graph if graph.in_degree(n) == 0 and graph.out_degree(n)]
-    level |= {n: min(level[s] for s in graph.successors(n)) - 1 for n in inputs}  # right above the first user
+    level |= {n: min(level[s] for s in graph.successors(n)) - 1 for n in inputs}  # one layer above the first user
     bends = _with_bends(graph, level)
     order = sorted(nx.topological_sort(graph), key=level.__getitem__)
     layers = [list(layer) for _, layer in groupby(order, level.__getitem__)]
@@ -269,8 +269,8 @@ def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any
 def _spaced(wanted: Sequence[float], layer: Sequence[Any], width: Mapping[Any, float]) -> dict[Any, float]:
     """Returns an x coordinate for each node of a layer, close to the wanted coordinate, so that no two nodes overlap.
 
-    To remove overlaps, nodes are once pushed only to the right, and once only to the left; each node gets the mean of
-    both coordinates.
+    Overlaps are removed twice: by pushing nodes only to the right, and by pushing them only to the left. Each node gets
+    the mean of the two coordinates.
     """
     apart = np.cumsum([0.0, *((width[a] + width[b]) / 2 + GAP for a, b in pairwise(layer))])
     free = np.asarray(wanted) - apart

@@ -8,10 +8,11 @@ In: a `Trace` (provenance.py), and the plain data of the page's stages, its pass
     sketch  {kind, caption, …}                  kind: fusion, grid, tile or mask; the sketch is None if the step needs none
 
 The walk follows the node of the graph whose operation has a line in the most stages. If several nodes have lines in
-equally many stages, the walk prefers a matrix product, then a function such as exp, then a reduction, then the last
-operation. The text of a step says what is new in its stage, what is gone since the stage before (stages.toml), and what
-both mean for this program. For example, a text says how many kernels and grid programs there are. A step is left out if
-the two stages that it shows have the same text. The texts of the steps are in guided_walk.toml.
+equally many stages, the order of preference is: a matrix product, a function such as exp, a reduction, the last
+operation. The text of a step says what is new in a stage, and what has disappeared since the previous stage
+(stages.toml). The text also says what the changes mean for the program. For example, a text says how many kernels and
+grid programs there are. A step is left out if the two stages that it shows have the same text. The texts of the steps
+are in guided_walk.toml.
 
 Left out: how a drawing looks (page/sketch.js).
 """
@@ -26,7 +27,7 @@ from minitri.base.diagnostics import listed
 from minitri.base.dims import ONE, Dim
 from minitri.base.toml_tables import table_beside
 from minitri.explore.explanations import ABOUT, WORDS
-from minitri.explore.plan_drawings import operations, operator
+from minitri.explore.fusion_drawings import operations, operator
 from minitri.explore.provenance import Trace
 from minitri.explore.triton_provenance import OWN
 from minitri.kernels.ir import Access, Compute, Constant, Inside, Kernel, Load, Op, Plan, Store
@@ -36,17 +37,17 @@ from minitri.tiles.text import programs_lines
 from minitri.triton.source import line_ops
 
 STEPS = table_beside(__file__, "guided_walk.toml")["steps"]
-TEMPLATES = Environment(undefined=StrictUndefined)  # of texts, which the page inserts as text
+TEMPLATES = Environment(undefined=StrictUndefined)  # nothing is escaped: the page inserts texts as text, not HTML
 TEMPLATES.filters |= {"listed": listed, "assignments": lambda sizes: [f"{n} = {size}" for n, size in sizes.items()]}
 FUNCTIONS = ("exp", "exp2", "log", "tanh", "sin", "cos", "sqrt", "rsqrt", "erf", "sigmoid")
-MOVES = ("view", "cast", "const", "index")  # nobody wants to follow these
-OTHER_PANES = {"source", "drawn", "player"}  # of the walk that are no stages
+MOVES = ("view", "cast", "const", "index")  # the walk does not follow these operations
+OTHER_PANES = {"source", "drawn", "player"}  # panes of the walk that are no stages
 NEUTRAL = {float("-inf"): "maximum", float("inf"): "minimum", 0.0: "sum", 1.0: "product"}
 LOADED = re.compile(
     r"tl\.load\((?P<pointer>\w+) \+ (?P<place>.+?)(?:, mask=(?P<mask>.+?))?(?:, other=(?P<other>.+?))?(?:, \w+=\S+)*\)$"
 )
 VIEW = re.compile(r": \w+\[(?P<shape>[^]]*)\] = (?P<code>view \S+ \{index = \[(?P<index>d\d+(?:, d\d+)*)\]\})")
-Data = Mapping[str, Any]  # a part of a page
+Data = Mapping[str, Any]  # plain data of a part of the page
 
 
 def walk(trace: Trace, stages: Sequence[Data], passes: Sequence[Data], player: Data | None) -> list[dict[str, Any]]:
@@ -80,7 +81,7 @@ class _Walk:
     """The walk along a node: the tile program that computes the node, and the accesses (loads or stores) that drawings
     of the walk show.
 
-    load     the load to draw: along a loop if possible, otherwise along an axis that one block covers if possible
+    load     the load to draw: best a load along a loop, second best a load along an axis that one block covers
     tested   the last axis that a mask tests
     masked   an access whose mask tests the axis `tested`
     """
@@ -171,8 +172,8 @@ class _Walk:
         return [(p["name"], _reason(p)) for p in changed]
 
     def _neutral(self) -> list[str]:
-        """Returns texts: each says which value masked elements have in a reduction, and why this value does not change
-        the result.
+        """Returns texts about masked elements in reductions. A text says which value the masked elements have, and why
+        this value does not change the result.
         """
         ops = list(self.program.ops())
         values = [op.other for op in ops if isinstance(op, Load) and _conditions(op) and op.other]
@@ -228,7 +229,7 @@ def _filled(template: str, facts: Data) -> str:
 
 
 def _part(a: TileAxis) -> str:
-    """Returns how much of an axis one grid program works on as text, such as `64 of 512 along i`."""
+    """Returns a text such as `64 of 512 along i`, which says how many elements of an axis one grid program works on."""
     return f"{'all' if a.role == 'whole' else f'{a.block} of'} {a.extent} along {a.name}"
 
 

@@ -36,9 +36,9 @@ def effects(text: str, machine: str) -> tuple[Names, Names]:
     count = 0 if re.match(MACHINES[machine]["no_result"], opcode) else _results(operands, opcode, machine)
     written = tuple(_registers(operands[:count], opcode, machine))
     read = tuple(_registers(operands[count:], opcode, machine))
-    if guard:  # where it does not run, the old value stays
+    if guard:  # where the instruction does not run, the register keeps its old value
         read += (*_registers([guard[1]], "", machine), *written)
-    if machine == "amdgcn" and "_load" in opcode:  # masked threads keep the old value too
+    if machine == "amdgcn" and "_load" in opcode:  # the registers of masked threads also keep their old values
         read += written
     return written, read
 
@@ -70,7 +70,7 @@ def _registers(operands: list[str], opcode: str, machine: str) -> Iterator[str]:
 
 
 def _count(match: re.Match[str], operand: str, opcode: str) -> int:
-    """Returns how many consecutive registers a register name in an operand of SASS stands for."""
+    """Returns how many consecutive registers a register name in a SASS operand means: 2 if R4 means R4 and R5."""
     if match["kind"].endswith("P"):
         return 1
     if match["kind"] == "R" and (many := re.search(r"^(?:LDTM|STTM).*\.x(\d+)\b", opcode)):

@@ -13,7 +13,7 @@ kernels (minitri/profile.py measures these times). The roofline comes from minit
   - registers and local memory, as the assembler reports them (through cuobjdump for NVIDIA, through LLVM for AMD),
   - shared memory, from Triton,
   - how many warps of the kernel run at once, and what limits this number (minitri/hardware/chips.py),
-  - a count of instructions by kind (instruction_sets.toml). An instruction in a loop counts once.
+  - a count of instructions by kind (instruction_sets.toml). An instruction in a loop is counted once.
 
 Left out: measurements, and the drawing of the figures on the page (page/figures.js).
 """
@@ -126,7 +126,7 @@ def _nvidia(code: KernelCode, limits: Multiprocessor | None) -> Usage:
 def _amd(code: KernelCode, limits: Multiprocessor | None) -> Usage:
     shared, text, warps = code.built.metadata.shared, code.text("amdgcn"), code.kernel.program.warps
     registers = _number(r"; TotalNumVgprs: (\d+)", text) or _number(r"; NumVgprs: (\d+)", text)
-    waves = _number(r"; Occupancy: (\d+)", text)  # the warps that the registers allow on one SIMD
+    waves = _number(r"; Occupancy: (\d+)", text)  # how many warps fit into the registers of one SIMD unit
     counts: dict[str, int] = {}
     if limits and waves:
         counts = {"warps": limits.warps // warps, "registers": waves * SIMDS // warps}

@@ -29,7 +29,7 @@ from minitri.triton import compiled_stages
 from minitri.triton.compiled_stages import Kind
 from minitri.triton.emit import EmittedKernel
 
-Tell = Callable[[float, str], None]  # how much is done, from 0 to 1, and what
+Tell = Callable[[float, str], None]  # receives the finished fraction, from 0 to 1, and the name of the step
 
 
 class KernelCode:

@@ -29,7 +29,7 @@ SCRIPTS = (
     "load", "links", "tip", "text", "drawing", "pane", "split", "sketch", "walk", "frame", "diff", "ledger", "figures",
     "cells", "player", "start",
 )  # fmt: skip
-EDITOR = ("codemirror", "completion", "editor", "problems", "sizes", "gallery", "share", "live")  # of a served page
+EDITOR = ("codemirror", "completion", "editor", "problems", "sizes", "gallery", "share", "live")  # for an editor
 
 
 class Page:
@@ -59,7 +59,7 @@ class Page:
 
 
 def page(document: Mapping[str, Any], live: Mapping[str, Any] | None = None) -> tuple[str, str]:
-    """Returns the HTML of a document, and the content policy in the HTML.
+    """Returns the HTML of a document, and the content policy that the HTML contains.
 
     `live` is the data for the editor. Only a page that a server serves has an editor.
     """

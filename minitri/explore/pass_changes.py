@@ -2,8 +2,8 @@
 
 In: a compilation. Out: a `Step` for each pass, in order. `our_steps` returns the steps of minitri's passes, from the
 syntax tree to the Triton source. `triton_steps` returns the steps of Triton's own passes over each kernel, down to
-Triton's GPU dialect. To find the rules that a pass of minitri applied, the pass runs once more on the same input, while
-minitri/base/pass_logs.py records each application of a rule.
+Triton's GPU dialect. To find the rules that a pass of minitri applied, the pass runs once more on the same input.
+During this second run, minitri/base/pass_logs.py records each application of a rule.
 
 If the environment variable MLIR_ENABLE_DUMP is set, Triton prints its IR to standard error before every pass. A
 separate process, in which MLIR_ENABLE_DUMP is set, runs Triton's passes; pass_changes.py is also the main program of
@@ -17,9 +17,9 @@ print. Left out: LLVM's passes.
 
 `patch` turns the text before a pass into the text after it: [[start, end, new lines, renumbered], …]. A patch does not
 repeat unchanged text, and the page shows a patch as a difference. Lines that differ only in the numbers of values, such
-as `%3` and `%4`, are marked as renumbered. `fresh` is true if there is no text to compare with: for the first pass, and
-for the text of a kernel as Triton reads it. `rules` lists the rules that the pass applied, as the field `rules` of
-`Step` does.
+as `%3` and `%4`, are marked as renumbered. `fresh` is true for the first pass, and for the text of a kernel as Triton
+reads it, because there is no earlier text to compare with. `rules` lists the rules that the pass applied, as the field
+`rules` of `Step` does.
 """
 
 import inspect

@@ -7,9 +7,8 @@ the text of each stage, with the numbers of the nodes that each line comes from.
     triton     v5 = rt.dot(v1, v2, v4)    {0, 1, 3}
     sass       HMMA.16816.F32 R4, …       {0, 1, 3}
 
-Each op carries the spans of the source that it came from, and each span has the number of its node. A line comes from
-the nodes whose numbers the spans of the line's ops have. A line without an op, such as an axis or the head of a loop,
-has the nodes of the ops that need the line.
+Each op of a line has spans (places in the source). Each span has the number of a node from which the line comes. A line
+without an op, such as an axis or the head of a loop, has the nodes of the ops that need the line.
 
 The number of a node is its index in the stage `graph`. If a program was loaded from the text of a kernels or tile
 stage, the ops of this stage take the place of the nodes. Left out: which part of a line belongs to which node.
@@ -143,7 +142,9 @@ class Trace:
 
 
 def _served(item: Any, ops: Sequence[Op]) -> Iterable[Op | Decision]:
-    """Returns the op or fusion decision that a line shows; for any other line, returns the ops that need the line."""
+    """Returns the op or fusion decision that a line shows. If the line shows neither, returns the ops that need the
+    line.
+    """
     match item:
         case Program() | Kernel():
             body = item.ops() if isinstance(item, Program) else item.body

@@ -2,8 +2,8 @@
 
 In: requests from any thread. Out: answers. The worker process (compile_worker.py) gets one request at a time, and has a
 limited time to answer the request. If the worker process exceeds the time limit or dies, `Desk` ends the process with
-all its children and starts another process. If a worker process is ended or dies, the request that the process worked
-on gets an error as its answer. The method `ask` raises `Busy` if too many requests wait.
+all its children and starts another process. If a worker process is ended or dies, an error is the answer to the request
+that the process worked on. The method `ask` raises `Busy` if too many requests wait.
 
 Left out: what a request means (compile_worker.py), and who is allowed to send requests (serve.py).
 """
@@ -29,15 +29,15 @@ class Desk:
 
     seconds   the longest time that one request may take
     queue     how many requests may wait
-    newest    whether only the newest request waits, and each older request gets an error at once; this suits one person
-              who types
+    newest    whether only the newest request waits, and each older request gets an error at once; useful while one
+              person types
     """
 
     def __init__(self, seconds: float, queue: int = 4, newest: bool = False) -> None:
         self.seconds, self.queue, self.newest = seconds, queue, newest
         self.replaced = 0  # processes that were ended
         self._one_by_one, self._lock = ThreadPoolExecutor(1), Lock()
-        self._asked: list[Future[dict[str, Any]]] = []  # the request at work, and those that wait
+        self._asked: list[Future[dict[str, Any]]] = []  # the request that is being answered, and the waiting requests
         self._child: Child | None = None
         self._closed = False
 
@@ -45,7 +45,8 @@ class Desk:
         with self._lock:
             self._asked = [a for a in self._asked if not a.done()]
             if self.newest:
-                self._asked = [a for a in self._asked if not a.cancel()]  # the request at work goes on
+                # The request that is being answered cannot be cancelled, so it stays in the list.
+                self._asked = [a for a in self._asked if not a.cancel()]
             elif len(self._asked) > self.queue:
                 raise Busy
             mine = self._one_by_one.submit(self._ask, request)

@@ -9,7 +9,7 @@ the page, or the error of the program. The server checks these properties before
     Origin           must be this server, if the request has one
     token            in the path of the page: a secret of this user
     POST             must be JSON of a known and small size, which no form of another page can send
-    rate, number     limits of requests a second and of connections
+    rate, number     the requests a second and the open connections have limits
 
 The address of the server stays the same, so that a link to a program stays valid. The address consists of the port 8748
 and a token. The token is in the user's cache folder, which no other user can read. Each port has its own token. With
@@ -40,7 +40,7 @@ from minitri.hardware.targets import TARGETS
 
 EXAMPLES = table_beside(__file__, "examples.toml")["examples"]
 ADDRESS, PORT = "127.0.0.1", 8748
-QUICK, FULL = 6.0, 90.0  # seconds for our stages, for all of them
+QUICK, FULL = 6.0, 90.0  # the most seconds for minitri's own stages, and for all stages
 LARGEST = 64 << 10  # the most bytes of a request
 CONNECTIONS = 32
 RATE, BURST = 20.0, 60.0  # requests a second
@@ -80,11 +80,11 @@ class Server(ThreadingHTTPServer):
     """
 
     daemon_threads = True
-    allow_reuse_port = False  # a port has one server
+    allow_reuse_port = False  # two servers cannot share a port
     request_queue_size = CONNECTIONS
 
     def __init__(self, port: int = 0, first: Mapping[str, Any] | None = None) -> None:
-        self.quick, self.full = Desk(QUICK), Desk(FULL, newest=True)  # first: a taken port closes the server
+        self.quick, self.full = Desk(QUICK), Desk(FULL, newest=True)  # if the port is taken, both are closed
         super().__init__((ADDRESS, port), Handler)
         self.token = _kept_token(port) if port else secrets.token_urlsafe(24)
         self.address = f"http://{ADDRESS}:{self.server_port}/{self.token}/"
@@ -128,7 +128,7 @@ class Server(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     """The handler of one HTTP connection."""
 
-    timeout = 15  # seconds that a connection may say nothing
+    timeout = 15  # seconds after which a silent connection is closed
     protocol_version = "HTTP/1.1"
     server_version, sys_version = f"minitri/{__version__}", ""
 

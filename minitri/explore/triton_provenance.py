@@ -13,12 +13,12 @@ value has the nodes of the lines that use the value (`served`). The head of a lo
 the loop. Three kinds of lines have the nodes of all stores of the kernel: the head of the function, the heads of its
 branches, and lines that wait for an earlier kernel.
 
-In Triton's own stages, the location of an operation leads to a line of the generated source, and the operation has the
-nodes of that line (debug_locations.py). Some operations have no location, such as a constant that Triton moves out of a
-loop, an address, or an allocation of tensor memory. An operation without a location has the nodes of the operations
-that use its result. If the result of an operation is not used, or if the location is the head of the function, the
-operation belongs to the whole kernel. An operation that belongs to the whole kernel has the nodes of all stores of the
-kernel.
+In Triton's own stages, the location of an operation leads to a line of the generated source (debug_locations.py). An
+operation with a location has the nodes of the line to which the location leads. Some operations have no location, such
+as a constant that Triton moves out of a loop, an address, or an allocation of tensor memory. An operation without a
+location has the nodes of the operations that use its result. If the result of an operation is not used, or if the
+location is the head of the function, the operation belongs to the whole kernel. An operation that belongs to the whole
+kernel has the nodes of all stores of the kernel.
 """
 
 import ast
@@ -57,7 +57,7 @@ NOWHERE = Origin(NONE, "")
 def _origins(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str], frame: Nodes) -> list[Origin]:
     """Returns an `Origin` (nodes, and how the row depends on them) for each row of one kernel.
 
-    own     the nodes of each row, or None for a row that has the nodes of the rows that use its results
+    own     the nodes of each row; None if the row gets the nodes of the rows that use its results
     frame   the nodes of the kernel's stores, which become the nodes of rows whose results are not used
     """
     users = served(rows, own, kept)
@@ -116,8 +116,8 @@ def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Calla
 def _rows(nodes: Sequence[ast.AST]) -> tuple[list[Row], frozenset[str]]:
     """Returns a row for each line with a statement, and the names that a loop carries.
 
-    A statement has one line. The head of a loop or of a branch has a line of its own. A loop carries the names that are
-    defined both outside of a loop and in a loop.
+    A statement has one line. The head of a loop or of a branch has a line of its own. A name that is assigned both
+    outside of loops and in a loop counts as carried by a loop.
     """
     defined, used = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)
     for name in nodes:

@@ -1,11 +1,11 @@
-"""A session of random programs: it ends when the time is up, or after a number of programs.
+"""Runs a session of random programs. The session ends when the time is up, or after a given number of programs.
 
 In: a `Session`. Out: a `Summary`. The seeds are consecutive numbers, so the first seed and the number of programs
 determine a session. A seed alone determines a program and its arguments.
 
 Worker processes check the programs (trial.py): each worker gets one seed after another, and a thread waits for each
-answer. If a worker dies or does not answer in time, a failure of the `kind` "crash" or "hang" takes the place of its
-answer, and a new worker starts.
+answer. If a worker dies or does not answer in time, its answer is replaced by a failure of the kind "crash" or "hang",
+and a new worker starts.
 """
 
 import os
@@ -27,8 +27,10 @@ from minitri.base.json_child_process import Child, environment
 from minitri.fuzz.trial import Case, written
 from minitri.testing import random_program
 
-# How many programs were checked, how many results of passes were compared with the reference, and how many programs with
-# a changed program that must compute the same result. Triton refuses the block sizes of some changed programs.
+# programs   the checked programs
+# stages     the results of stages that were compared with the reference
+# pairs      the comparisons of a program with a changed program, which must compute the same result
+# refused    the changed programs with block sizes that Triton cannot compile
 COUNTS = ("programs", "stages", "pairs", "refused")
 LIMIT = 300.0  # seconds that one program may take
 COMMAND = (sys.executable, "-X", "faulthandler", "-m", "minitri.fuzz.trial")
@@ -44,7 +46,7 @@ class Session:
     seed        the first seed
     jobs        number of worker processes
     on          where the programs run: "cpu" or "gpu"
-    directory   folder for files of failures; None writes none
+    directory   the folder for files of failures; None means that no files are written
     programs    the largest number of programs; None is no limit
     """
 

@@ -1,7 +1,7 @@
 """Checks one random program, and stores a failure as a file from which the failure can be repeated.
 
-In: a seed. Out: an `Outcome`, which says how many comparisons were made, and has the shrunk failure (a `Case`), if there
-is one. The comparisons are of two kinds:
+In: a seed. Out: an `Outcome`, which says how many comparisons were made. If a comparison failed, the `Outcome` also has
+the shrunk failure (a `Case`). The comparisons are of two kinds:
 
     check         every pass and stage with the reference, for every variant (minitri/trust/check_passes.py)
     relations     the program with changed programs that must compute the same result
@@ -65,7 +65,8 @@ MOST = 4096  # the most elements of arguments in a file
 class Case:
     """A program, its arguments, and the failure that was found.
 
-    relation   a key of testing.equivalent_programs.RELATIONS; "" if `check` found the failure
+    relation   the change of the program that found the failure (a key of `RELATIONS` in equivalent_programs.py), or ""
+               if `check` found the failure
     variant    the variant (minitri/trust/check_passes.py) for which `check` found the failure
     said       the message that describes the failure
     """
@@ -80,7 +81,7 @@ class Case:
 
     @property
     def kind(self) -> str:
-        """The kind of the failure, such as the name of the wrong pass, as it stands in the name of a file."""
+        """The kind of the failure, such as the name of the wrong pass. The name of the file contains this text."""
         return (self.relation or self.guilty).replace(": ", "-").replace(" ", "-")
 
     @property
@@ -186,7 +187,7 @@ def _said(row: CheckRow) -> str:
 
 
 def _differs(program: Program, call: Call, text: str, relation: str, on: str) -> str:
-    """Returns how the result of a changed program differs from that of the original program, or "" if the results
+    """Returns a text that says how the results of a changed program and the original program differ, or "" if they
     agree.
 
     On the CPU, the changed program is not run if its generated source is the same as the original's, because equal
@@ -258,7 +259,7 @@ def _plain(value: Any) -> Any:
 
 
 def _array(given: Any) -> Any:
-    """Returns the argument that `_plain` turned into data: a number, or an array with the strides that it had."""
+    """Makes an argument from the data that `_plain` returned: a number, or an array with its original strides."""
     if not isinstance(given, Mapping):
         return float(given)
     dtype, shape, strides = DTYPES[given["dtype"]], tuple(map(int, given["shape"])), tuple(map(int, given["strides"]))
@@ -274,8 +275,8 @@ def _array(given: Any) -> Any:
 
 
 def answer(seed: int, on: str) -> dict[str, Any]:
-    """Returns the worker's answer for one seed: how many comparisons were made, and the failure, if there is one, with
-    the text of its file. If the field `lost` is true, the parent process ends the worker.
+    """Returns the worker's answer for one seed: the numbers of comparisons, and the failure, if there is one. The
+    answer also has the text of the failure's file. If the field `lost` is true, the parent process ends the worker.
     """
     outcome = trial(seed, on)
     counts = {"stages": outcome.stages, "pairs": outcome.pairs, "refused": outcome.refused}

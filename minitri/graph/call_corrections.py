@@ -6,7 +6,7 @@
 
 In: the match of a rule's pattern in an error message, the call that caused the error, and the values of the call's
 arguments. Out: possible corrections of the call (`Edit`s), the best first. The one idea: a rule replaces a wrong or
-missing argument by an argument that fits, such as the last axis, the only possible size, or the example that
+missing argument by an argument that fits. Examples are the last axis, the only possible size, and the example that
 signatures.toml has for the parameter.
 """
 
@@ -56,7 +56,7 @@ def arguments(node: ast.Call) -> list[ast.Expr]:
 
 
 def items(node: ast.Call) -> list[ast.Expr]:
-    """Returns the arguments of a call after the first one.
+    """Returns all arguments of a call except the first argument.
 
     If only a tuple comes after the first argument, returns the elements of the tuple.
     """
@@ -76,7 +76,7 @@ def axes(node: ast.Call) -> list[ast.Expr]:
 
 
 def as_elsewhere(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
-    """Rewrites a call that is right in numpy, torch or Python's math, but not here.
+    """Rewrites a call that is right in numpy, torch or Python's math, but not in minitri.
 
     For example, Python's `max(x, y)` becomes `maximum(x, y)`.
     """
@@ -115,7 +115,9 @@ def as_tuple(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[E
 
 
 def arity(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
-    """Corrects the call of an operator with too many operands, with named operands, or with one operand too few."""
+    """Corrects the call of an operator: removes surplus operands, removes the names of operands, or adds a missing
+    operand.
+    """
     row = OPERATORS.get(ALIASES.get(node.function, node.function))
     if row is None or row.name == "clip" and node.keywords:
         return
@@ -151,7 +153,7 @@ def called_value(found: re.Match[str], node: ast.Call, values: Values) -> Iterat
 
 
 def axis(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
-    """Replaces an axis number that is out of range by the last axis that the call does not use yet."""
+    """Replaces an axis number that is too large or too small by the last axis that the call does not use yet."""
     parts = [p for v in axes(node) for p in (v.elements if isinstance(v, ast.Tuple) else (v,))]
     rank, used = int(found[2]), [values.get(id(p)) for p in parts]
     if (wrong := int(found[1])) in used:

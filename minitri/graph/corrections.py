@@ -1,4 +1,4 @@
-"""Corrects rejected expressions. Each correction rewrites the program's own code.
+"""Corrects rejected expressions. Each correction rewrites a part of the user's program.
 
     x ^ 2                x is f32             x ** 2
     a if x > 0 else b    x > 0 is an array    where(x > 0, a, b)
@@ -6,8 +6,8 @@
 
 In: an error, the node of the syntax tree that caused the error, and the values of the node's operands. Out: the same
 error, with an edit of the source text and a help that shows this edit. The one idea: the code that finds a mistake
-knows the values of the operands, and the syntax tree knows their source text. A rule uses both, values and source text,
-to write a correction. Rules run only after an error, so they cost no time for correct programs. Each rule yields
+knows the values of the operands, and the syntax tree knows their source text. A rule writes a correction from the
+values and the source text. Rules run only after an error, so they cost no time for correct programs. Each rule yields
 possible corrections (`Edit`s), the best first.
 """
 
@@ -42,7 +42,7 @@ PARTS: dict[str, Callable[[Any], Iterable[ast.Node]]] = {
 
 @cache
 def _rules() -> list[tuple[str, re.Pattern[str], Rule]]:
-    """Returns the rows of corrections.toml. Each row has an error code, a pattern for the message, and a rule."""
+    """Returns the rows of corrections.toml. Each row has an error code, a pattern for the error message, and a rule."""
     rules = {**vars(calls), **globals()}
     return [
         (of, re.compile(pattern), partial(rewritten_part, PARTS[name], *row) if row else rules[name])
@@ -53,7 +53,7 @@ def _rules() -> list[tuple[str, re.Pattern[str], Rule]]:
 def correct(error: CompileError, node: ast.Node, values: Values) -> CompileError:
     """Adds a correction to the error, if a rule has a correction for it. Returns the error.
 
-    An error that already has a correction stays unchanged.
+    If the error already has a correction, it is returned unchanged.
     """
     if error.edits:
         return error
@@ -97,10 +97,10 @@ def rewritten_part(
 
 
 def _kinds(part: ast.Node, value: Any) -> set[str]:
-    """Returns the conditions of corrections.toml that this part of a node fulfils.
+    """Returns the conditions of corrections.toml that this part of a node meets.
 
-    A condition is the name of the part's class (`Tuple`), or the type of its value (`Array`). Another condition is the
-    value of a number or a size (`-1`, `N`), or the kind of an array (`f array` for floats).
+    Examples of conditions: `Tuple` (the class of the part), `Array` (the type of its value), `-1` or `N` (a number or a
+    size), `f array` (an array of floats).
     """
     kinds = {"", type(part).__name__, type(value).__name__, "" if isinstance(value, Array | str) else str(value)}
     return kinds | {f"{value.dtype.kind} array"} if isinstance(value, Array) else kinds
@@ -122,7 +122,7 @@ def result_type(
 
 
 def _changed(node: ast.Node, edit: Edit) -> str:
-    """Returns the text of the node after the edit. The text does not show the rest of the node's line."""
+    """Returns the text of the node after the edit, without the text around the node."""
     start, end = min(node.span.start, edit.span.start), max(node.span.end, edit.span.end)
     text = node.span.source.text
     return text[start : edit.span.start] + edit.text + text[edit.span.end : end]
@@ -149,7 +149,7 @@ def new_axis(found: re.Match[str], node: ast.Binary, values: Values) -> Iterator
 
 
 def transposed(found: re.Match[str], node: ast.Binary, values: Values) -> Iterator[Edit]:
-    """Corrects a matrix product whose shapes do not fit, by adding, removing or replacing a transpose of one operand.
+    """Corrects a matrix product with shapes that do not fit: adds, removes or replaces the transpose of an operand.
 
     If an operand is a number, the matrix product `@` becomes the elementwise product `*`.
     """
@@ -169,7 +169,7 @@ def transposed(found: re.Match[str], node: ast.Binary, values: Values) -> Iterat
 
 
 def power(found: re.Match[str], node: ast.Binary, values: Values) -> Iterator[Edit]:
-    """Replaces `^` by `**`, and nothing else: `x + y^2` means `x + y**2` to those who write `^` for a power."""
+    """Replaces `^` by `**`, without parentheses: a user who writes `x + y^2` means `x + y**2`."""
     yield operator(node, "**")
 
 

@@ -1,8 +1,8 @@
 """Checks whether every offset and index of a graph fits 32-bit integers.
 
 In: a graph and its sizes. Out: whether kernels need 64-bit indices. By default, kernels compute indices in 32 bits.
-Large arrays need 64 bits. A small array can need 64 bits too: the 8 numbers of `arange(0, 2**33, 2**30)` go up to `7 *
-2**30`, which is too large for 32 bits. Unknown sizes count as 1.
+Large arrays need 64 bits. A small array can need 64 bits too. Example: the 8 numbers of `arange(0, 2**33, 2**30)` go up
+to `7 * 2**30`, which is too large for 32 bits. An unknown size is assumed to be 1.
 """
 
 import math
@@ -11,15 +11,17 @@ from collections.abc import Mapping
 
 from minitri.base.dims import ZERO, Dim
 from minitri.base.intervals import Ranges, bounds
-from minitri.graph.constant_nodes import names_in
 from minitri.graph.ir import Condition, Graph, Index, Node, axis_symbol
+from minitri.graph.literals import names_in
 
 MOST = Dim.of(2**63 - 1)
 LIMIT = 2**31 - 2**21  # below 2**31, because a block may start inside an array and end past it
 
 
 def numbers_fit(graph: Graph) -> tuple[Condition, ...]:
-    """Returns the conditions that numbers computed from sizes, such as N * N * N * N, fit i64."""
+    """Returns the conditions under which numbers such as `N * N * N * N` fit i64. A program computes these numbers from
+    sizes.
+    """
     numbers = [n for n in graph.nodes() if isinstance(n, Index) and not n.shape]
     large = [n for n in numbers if any(len(m) > 1 or abs(c) >= LIMIT for m, c in n.expr.terms)]
     below = [_fits(graph, n, MOST, n.expr) for n in large]
@@ -42,8 +44,8 @@ def _largest(node: Node, sizes: Mapping[str, int]) -> int:
     """Returns the number of elements of a node.
 
     For an `Index` node, returns the largest value of its expression if this value is greater than the number of
-    elements. Returns 0 if the shape divides by 0 for these sizes, because a call with such sizes fails anyway. Example:
-    the shape of `x.reshape(N // 2, 2, -1)` has a division by N // 2, so each call checks that N >= 2.
+    elements. Returns 0 if the shape contains a division by 0, because a call with these sizes fails. Example: the shape
+    of `x.reshape(N // 2, 2, -1)` contains a division by N // 2, so each call checks that N >= 2.
     """
     try:
         extents = [e.evaluate(sizes) for e in node.shape]
@@ -57,8 +59,8 @@ def _largest(node: Node, sizes: Mapping[str, int]) -> int:
 def reach(expr: Dim, ranges: Ranges, sizes: Mapping[str, int]) -> int:
     """Returns the largest absolute value that an index expression, or one of its terms, can have.
 
-    Returns `LIMIT` if the largest value is unknown. A term without an axis does not count, because the host computes
-    such a term before the launch.
+    Returns `LIMIT` if the largest value is unknown. Terms without an axis are ignored, because the CPU (the host)
+    computes them before it launches the kernel.
     """
     env = {s: Dim.of(sizes[s.name]) for s in expr.symbols() if s.kind == "size"}
     reach = 0

@@ -14,15 +14,16 @@
 
 In an index expression, `d0, d1, …` are the indices along the axes of the result. All functions that only move data
 (transpose, slice, reshape, broadcast, flip, roll, …) are View nodes with an index map. A View of a View can be replaced
-by one View, because two index maps combine to one.
+by one View, because two index maps can be combined into a single index map.
 
-Unlike a program, a graph has no names of functions, no implicit broadcasting and no implicit promotion. A graph has no
-f16 or bf16 arithmetic: casts convert values to f32, and back to f16 or bf16 where the program asks for it.
+Unlike a minitri program, a graph has no names of functions, no implicit broadcasting and no implicit promotion. A graph
+has no f16 or bf16 arithmetic: casts convert values to f32 before arithmetic. Where the program needs an f16 or bf16
+result, a cast converts the f32 result back.
 
 The class `Interner` makes the nodes of a graph. Nodes with equal fields are the same object, so equality and hash use
 identity. Source spans are not in the nodes but in `Graph.spans`. `Graph.numbered` gives each node a number and writes
-this number into the node's spans. Later IRs keep the spans with these numbers, so the graph node of each operation in a
-later IR can be found.
+this number into the node's spans. Later intermediate representations (IRs) keep the numbered spans. So the graph node
+of each operation in a later IR can be found.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ from minitri.base.types import ArrayType, DType
 
 Shape = tuple[Dim, ...]
 Layouts = Mapping[str, tuple[Dim, ...]]  # strides of arrays that are not contiguous, by name
-# How f32 factors are multiplied: "ieee" exactly; "tf32" rounded to TF32 (11 significant bits); "tf32x3" each as a sum
-# of two TF32 numbers, without the product of the two small parts. "f32" leaves the choice between "ieee" and "tf32x3"
-# to the compiler (minitri/optimize/f32_products.py).
+# How f32 factors are multiplied. "ieee" multiplies them exactly. "tf32" rounds them to TF32 (11 significant bits).
+# "tf32x3" splits each factor into a sum of two TF32 numbers, and leaves out the product of the two small parts. "f32"
+# lets the compiler choose between "ieee" and "tf32x3" (minitri/optimize/f32_products.py).
 PRECISIONS = ("f32", "ieee", "tf32", "tf32x3")
 MAX_SPANS = 32  # spans of one node; a constant may occur thousands of times in a source
 
@@ -146,14 +147,14 @@ Node = Union[Input, Const, Index, Apply, View, Gather, Concat, Reduce, Scan, Con
 
 @cache
 def axis(k: int) -> Dim:
-    """Returns the k-th axis of a result as an expression: `d0`, `d1`, …."""
+    """Returns the symbol `d0`, `d1`, …, which stands for the index along the k-th axis of a result."""
     return dims.axis(f"d{k}")
 
 
 def along(k: int, extent: Dim) -> Dim:
-    """Returns the index at which the k-th axis of a result reads an axis of this extent.
+    """Returns the index at which a result reads an axis that becomes the k-th axis of the result.
 
-    The index is `dk`, or 0 if the extent is 1.
+    The index is `dk`. If the extent of the axis that is read is 1, the index is 0, because this axis is broadcast.
     """
     return dims.ZERO if extent == 1 else axis(k)
 
@@ -164,7 +165,7 @@ def axis_symbol(k: int) -> Symbol:
 
 
 def pick(k: int) -> Dim:
-    """Returns the element of the k-th index array of a Gather node as an expression: `@0`, `@1`, …."""
+    """Returns the symbol `@0`, `@1`, …, which stands for the element of the k-th index array of a Gather node."""
     return dims.value(f"@{k}")
 
 
@@ -176,8 +177,7 @@ def ranges(shape: Shape) -> dict[dims.Symbol, intervals.Range]:
 class Condition(Record):
     """A relation between sizes that each call of the program checks.
 
-    If the relation does not hold, the call raises a CompileError with the code, message, label and help of the
-    condition.
+    If the relation is not true, the call raises a CompileError with the code, message, label and help of the condition.
     """
 
     left: Dim
@@ -190,7 +190,7 @@ class Condition(Record):
     span: Span | None = None
 
     def decided(self) -> bool | None:
-        """Returns True if the relation holds for all sizes, False if it holds for no sizes, and otherwise None."""
+        """Returns True if the relation is true for all sizes, False if it is false for all sizes, and otherwise None."""
         room = self.left - self.right
         room = room if all(isinstance(a, Symbol) for a in room.atoms()) else tidy(room)
         if self.relation == ">=":
@@ -200,12 +200,12 @@ class Condition(Record):
         return (room == 0) == (self.relation == "==")
 
     def holds(self, env: Mapping[Symbol, int]) -> bool:
-        """Checks whether the relation holds. `env` must have a value for every symbol in the relation."""
+        """Checks whether the relation is true. `env` must have a value for every symbol in the relation."""
         left, right = self.left.compute(env), self.right.compute(env)
         return {"==": left == right, "!=": left != right, ">=": left >= right}[self.relation]
 
     def substitute(self, env: Mapping[Symbol, Dim]) -> Condition:
-        """Returns the condition for known sizes.
+        """Returns the condition with the known sizes of `env` in place of their symbols.
 
         The message and the label of the returned condition show the known sizes: `K` becomes `K = 512`.
         """
@@ -227,7 +227,7 @@ class Condition(Record):
 def allows(conditions: Iterable[Condition]) -> Allows:
     """Returns a function `allowed(size, n)`, which says whether the conditions allow the size to have the value n.
 
-    The returned function checks only those conditions in which no other size occurs.
+    The returned function ignores a condition that contains more than one size.
     """
     own: dict[Symbol, list[Condition]] = {}
     for c in conditions:
@@ -244,7 +244,7 @@ def allows(conditions: Iterable[Condition]) -> Allows:
 
 
 class Split(Record):
-    """A record of a reduction, scan or product that a pass has split into several shorter ones.
+    """Records that a pass has split a reduction, scan or product into several shorter parts.
 
     The command `minitri explain` shows this record.
     """
@@ -357,8 +357,8 @@ class Interner:
         return self.node(Contract, dtype, shape, a, b, precision)
 
     def node(self, cls: type[N], *fields: Any, key: tuple[object, ...] = ()) -> N:
-        """Returns a node, given its class and its fields. Nodes with equal keys are one node. Without a key, the class and
-        the fields are the key.
+        """Returns the node of this class with these fields. Two nodes with equal keys are one object. Without a given
+        key, the class and the fields are the key.
         """
         key = key or (cls, *fields)
         node = self._table.get(key)

@@ -1,4 +1,4 @@
-"""Builds the graph from the syntax tree: resolves names, inlines calls and types every expression.
+"""Builds the graph from the syntax tree: resolves names, inlines calls and finds the type of every expression.
 
     return relu(x @ w + b)      becomes      %2: f32[M, N] = contract %0 %1
                                              %3: f32[M, N] = view b {index = [d1]}   …
@@ -6,12 +6,12 @@
 In: an `ast.Module`, the name of the entry function, and what is known about its parameters (`Instance`). Out: a
 `Graph`. The builder recurses only for calls of functions, at most `MAX_CALLS` deep.
 
-The one idea: the builder is an interpreter of the program (minitri/language/ast_interpreter.py), but every array is a
-graph node instead of data. The builder uses other files for details: unknown_names.py explains unknown names,
-partial_evaluation.py types operators, and shape_unification.py matches the arguments of a call with parameters. After
-an error, the builder goes on with the next expression. At the end, the builder raises the error that comes first in the
-text. A wrong expression has the value `BROKEN`. An expression that uses a `BROKEN` value is `BROKEN` too. Thanks to
-`BROKEN`, the builder finds mistakes in other expressions too, and reports each mistake only once.
+The one idea: the builder is an interpreter of the program (minitri/language/interpreter_base.py), but every array is a
+graph node instead of data. The builder uses other files for details. The file unknown_names.py explains unknown names,
+and partial_evaluation.py evaluates operators. The file shape_unification.py matches the arguments of a call with
+parameters. After an error, the builder goes on with the next expression. At the end, the builder raises the error that
+comes first in the text. A wrong expression has the value `BROKEN`. An expression that uses a `BROKEN` value is `BROKEN`
+too. Thanks to `BROKEN`, the builder finds mistakes in other expressions too, and reports each mistake only once.
 """
 
 import math
@@ -35,7 +35,7 @@ from minitri.graph.shape_unification import array_argument, typed_arguments
 from minitri.graph.typing_rules import Array, Scope, Strong, Typer, Value, describe, ensure
 from minitri.graph.unknown_names import is_method, unknown_function, unknown_name
 from minitri.language import ast, syntax_repairs
-from minitri.language.ast_interpreter import Interpreter
+from minitri.language.interpreter_base import Interpreter
 from minitri.language.signatures import bind, function_names, signature_of
 
 BROKEN: Any = object()
@@ -51,7 +51,8 @@ def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Gr
 def errors_in(module: ast.Module) -> list[CompileError]:
     """Returns the errors of a module's last function.
 
-    A parameter without a type is allowed: it has no value, like a wrong expression.
+    A parameter without a type is no error. Like a wrong expression, it has the value `BROKEN`, so it causes no further
+    error.
     """
     builder = _Builder(module, module.functions[-1].name)
     builder.errors.append(CompileError("MT0106", "some types are not known yet"))
@@ -78,8 +79,8 @@ class _Builder(Interpreter):
             y = x + 1 / z           error: there is no `z`; the value of y is BROKEN
             return log(x, 2) * y    error: log takes one argument; the product with y is no further error
 
-    Because graph nodes with equal fields are one object, a second call of a function with equal arguments is
-    recognised. The second call returns the stored result of the first call.
+    If a function is called again with equal arguments, the second call returns the stored result of the first call.
+    Equal arguments are recognised because graph nodes with equal fields are one object.
 
     errors  the errors found so far in the program
     calls   the functions whose bodies surround the current expression, each with the span of its call
@@ -254,8 +255,9 @@ class _Builder(Interpreter):
     def _place(self, made: int, value: Value, span: Span) -> None:
         """Adds the source range (span) of an expression to the nodes that it created, and to the node of its value.
 
-        `made` is the number of nodes that existed before the expression was evaluated. If a node was created in the
-        body of a called function, its first span is the expression in the body, and a later span is the call.
+        `made` is the number of nodes that existed before the expression was evaluated. A node that was created in the
+        body of a called function has several spans. The first span is the expression in the body, and a later span is
+        the call.
         """
         nodes = self.typer.nodes.made
         if len(nodes) > (limit := current().operations):
@@ -312,8 +314,8 @@ class _Builder(Interpreter):
     def refuse(self, error: CompileError, node: ast.Node, values: dict[int, Any]) -> Any:
         """Stores an error and returns `BROKEN`, the value of the wrong expression.
 
-        Inside a library function, the method raises the error instead, and the caller of the library function stores
-        the error.
+        For an expression inside a library function, raises the error instead. The caller of the library function then
+        stores the error.
         """
         if self.site is not None:
             error.notes = error.notes or (f"in `{_short(node.span)}` at {node.span}",)
@@ -362,6 +364,6 @@ def _written(node: ast.Expr) -> str:
 
 
 def _short(span: Span) -> str:
-    """Returns a range of the source text (span) on one line, for a note in an error message."""
+    """Returns the source text of a span as one line, for a note in an error message. A long text is cut."""
     text = " ".join(span.text.split())
     return text if len(text) <= 60 else f"{text[:57]}…"

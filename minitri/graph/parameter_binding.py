@@ -7,14 +7,12 @@
 
 In: a function, the arguments of a call, and the number of axes of each pack. A pack is a name such as `*B`, which
 stands for several axes. Out: the type of each parameter (`ArrayType`), a value for each parameter, and results with
-their declared types. The sizes for the dimension names of a called function come from
-minitri/graph/shape_unification.py. Raises CompileError MT0102 for arguments that are missing or of the wrong kind.
-Raises MT0106 for values that are not known at compile time. Raises MT0207 for results whose type differs from the
-declared type.
+their declared types. The file minitri/graph/shape_unification.py finds the sizes for the dimension names of a called
+function. Raises CompileError MT0102 for arguments that are missing or of the wrong kind. Raises MT0106 for values that
+are not known at compile time. Raises MT0207 for results whose type differs from the declared type.
 
 Arguments that decide a shape, such as an axis, must be known at compile time. The functions at the end of this file
-read arguments that decide a shape. If the arithmetic in an argument that decides a shape fails, as in `1 // 0`, the
-function that reads it raises a CompileError.
+read arguments of this kind. They raise a CompileError if the arithmetic in an argument fails, as in `1 // 0`.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,7 +35,7 @@ FAR = 2 * MAX_ELEMENTS  # larger than every index; its sum with an index still f
 
 
 class Instance(Record):
-    """What a call's arguments tell about the parameters of the entry function, beyond the annotations.
+    """Facts about the parameters of the entry function that come from the arguments of a call, not from annotations.
 
     packs    the number of axes of each pack such as `*B`, by the pack's name
     types    the type of each parameter without annotation
@@ -155,7 +153,7 @@ def declared_result(t: Typer, function: ast.Function, sizes: Sizes, k: int, arra
 
 
 def require_count(function: ast.Function, given: int) -> None:
-    """Raises CompileError MT0207 if a function returns another number of results than it declares."""
+    """Raises CompileError MT0207 if a function declares more or fewer results than it returns."""
     declared = given if function.returns is None else len(function.returns)
     message = f"{function.name} declares {declared} results and returns {given}"
     ensure(declared == given, "MT0207", message, span=function.body[-1].span)
@@ -165,7 +163,8 @@ def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Arr
     """Returns an array with the sizes of `type`, the type that the program declares for the array.
 
     If a size of the array and the declared size are different expressions, each call checks that their values are
-    equal. Raises CompileError MT0207 for another dtype or rank. `what` is the beginning of the error message.
+    equal. Raises CompileError MT0207 if the dtype or the rank of the array differs from `type`. `what` is the beginning
+    of the error message.
     """
     message = f"{what} {array}, which is declared as {type}"
     ensure(array.dtype == type.dtype, "MT0207", message, f"convert it: `astype(…, {type.dtype})`", span)
@@ -182,9 +181,9 @@ def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Arr
 def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
     """Returns the strings that a parameter accepts.
 
-    A parameter accepts its default, and all strings with which the function's body compares the parameter. The returned
-    tuple is empty if the default is no string, or if the function's body uses the parameter for anything but
-    comparisons.
+    Example: if the function's body contains `mode == "exact"`, the parameter `mode` accepts "exact". A parameter
+    accepts its default, and all strings with which the body compares the parameter. The returned tuple is empty if the
+    default is no string, or if the function's body uses the parameter for anything but comparisons.
     """
     if param.annotation is not None or not isinstance(param.default, ast.String):
         return ()
@@ -229,7 +228,7 @@ def static(compute: Callable[[], Any]) -> Any:
 
 
 def as_dim(value: Any, what: str) -> Dim:
-    """Returns an argument that gives a size, such as 4 or N + 1, as a `Dim`.
+    """Converts an argument that is a size, such as 4 or N + 1, to a `Dim`.
 
     Raises CompileError MT0106 if the argument is not an int or a `Dim`.
     """
@@ -239,9 +238,9 @@ def as_dim(value: Any, what: str) -> Dim:
 
 
 def as_offset(value: Value, what: str) -> Dim:
-    """Returns an argument that will be added to an index, such as the offset of a diagonal, as a `Dim`.
+    """Converts an argument to a `Dim` that can be added to an index. Example: the offset of a diagonal.
 
-    A constant argument is clipped to the range -FAR … FAR, so that the sum of the argument and an index fits i64.
+    A constant is clipped to the range -FAR … FAR, so that its sum with an index fits i64.
     """
     d = as_dim(value, what)
     return d if d.constant is None else Dim.of(max(-FAR, min(d.constant, FAR)))

@@ -20,8 +20,8 @@ from minitri.base.dims import Dim, product, sign
 from minitri.base.operators import BY_SYMBOL, OPERATORS
 from minitri.base.resource_limits import MAX_BITS, current, exceeded
 from minitri.base.types import DType, Info, ListValue, i64
-from minitri.graph.constant_nodes import Power, names_in, require_power_fits
 from minitri.graph.functions import indexing, views
+from minitri.graph.literals import Power, names_in, require_power_fits
 from minitri.graph.parameter_binding import as_int, plain, static
 from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure
 from minitri.graph.unknown_names import unknown_attribute
@@ -87,8 +87,8 @@ def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
 def _require_exact(t: Typer, op: str, x: int | Dim, y: Dim) -> None:
     """Adds the condition that `2**N` or `1 << N` fits i64, and that the exponent is not negative.
 
-    Only under this condition, the i64 result equals Python's result, because an integer in Python has any size, and
-    Python's `2 ** -1` is a fraction.
+    Without this condition, the i64 result can differ from Python's result. In Python, an integer has any size, and
+    `2 ** -1` is a fraction.
     """
     help = "write a float: `2.0 ** N`"
     if op == "**":
@@ -175,8 +175,8 @@ _ATTRIBUTES: dict[str, Callable[[Typer, Array], Value]] = {
 def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
     """Calls an elementwise operator whose arguments need special treatment.
 
-    The special treatment is for keyword arguments, the bounds of `clip`, and numbers that are not combined with an
-    array.
+    Three kinds of arguments need special treatment: keyword arguments, the bounds of `clip`, and numbers in a call
+    without arrays.
     """
     for keyword in keywords:
         is_bound = name == "clip" and keyword in ("min", "max")

@@ -3,11 +3,11 @@
     m[i] = max over r of x[i, r]
     s[i] = sum over r of F(x[i, r], m[i])
 
-In: the summed expression F, of a graph or of a kernel (`Terms`), and the reductions over the same elements that F
-depends on. Out: the transport T, which turns a sum that was computed with an old value of m into the sum for a new
-value of m, or a refusal with its reason. With T, the sum s and the reduction m are computed block by block: after each
-block, s becomes T(s; old m -> new m) + sum of F(block, new m). The transport can also combine sums that were computed
-from separate parts of the elements. The transport T follows from the structure of F:
+In: the summed expression F of a graph or a kernel (`Terms`), and the reductions that F depends on. The sum and these
+reductions run over the same elements. Out: the transport T, or a refusal with its reason. T turns a sum that was
+computed with an old value of m into the sum for a new value of m. With T, the sum s and the reduction m are computed
+block by block. After each block, s becomes T(s; old m -> new m) + sum of F(block, new m). The transport can also
+combine sums that were computed from separate parts of the elements. The transport T follows from the structure of F:
 
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
                     F * G, F / G, G independent of m       T(F) * T(G), T(F)
@@ -15,7 +15,7 @@ from separate parts of the elements. The transport T follows from the structure 
     means m, m'     (X - m) * (Y - m')                     s + n * (old - new) * (old' - new')   Shift
     anything else   refused
 
-In an exponent X - m, m must be the maximum of X itself, so that no exponent X - m is positive and nothing overflows. A
+In an exponent X - m, m must be the maximum of X itself. Then no exponent is positive, and no exponential overflows. A
 mean is the sum over n elements divided by n. Only a product of two deviations can be corrected without further sums:
 the sum of (X - m) is 0, so the mixed terms vanish. The square of a deviation is a product of two deviations too.
 
@@ -25,10 +25,9 @@ of squares and products", 1962. The transport `Shift` by many elements is from C
 formulae and a pairwise algorithm for computing sample variances", 1979. minitri derives both transports from the
 structure of the program.
 
-Left out: sums of where(p, F, 0). In a row of X that contains only -inf, the sum of where(p, F, 0) is nan if p is true
-for some element, and 0 otherwise. A single correction factor cannot give both nan and 0. Deviations to the third power
-are left out too. To correct a sum of third powers of deviations, the loop would also need the sum of the squared
-deviations.
+Left out: sums of where(p, F, 0). Example: in a row of X that contains only -inf, this sum is nan if p is true for some
+element, and 0 otherwise. A single correction factor cannot give both nan and 0. Deviations to the third power are left
+out too. To correct a sum of third powers of deviations, the loop would also need the sum of the squared deviations.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -46,8 +45,8 @@ class Refused(Exception):
 
 
 class Terms(Generic[E]):
-    """Access to the structure of an expression that is reduced. Broadcasts do not appear in this structure. Graphs and
-    kernels have a subclass each.
+    """Gives access to the structure of an expression that is reduced. Broadcasts do not appear in this structure. There
+    is one subclass for graphs and one for kernels.
 
     look     returns the operator and the operands of an expression. The operator "cast" is a cast between floats that
              are computed in the same dtype. Any other cast has the operator "conversion". The operator is "" if the

@@ -12,8 +12,8 @@ is folded to a constant. The spans of a needless operand are added to the node t
 `specialise` replaces the symbols of known sizes by numbers. If the size of an axis becomes 1, index maps still contain
 the index along this axis. The index maps stay correct, because an index along an axis of size 1 is always 0.
 
-`legalise` rewrites nodes that kernels cannot compute. A kernel has no axis of extent 1, so it cannot reduce or scan
-such an axis. In a kernel, a matrix product needs at least two rows and two columns, and at least two terms in each sum.
+`legalise` rewrites nodes that kernels cannot compute. A kernel has no axes of extent 1, so it cannot reduce or scan
+along them. In a kernel, a matrix product needs at least two rows and two columns, and at least two terms in each sum.
 The pass minitri/optimize/simplify.py applies the rules of `legalise` together with its own rules.
 """
 
@@ -60,7 +60,7 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
 def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, Node, Node], Node | None]) -> Graph:
     """Returns the graph in which `rule` replaces some nodes.
 
-    Reports name the pass `by` for each node that was replaced (see `fired`).
+    Reports show the name of the pass `by` for each replaced node (see `fired`).
 
     `rule` gets an interner, the old node and the node's copy in the new graph. If `rule` returns None, the new graph
     keeps the copy.
@@ -90,7 +90,9 @@ def apply_rules(interner: Interner, node: Node, rules: Sequence[Rule]) -> Node:
 
 
 def _inherit(graph: Graph, new: Mapping[Node, Node], needed: set[Node], spans: dict[Node, tuple[Span, ...]]) -> None:
-    """Finds each node that the new graph does not need, and adds the node's spans to the nodes that used it."""
+    """Finds each node that the new graph does not need. Adds the spans of this node to the nodes that used it in the
+    old graph.
+    """
     for node in graph.nodes():
         for operand in children(node):
             gone = new[operand]
@@ -156,7 +158,7 @@ def legalise(graph: Graph) -> Graph:
 
 
 def trivial_reduction(i: Interner, node: Node, view: MakeView = Interner.view) -> Node | None:
-    """Removes a scan over an axis of extent 1, and the axes of extent 1 of a reduction.
+    """Removes scans over an axis of extent 1, and removes axes of extent 1 from reductions.
 
     Returns None if the node has no axis of extent 1 to remove.
     """
@@ -175,7 +177,7 @@ def trivial_reduction(i: Interner, node: Node, view: MakeView = Interner.view) -
 
 
 def thin_contract(i: Interner, node: Node, view: MakeView = Interner.view) -> Node | None:
-    """Replaces a matrix product with one row, one column or one term in each sum by a multiplication and a sum."""
+    """If a matrix product has one row, one column, or one term per sum, replaces it by a multiplication and a sum."""
     if not (isinstance(node, ir.Contract) and ONE in (node.a.shape[-2], node.b.shape[-1], node.a.shape[-1])):
         return None
     rank = node.rank

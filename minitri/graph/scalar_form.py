@@ -4,10 +4,10 @@
     %6: f32[M, N] = subtract x, %5                  is x at (d0, d1), minus %4 at (d0)
 
 In: a reduction. Out: the expression of the reduction's operand, and the other reductions in this expression that run
-over the same axes. Reductions over the same axes can often be computed together in one loop (online reductions). From
-the expression, minitri/graph/partial_sum_correction.py decides whether one loop is possible. Each
-subexpression is an `Element`: a node and an index. `build` turns an expression into graph nodes again. While `build`
-does so, it can replace axes of the expression by other indices, and elements by other nodes.
+over the same axes. Reductions over the same axes can often be computed together in one loop (online reductions). The
+file minitri/graph/partial_sum_correction.py decides from the expression whether one loop is possible. Each
+subexpression is an `Element`: a node and an index. `build` turns an expression into graph nodes again. `build` can also
+replace axes of the expression by other indices, and elements by other nodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,9 +42,9 @@ def element(node: Node, index: tuple[Dim, ...]) -> Element:
 class GraphTerms(Terms[Element]):
     """The scalar form of `x`, which is reduced along `axes`.
 
-    cut       a map from nodes to reductions. A node in `cut` computes the value of its reduction in another way
-    permuted  whether reductions over the same indices are allowed to have their axes in another order, or other axes of
-              extent 1
+    cut       a map from nodes to reductions. A node in `cut` computes the value of its reduction in a different way
+    permuted  whether reductions over the same indices are allowed to have their axes in a different order, or different
+              axes of extent 1
     """
 
     def __init__(self, x: Node, axes: tuple[int, ...], cut: Mapping[Node, Reduce] = {}, permuted: bool = False) -> None:

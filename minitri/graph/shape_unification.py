@@ -23,7 +23,7 @@ from minitri.language import ast
 
 
 def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, function: ast.Function) -> Value:
-    """Returns, as an array, the argument for a parameter whose annotation is an array type.
+    """Converts the argument for a parameter with an array type to an array.
 
     Binds the callee's dimension names to the sizes of the array. A weak scalar (a number without a fixed dtype) is
     converted to the dtype of the annotation. Raises CompileError MT0207 for a wrong rank.
@@ -39,8 +39,8 @@ def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, funct
 def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes) -> Scope:
     """Returns the array arguments by name, each with the sizes that its annotation declares.
 
-    First finds the sizes of dimension names that occur only in expressions such as `2 * N`. A size that one parameter
-    gives can be needed to find a size in another parameter, so the search is repeated until there is no new size.
+    First finds the sizes of dimension names that occur only in expressions such as `2 * N`. The search is repeated
+    until it finds no new size, because a size from one parameter can be needed for a second parameter.
     """
     arrays = [(p, p.annotation) for p in function.params if isinstance(p.annotation, ast.ArrayType)]
     arguments = [(p, type, t.array(scope[p.name]), f"argument `{p.name}` of {function.name} is") for p, type in arrays]
@@ -74,7 +74,8 @@ def match_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes, wrong_rank:
 
 
 def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tuple[Dim, int]]:
-    """Finds the size of a name that occurs only in dimensions such as `G * H + 1`, if all other names have sizes.
+    """Finds the size of each name that is the only unknown name in a dimension. Example: if G is 3 and `G * H + 1` is
+    7, then H is 2.
 
     Returns pairs of a dimension and a number. The sizes are right only if the dimension in each pair is at least the
     number.

@@ -1,4 +1,5 @@
-"""Prints a graph as text, and reads such a text: in SSA form, with a type for every result and attributes in braces.
+"""Prints a graph as text, and reads this text back. The text is in SSA form, with a type for every result, and
+attributes in braces.
 
     graph main(x: f32[M, N]) {
       %0: f32[M] = reduce.max x {axes = [1]}
@@ -8,7 +9,7 @@
 
 Nodes are numbered in the order in which they are printed. Inputs and sizes keep their names. If a size has the name of
 an axis, such as d0, an index map writes the size as `$d0`. The line of a condition on sizes also has the error that a
-call raises if the condition does not hold:
+call raises if the sizes do not meet the condition:
 
     require N >= 1 else MT0209 "max over an axis that may be empty"
 
@@ -100,8 +101,8 @@ class Writer:
 
     names   the names of the values on the lines above
     axis    the regular expression that the names of axes match
-    values  a map from symbols in index expressions to their replacements. An example of such a symbol is `@0`,
-            an index that is read from an array
+    values  a map from symbols in index expressions to their replacements. Example of a symbol: `@0`, an index that is
+            read from an array
     """
 
     number = flag = staticmethod(format_number)

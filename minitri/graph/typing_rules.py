@@ -2,7 +2,8 @@
 
 A value of the language is either an `Array`, or known at compile time. An `Array` is a graph node with the dtype that
 the program sees. Compile-time values are Python numbers, `Dim`s, strings, None, dtypes and tuples. A tuple or list can
-be used as an array: `x + [1, 2, 3]` adds a vector, whose numbers are weak scalars (they take the dtype of x).
+be used as an array: `x + [1, 2, 3]` adds a vector to x. The numbers of the vector are weak scalars, which take the
+dtype of x.
 
 `Typer` makes graph nodes from values: it broadcasts and promotes. `Typer` also has the rule for half precision: a value
 of f16 or bf16 is computed by an f32 node. A value is rounded to f16 or bf16 only by `astype`, as an output of the
@@ -22,7 +23,7 @@ from minitri.base.spans import Span
 from minitri.base.symbolic_minmax import at_most_one
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import ArrayType, DType, Info, ListValue, bool_, f32, f64, i64, promote
-from minitri.graph import constant_nodes, ir
+from minitri.graph import ir, literals
 from minitri.graph.ir import MAX_SPANS, Condition, Interner, Node, Shape
 
 NO_ARRAYS = table_beside(__file__, "corrections.toml")["no_arrays"]
@@ -36,7 +37,8 @@ class Array(Record):
     `dtype` itself.
 
     weak   whether the value is a weak scalar, which takes the dtype of the other operand
-    wide   the node of the same value in f64, if the dtype is f32 by default only, as in the quotient of integers
+    wide   the node of the same value in f64. Only a value that is f32 by default has this node, such as a quotient of
+           integers
     """
 
     node: Node
@@ -76,7 +78,7 @@ class Typer:
         self.conditions: list[Condition] = []
         self.spans: dict[Node, tuple[Span, ...]] = {}
         self.span: Span | None = None
-        self.powers: dict[Node, constant_nodes.Power] = {}
+        self.powers: dict[Node, literals.Power] = {}
         self.operands: tuple[str, str] | None = None  # the two sides of an infix operator, as written
 
     def place(self, node: Node, span: Span) -> None:
@@ -115,15 +117,15 @@ class Typer:
             case Dim():
                 return Array(self.nodes.index(i64, (), value), i64, weak=True)
             case tuple():
-                dtype, weak = self.promoted(constant_nodes.leaves(value))
-                return Array(constant_nodes.stacked(self, value, dtype), dtype, weak)
+                dtype, weak = self.promoted(literals.leaves(value))
+                return Array(literals.stacked(self, value, dtype), dtype, weak)
             case _:
                 help = NO_ARRAYS.get(type(value).__name__, "")
                 raise CompileError("MT0202", f"an array or number is needed here, not {describe(value)}", help=help)
 
     def cast(self, value: Value, dtype: DType) -> Array:
         """Returns the value converted to `dtype`. For f16 and bf16, the value is rounded and converted back to f32."""
-        numbers = constant_nodes.leaves(value) if isinstance(value, tuple) else [value]
+        numbers = literals.leaves(value) if isinstance(value, tuple) else [value]
         truncates = dtype.is_integer and any(isinstance(v, float) for v in numbers)
         if isinstance(value, (int, float, tuple)) and not truncates:
             node = self.convert(value, dtype)
@@ -153,23 +155,23 @@ class Typer:
         if isinstance(value, (bool, int, float)):
             return self.constant(value, dtype)
         if isinstance(value, tuple):
-            constant_nodes.leaves(value)  # raises an error for an empty or too deep list
-            return constant_nodes.stacked(self, value, dtype)
+            literals.leaves(value)  # raises an error for an empty or too deep list
+            return literals.stacked(self, value, dtype)
         array = self.array(value)
         if dtype.is_integer and dtype != i64:  # sizes fit i64, and powers have been checked
             if isinstance(value, Dim):
-                constant_nodes.require_size_fits(self, value, dtype)
+                literals.require_size_fits(self, value, dtype)
             if array.node in self.powers:
-                constant_nodes.require_power_fits(self, self.powers[array.node], dtype)
+                literals.require_power_fits(self, self.powers[array.node], dtype)
         if array.weak and dtype.is_integer:
-            for number in constant_nodes.constants_in(array.node):
+            for number in literals.constants_in(array.node):
                 self.constant(number, dtype)
         return self.nodes.cast(self._most_precise(array, dtype), dtype.compute)
 
     def _most_precise(self, value: Array, dtype: DType) -> Node:
         """Returns the most precise node from which the value can be converted to `dtype`.
 
-        For f64, the most precise node is the value's f64 node `wide`, if the value has such a node.
+        This is the f64 node `wide` of the value, if `dtype` is f64 and `wide` is not None.
         """
         return value.wide if value.wide is not None and dtype == f64 else value.node
 
@@ -182,7 +184,7 @@ class Typer:
         return Array(self.convert(value, dtype), dtype)
 
     def rounded(self, value: Array) -> Node:
-        """Returns a node with the value in the dtype that the program sees and that memory holds, such as f16."""
+        """Returns a node with the value in the dtype that the program sees and that is stored in memory, such as f16."""
         return self._narrowed(value.node, value.dtype)
 
     # ---- promotion -------------------------------------------------------------------
@@ -205,7 +207,7 @@ class Typer:
         """Returns the dtype of one value, and whether the value is weak (without a fixed dtype)."""
         match value:
             case tuple():
-                return self.promoted(constant_nodes.leaves(value))
+                return self.promoted(literals.leaves(value))
             case int() | float() if not isinstance(value, bool):
                 return (f64 if isinstance(value, float) else i64), True
             case _:
@@ -236,13 +238,14 @@ class Typer:
             self.conditions.append(condition)
 
     def require_sizes(self, shape: Sequence[Dim], what: str = "a size") -> Shape:
-        """Returns the shape, and requires that none of its sizes is negative. `what` is what the message calls a size.
+        """Returns the shape, and requires that none of its sizes is negative. `what` names a size in the error message:
+        "a size" or "a pad width", for example.
 
         A call with a negative size raises CompileError MT0205.
         """
         for e in shape:
             message = f"{what} cannot be negative, and {e} is"
-            self.require(e, ">=", ZERO, "MT0205", message, label=constant_nodes.names_in(e))
+            self.require(e, ">=", ZERO, "MT0205", message, label=literals.names_in(e))
         return tuple(shape)
 
     def broadcast_shapes(self, shapes: Sequence[Shape], what: str = "operands") -> Shape:
@@ -261,10 +264,10 @@ class Typer:
         full = [e for e in wide if not at_most_one(e)] or wide
         result = next((e for e in full if e.constant is not None), full[0])
         for other in wide:
-            listed = " and ".join(map(constant_nodes.shown, shapes))
+            listed = " and ".join(map(literals.shown, shapes))
             message = f"the shapes {listed} of the {what} do not broadcast: {other} is not {result}"
             help = "sizes must be equal, or 1; insert an axis with x[:, None] or fix the shape"
-            sides = (other, result) if other in full else (result * (1 - other), ZERO)  # 1 is repeated, 0 meets 0
+            sides = (other, result) if other in full else (result * (1 - other), ZERO)  # other is 1, or result is 0
             self.require(sides[0], "==", sides[1], "MT0201", message, help=help)
         return result
 
@@ -298,7 +301,7 @@ class Typer:
         node = self._applied(row, values, dtype)
         if node.dtype == bool_:
             return Array(node, bool_)
-        # without a float array of the program among the operands, the result is f32 only by default
+        # if no operand is a float array of the program, the result is f32 only by default
         is_chosen = any(isinstance(v, Array) and v.dtype.is_float and not v.weak and v.wide is None for v in typed)
         wide = self._applied(row, values, f64) if dtype == f32 and not is_chosen else None
         return Array(node, dtype, weak, wide)
@@ -361,7 +364,7 @@ def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Arra
 def read_at(t: Typer, x: Array, places: Mapping[int, Dim], *added: Dim) -> Array:
     """Returns the elements of x at one index along each axis in `places`. The result does not have these axes.
 
-    `added` has the sizes of axes at the end of the result, over which the indices in `places` can run.
+    `added` contains the sizes of new axes at the end of the result. The indices in `places` can contain these new axes.
     """
     kept = [k for k in range(x.rank) if k not in places]
     index = [places[k] if k in places else ir.axis(kept.index(k)) for k in range(x.rank)]

@@ -3,10 +3,10 @@
     softmx(x)     there is no function `softmx`; did you mean `softmax`?
 
 In: a name, the expression around the name, the names assigned so far and the functions of the module. Out: a
-CompileError MT0101 or MT0103 with the correction. The one idea: an unknown name can be a name of another
-library, which is no spelling mistake. A user who writes `median` wants the median, not `mean`. The error message for a
-name of another library says what to write instead (minitri/language/foreign). If the program has a similar name, the
-message suggests this name as well.
+CompileError MT0101 or MT0103 with the correction. The one idea: an unknown name can be a name of a different library,
+such as numpy. Then it is no spelling mistake: a user who writes `median` wants the median, not `mean`. For a name of a
+different library, the error message says what to write instead (minitri/language/foreign). If the program has a similar
+name, the message suggests this name as well.
 """
 
 import re
@@ -24,7 +24,7 @@ from minitri.language.signatures import function_names
 
 IGNORED = ("inplace", "out", "device", "requires_grad", "pin_memory", "copy")
 PLACES = {"max": "argmax", "min": "argmin", "sort": "argsort"}
-"""The function that finds the places of what a function finds."""
+"""For each function that finds values, the function that finds the positions of these values: argmax for max."""
 NO_PREFIX = "functions need no prefix: `exp(x)`"
 ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
 
@@ -155,7 +155,10 @@ def called_name(call: ast.Call) -> Span:
 
 
 def fitted(text: str, node: ast.Expr, root: ast.Expr) -> str:
-    """Returns the text that replaces a node, in parentheses if an operator beside the node would split the text."""
+    """Returns the text that replaces a node, with parentheses if it needs them.
+
+    Example: if `a + b` replaces n in `n * 2`, the text needs parentheses, because the result must be `(a + b) * 2`.
+    """
     if not text or node is root or is_operand(text):
         return text
     tears = isinstance(_around(node, root), (ast.Binary, ast.Unary, ast.Compare, ast.Attribute, ast.Subscript))

@@ -25,11 +25,11 @@ from minitri.graph.ir import Apply, Contract, Interner, Node, View, axis, axis_s
 from minitri.graph.rewrite import compute, copy, number
 from minitri.graph.scalar_form import GraphTerms, element
 
-LARGEST, EXACT = float(np.finfo(np.float16).max), 1 << 11  # f16's largest number; up to EXACT all whole numbers exist
+LARGEST, EXACT = float(np.finfo(np.float16).max), 1 << 11  # f16's largest number; f16 has all integers up to EXACT
 
 
 class Scale(Record):
-    """The scale that the weights in the second factor of a product are multiplied by.
+    """The scale that multiplies the weights in the second factor of a product.
 
     product   the node that multiplies whole numbers by the scale
     rounded   the cast of `product` to f16
@@ -62,8 +62,8 @@ def find(node: Contract) -> Scale | None:
 
 
 def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
-    """Returns the second factor, multiplied only by the inner scale (for weights), and the outer scale (for the sums of
-    the product). If the second factor has no scale, returns the unchanged factor and None.
+    """Returns two nodes: the second factor, multiplied only by the inner scale, and the outer scale, which multiplies
+    the sums of the product. If the second factor has no scale, returns the unchanged factor and None.
     """
     found = find(node)
     if found is None:
@@ -83,8 +83,8 @@ def scaled(i: Interner, sums: Contract, scale: Node) -> Node:
 
 
 def _largest(x: Node) -> int | None:
-    """Returns the largest absolute value of x if x certainly is a whole number that f16 can represent. Returns None for
-    any other x.
+    """Returns the largest absolute value that x can have. Returns None unless x certainly is a whole number that f16
+    can represent.
     """
     stack, most = [x], 0
     while stack and most <= EXACT:

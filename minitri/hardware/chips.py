@@ -1,4 +1,4 @@
-"""The figures of each GPU chip, and how many programs (thread blocks) fit on one multiprocessor of a chip.
+"""The figures of each GPU chip, and how many thread blocks fit on one multiprocessor of a chip.
 
     chip_of(Target.parse("a100")).multiprocessors        108
     chip_of(Target.parse("cuda:80")).name                "an NVIDIA GPU": an A100, or an A30 of 56 multiprocessors
@@ -8,12 +8,12 @@
 In: a target, and the figures of chips.toml. Out: `chip_of(target)`, the `Chip` that cost models assume, and
 `peak(target)`, the peak rates for a roofline. All cost models take their figures from this module. A target that names
 a GPU gets the figures of that GPU. A target that names an architecture, such as `cuda:80`, stands for many GPUs, so it
-gets the generic figures of the vendor. The one exception is `cuda:90`, which gets the figures of a single GPU, the
-H200, because the schedules for `cuda:90` were measured on an H200.
+gets the generic figures of the vendor. The one exception is `cuda:90`, which gets the figures of the H200. The
+schedules for `cuda:90` were measured on an H200.
 
-chips.toml gives the source of each figure. If no source of a figure is known, the figure is None, and chips.toml says
-why. The rates of arithmetic and memory are those of the data sheets, without sparsity. No program reaches the rates of
-a data sheet: a copy on an H200 reaches about 90% of the bandwidth.
+The file chips.toml gives the source of each figure. If no source of a figure is known, the figure is None, and the file
+says why. The rates of arithmetic and memory are those of the data sheets, without sparsity. No program reaches the
+rates of a data sheet: a copy on an H200 reaches about 90% of the bandwidth.
 
 Limits that all chips of an architecture share are in architectures.toml. NVIDIA's limits come from CCCL
 (cuda/__device/arch_traits.h) and from "Technical Specifications per Compute Capability" in the CUDA programming guide.
@@ -40,8 +40,8 @@ KIB = 1024
 class Multiprocessor(NamedTuple):
     """Limits of one multiprocessor. AMD calls a multiprocessor a compute unit, and a warp a wave.
 
-    warps, blocks   the most warps and the most blocks that one multiprocessor holds at once; `blocks` is 0 for AMD,
-                    because no limit is known
+    warps, blocks   the most warps and the most thread blocks that one multiprocessor runs at once; `blocks` is 0 for
+                    AMD, because no limit is known
     shared          bytes of shared memory (AMD: local memory, LDS)
     reserved        bytes of shared memory that the driver takes from each block
     registers       number of 32-bit registers of an NVIDIA GPU
@@ -66,9 +66,7 @@ def multiprocessor(target: Target) -> Multiprocessor | None:
 
 
 def shared_bytes(target: Target) -> int | None:
-    """Returns how many bytes of shared memory one program (thread block) can use at most, or None if the limit is not
-    known.
-    """
+    """Returns how many bytes of shared memory one thread block can use at most, or None if the limit is not known."""
     limits = multiprocessor(target)
     if limits is None:
         # The local memory (LDS) of a workgroup on every architecture since GCN (AMD's ISA manuals, "Local Data Share").
@@ -77,8 +75,8 @@ def shared_bytes(target: Target) -> int | None:
 
 
 def blocks_at_once(limits: Multiprocessor, warps: int, registers: int, shared: int) -> dict[str, int]:
-    """Returns, for each limiting resource, how many thread blocks one multiprocessor can hold. The least of the
-    returned numbers is the number of blocks that the multiprocessor holds.
+    """Returns how many thread blocks one multiprocessor can run at once, for each resource that limits the number. The
+    smallest of the returned numbers is the number of blocks that run at once.
 
     A thread block has `warps` warps, `registers` registers for each thread and `shared` bytes of shared memory.
     """
@@ -117,7 +115,7 @@ class Chip:
     """The figures of one chip that cost models use.
 
     multiprocessors   the number of multiprocessors of the chip (AMD: compute units)
-    shared            bytes of shared memory that one program may have
+    shared            bytes of shared memory that one thread block can use
     l1, l2            bytes of the L1 cache of one multiprocessor, and of the L2 cache that all multiprocessors share
     """
 
@@ -158,8 +156,8 @@ def _peak(name: str, bandwidth: float, special: int, **units: float) -> Peak:
 CHIPS = {name: _chip(row, shared_bytes(Target.parse(name))) for name, row in ROWS["chips"].items()}
 GENERIC = {kind: _chip(row) for kind, row in ROWS["generic"].items()}
 H200 = CHIPS["h200"]
-FASTER = 4  # how many times as fast as f32 TF32 must be: there are three products, and their parts to compute
-# The GPU that an architecture usually means. The title of a roofline names it.
+FASTER = 4  # TF32 must be this many times as fast as f32: it takes three products, and also the parts of the factors
+# The usual GPU of an architecture, which the title of a roofline names.
 _USUAL = {"cuda:80": "a100", "cuda:90": "h200", "cuda:100": "b200", "hip:gfx942": "mi300x"}
 
 
@@ -185,8 +183,8 @@ def has_fast_tf32(target: Target) -> bool:
 
 
 def peak(target: Target) -> Peak | None:
-    """Returns the peak rates of the GPU that a target names, or else of the GPU that is assumed for the target's
-    architecture. Returns None if no data sheet of that GPU is known.
+    """Returns the peak rates of the GPU that a target names. If the target names only an architecture, returns the
+    rates of the usual GPU of this architecture. If no data sheet of the GPU is known, returns None.
     """
     chip = CHIPS.get(target.gpu or _USUAL.get(str(target), ""))
     return None if chip is None else chip.peak

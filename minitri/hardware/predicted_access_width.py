@@ -4,7 +4,8 @@
     x[i + 1]                      4 bytes: it begins 4 bytes past a multiple of 16
     out[i], i < 1000003           4 bytes: i < 1000003 is tested
 
-In: a tile program for its target. Out: a `Width` for each load and store, with the reason why the access is not wider.
+In: the tile program of a kernel, compiled for a target. Out: a `Width` for each load and store, with the reason why the
+access is not wider.
 
 The one idea: a thread loads or stores a group of neighbouring elements, up to 16 bytes, with one instruction under
 three conditions. First, elements that are neighbours along one axis must be neighbours in memory. Second, each group
@@ -14,13 +15,13 @@ for all elements of a group.
 For each operation that computes an offset, Triton determines three powers of two (lib/Analysis/AxisInfo.cpp in Triton).
 This module determines the same three powers of two from the expression (`Dim`) of the offset:
 
-    contiguity     how many neighbours increase by one
-    divisibility   a power of two that divides the first neighbour
-    constancy      how many neighbours are equal
+    contiguity     how many neighbouring values increase by one from each value to the next
+    divisibility   a power of two that divides the first of these values
+    constancy      how many neighbouring values are equal
 
 A size that is an argument of a kernel can be a multiple of 16 in one call but not in another call. The field `given` of
-a `Width` therefore lists the sizes that must be multiples of 16 in a call that has this width. Left out: tiles whose
-loads and stores need different layouts (assignments of elements to threads).
+a `Width` lists the sizes that must be multiples of 16, so that an access has this width. Left out: tiles whose loads
+and stores need different layouts (assignments of elements to threads).
 """
 
 import math
@@ -36,7 +37,7 @@ from minitri.kernels.text import comparison
 from minitri.tiles.ir import Access, Loop, Program, TileAxis, index_axes, index_ranges, isolated, on_host
 
 ALONE = "a program has one element of it"
-ANY = 1 << 30  # more than any tile: all neighbours, or a power of two that divides 0
+ANY = 1 << 30  # larger than any tile: stands for all neighbours, and for a power of two that divides 0
 
 
 class Width(NamedTuple):
@@ -44,7 +45,7 @@ class Width(NamedTuple):
 
     bytes   bytes that one instruction moves; None if the access uses a tensor descriptor
     why     the reason why the access is not wider
-    given   the expressions that must be multiples of 16 in a call, so that the access has this width
+    given   the access has this width only in calls in which these expressions are multiples of 16
     """
 
     bytes: int | None
@@ -53,8 +54,8 @@ class Width(NamedTuple):
 
 
 class Info(NamedTuple):
-    """The contiguity, divisibility and constancy of an expression along one axis (predicted_access_width.py defines these terms).
-    Contiguity, divisibility and constancy are always powers of two.
+    """The contiguity, divisibility and constancy of an expression along one axis: three powers of two. The docstring of
+    predicted_access_width.py defines these terms.
     """
 
     contiguity: int = 1
@@ -76,7 +77,7 @@ def _width(program: Program, op: Access, threads: int) -> Width:
     The field `given` of the result lists the arguments that matter: if one of them is not a multiple of 16, the width
     is smaller.
     """
-    moved = index_axes(op) | {*(op.axes if isinstance(op, Load) else op.value.axes)}  # the axes of its tile
+    moved = index_axes(op) | {*(op.axes if isinstance(op, Load) else op.value.axes)}  # the axes of the access's tile
     if not (lanes := [a for a in reversed(program.axes) if a.name in moved and a.block > 1]):
         return Width(op.buffer.dtype.bytes, ALONE)
     along = max((_Along(program, op, a, True) for a in lanes), key=lambda along: along.whole.contiguity)
@@ -109,8 +110,8 @@ class _Along:
         return Width(least * size, next(why for n, why in limits if n == least), tuple(self.assumed))
 
     def _limits(self, size: int) -> Iterator[tuple[int, str]]:
-        """Yields, for each limit of the access (such as its address or mask), how many elements one instruction may
-        move, and the reason.
+        """Yields two values for each limit of the access, such as its address or its mask: how many elements one
+        instruction may move, and the reason.
         """
         begin, products = on_host(self.offset)
         moving = [p for p in products if any(map(self._varies, p[2]))]
@@ -200,7 +201,7 @@ class _Along:
         return min(first, _power(a.block))
 
     def _test(self, condition: Dim) -> int:
-        """Returns for how many neighbouring elements a bounds check has the same result."""
+        """Returns how many neighbouring elements certainly have the same result of a bounds check."""
         found = isolated(condition, [a.name for a in self.program.axes if a.block > 1])
         # The form in which the test is printed.
         left, bound = (condition, ZERO) if found is None else (Dim({(found[0],): 1}), found[2])
@@ -216,8 +217,8 @@ def _added(x: Info, y: Info) -> Info:
 
 
 def _multiplied(x: Info, y: Info) -> Info:
-    """Analyses the product of x and y. If the neighbouring values of a factor increase by one, the divisibility of the
-    factor is not used, because a divisor of the first value does not always divide the other values.
+    """Analyses the product of x and y. If the neighbouring values of a factor increase by one, the factor's divisor is
+    taken to be 1. A larger divisor of the first value does not always divide the next values.
     """
     parts = [i.divisibility if i.contiguity == 1 else 1 for i in (x, y)]
     return Info(1, min(ANY, parts[0] * parts[1]), min(x.constancy, y.constancy))

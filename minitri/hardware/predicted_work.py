@@ -9,13 +9,13 @@ for the graph, for the kernels and for the tile programs. Each prediction is a `
     tiles     adds repeated reads and unused elements: x is read once for each column of tiles, a
               second loop reads a row again, elements past the end of an axis are computed too
 
-The prediction for the kernels minus that for the graph is the cost of values that fusion could not keep in registers.
-The prediction for the tile programs minus that for the kernels is the cost of the block sizes. If several tiles read
-the same bytes, a cache serves most of the repeated reads.
+The kernels' prediction minus the graph's prediction is the cost of values that fusion could not keep in registers. The
+tile programs' prediction minus the kernels' prediction is the cost of the block sizes. If several tiles read the same
+bytes, a cache serves most of the repeated reads.
 
-An operator on floats counts as one operation. "Special" operators, such as exp, are counted a second time, in a
-separate number. A matrix product counts two operations for each multiplication. Selections, conversions, comparisons
-and integer arithmetic count as zero operations.
+An operator on floats counts as one operation. "Special" operators, such as exp, are counted twice: with all operators,
+and in a separate number. A matrix product counts two operations for each multiplication. Selections, conversions,
+comparisons and integer arithmetic count as zero operations.
 """
 
 import itertools
@@ -114,8 +114,8 @@ def graph_work(graph: Graph, sizes: Sizes) -> Work:
 
 
 def _needed(graph: Graph, sizes: Sizes) -> dict[Node, int]:
-    """Returns, for each node of the graph, how many elements of its value other nodes need. A slice or a gather, for
-    example, needs only some elements of its operand.
+    """Returns a number for each node of the graph: how many elements of the node's value other nodes need. A slice or a
+    gather, for example, needs only some elements of its operand.
     """
     needed = dict.fromkeys(graph.nodes(), 0)
     needed |= {n: _count(n.shape, sizes) for n in graph.outputs}
@@ -166,7 +166,7 @@ def kernel_work(plan: Plan, sizes: Sizes) -> dict[str, Work]:
 def _kernel(kernel: Kernel, sizes: Sizes) -> Mapping[str, int]:
     extents = {a.name: a.extent.evaluate(sizes) for a in kernel.axes}
     if any(extents[a.name] == 0 for a in kernel.parallel):
-        return {}  # no program runs, so values without axes are not computed either
+        return {}  # no grid program runs, so values without axes are not computed either
     return _added(_operations(op, math.prod(extents[a] for a in _computed(op))) for op in kernel.body)
 
 
@@ -186,7 +186,7 @@ def _computed(op: Op) -> set[str]:
 
 
 def tile_work(program: Program, sizes: Sizes) -> Work:
-    """Returns the bytes that all programs of a grid load and store, and the operations that these programs compute."""
+    """Returns the bytes that all grid programs of a kernel load and store, and the operations that they compute."""
     tiles = {a.name: a.tiles.evaluate(sizes) for a in program.axes}
     extents = {a.name: a.extent.evaluate(sizes) for a in program.axes}
     lanes = {a.name: tiles[a.name] * a.lanes for a in program.axes}
@@ -205,9 +205,9 @@ def tile_work(program: Program, sizes: Sizes) -> Work:
 
 
 def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
-    """Returns which share of a loop's blocks is not skipped, from 0 to 1, on average over the tiles of the grid.
+    """Returns the average share of a loop's blocks that the tiles of the grid compute and do not skip, from 0 to 1.
 
-    In causal attention, for example, the share is 0.5 or a little more, because about half of the blocks contain only
+    For example, the share in causal attention is 0.5 or a little more, because about half of the blocks contain only
     masked elements and are skipped. The average is computed from at most `SAMPLES` tiles along each axis.
     """
     if not (bounds := [d for d in (loop.first, loop.last) if d is not None]):
@@ -238,7 +238,7 @@ def _blocks(loop: Loop, block: int, extent: int, known: Sizes) -> int:
 
 
 def _repetitions(own: set[str], counts: Sizes, repeated: set[str], tiles: Sizes) -> int:
-    """Returns how often an op runs, counted over all programs of the grid and all elements of the op.
+    """Returns how often an op runs, counted over all grid programs and all elements of the op.
 
     Each of the op's axes contributes its number of elements as a factor of the result. Each axis in `repeated` that is
     not an axis of the op contributes its number of tiles, because the op runs again for each tile.

@@ -2,7 +2,7 @@
 
     print(roofline(low.compilation))
 
-In: a compilation with all sizes known, and measured times of the kernels, if they were measured. Out: a `Roofline`. A
+In: a compilation with all sizes known, and optionally the measured times of the kernels. Out: a `Roofline`. A
 `Roofline` holds the bytes and operations of the graph, the kernels and the tiles (predicted_work.py). A `Roofline` also
 holds the least time in which the chip can move the bytes and compute the operations, at its peak rates. The least time
 is the time that the slowest unit (memory or an arithmetic unit) takes at its peak rate. Because no kernel reaches peak
@@ -10,11 +10,11 @@ rates, a more realistic time is predicted for each kernel too:
 
     launch + max(bytes / bandwidth, waves * operations / rate of each unit)
 
-The predicted time contains a maximum because memory accesses and arithmetic overlap: only the slower of the two counts.
-`REACHED` holds the shares of the peak rates that the fastest kernels of docs/log/benchmarks.json reach on an H200. A
-wave is a group of grid programs that fills all multiprocessors once. The factor `waves` is the cost of a last wave that
-is only partly filled. For example, 133 grid programs on 132 multiprocessors take as long as 264 programs, because both
-numbers need two waves.
+The predicted time contains a maximum because memory accesses and arithmetic overlap: the slower of the two determines
+the time. `REACHED` holds the shares of the peak rates that the fastest kernels of docs/log/benchmarks.json reach on an
+H200. A wave is a group of grid programs that fills all multiprocessors once. The factor `waves` is the cost of a last
+wave that is only partly filled. For example, 133 grid programs on 132 multiprocessors take as long as 264 grid
+programs, because both numbers need two waves.
 
 Source: Williams, Waterman and Patterson, "Roofline: An Insightful Visual Performance Model for Multicore
 Architectures", 2009. Left out of the prediction: caches, the order of accesses, latency, and blocks that a loop skips.
@@ -35,7 +35,7 @@ from minitri.tiles.ir import Program
 from minitri.triton.cached_compile import compile_options
 from minitri.triton.emit import EmittedKernel
 
-LAUNCH = 3e-6  # seconds from the start of a kernel that does nothing to the start of the next one
+LAUNCH = 3e-6  # seconds from the start of an empty kernel to the start of the next kernel
 REACHED = {"memory": 0.89, "f16": 0.79, "tf32": 0.68, "f32": 0.7, "f64": 0.7, "special": 0.7}
 HEAD = ("", "moves", "asks for", "FLOP", "computed", "FLOP/B", "bound by", "at least", "predicted")
 
@@ -52,7 +52,7 @@ class Measured(UserDict[str, float]):
     kernels: Mapping[str, EmittedKernel]
 
     def mismatch(self, compiled: Compilation) -> str:
-        """Returns why the measured times do not belong to a compilation, or "" if they belong to the compilation."""
+        """Returns the reason why the measured times do not belong to a compilation, or "" if they do belong to it."""
         context = compiled.context
         if self.target != context.target:
             ran = "Triton's interpreter" if self.target == INTERPRETER else str(self.target)
@@ -70,7 +70,7 @@ class Row(NamedTuple):
     """One row of the roofline table: a kernel, or the program as a whole.
 
     needed                the bytes and the operations that no implementation can avoid
-    asked                 the bytes that the tile program moves, and the operations that the tile program computes
+    asked                 the bytes that the kernel's tile program moves, and the operations that it computes
     measured, predicted   seconds
     """
 
@@ -140,7 +140,7 @@ def predicted_seconds(needed: Work, asked: Work, programs: int, chip: Chip) -> f
 
     needed     the bytes that the kernel must move, each counted once: repeated loads are served by a cache
     asked      the operations that the kernel's tiles compute, including elements past the end of an axis
-    programs   how many programs the grid of the kernel has
+    programs   the number of grid programs of the kernel
     """
     if chip.peak is None:
         return None
@@ -151,11 +151,11 @@ def predicted_seconds(needed: Work, asked: Work, programs: int, chip: Chip) -> f
 
 
 def waves(programs: int, chip: Chip) -> float:
-    """Returns the factor by which the grid programs take longer than they would if all multiprocessors were busy until
-    the end.
+    """Returns how many times as long the grid programs take as they would if all multiprocessors were busy until the
+    end.
 
-    Example: on 132 multiprocessors, 132 programs have the factor 1, and 33 programs have the factor 4, because 33
-    programs keep only a quarter of the multiprocessors busy.
+    For example, on 132 multiprocessors, 132 grid programs have the factor 1. The factor of 33 grid programs is 4,
+    because they keep only a quarter of the 132 multiprocessors busy.
     """
     if programs == 0:
         return 0.0

@@ -1,9 +1,9 @@
 """The targets (GPUs and Triton's interpreter) that programs are compiled for, and the stages that each target has.
 
-In: a text that names an architecture, such as `cuda:90`, a GPU, such as `a100` (chips.toml has the names of GPUs), or
-the `interpreter`. The text can be in capital or small letters. Out: a `Target`, whose method `of_triton` gives Triton's
-name for the target. `StageUnavailable` is raised for a stage, such as machine code, that this machine or target cannot
-make.
+In: the text `interpreter`, or the name of an architecture such as `cuda:90`, or of a GPU such as `a100` (chips.toml has
+the names of GPUs). The text can be in capital or small letters. Out: a `Target`, whose method `of_triton` gives
+Triton's name for the target. `StageUnavailable` is raised for a stage, such as machine code, that this machine or
+target cannot make.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.toml_tables import table_beside
 
 CUDA_STAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
-ALIGNMENT = 16  # bytes: a tensor descriptor needs arrays and steps at multiples of this
+ALIGNMENT = 16  # bytes: a tensor descriptor needs addresses and strides that are multiples of this
 ARCHITECTURES = table_beside(__file__, "architectures.toml")
 CHIPS = table_beside(__file__, "chips.toml")
-GPUS: dict[str, str] = {name: row["architecture"] for name, row in CHIPS["chips"].items()}  # `a100`: `cuda:80`
+GPUS: dict[str, str] = {name: row["architecture"] for name, row in CHIPS["chips"].items()}  # "a100" has "cuda:80"
 TARGETS = (*(f"{kind}:{arch}" for kind, rows in ARCHITECTURES.items() for arch in rows), "interpreter")
 HIP_STAGES = ("ttir", "ttgir", "llir", "amdgcn")
 
@@ -57,8 +57,8 @@ class Target(NamedTuple):
 
     @property
     def has_descriptors(self) -> bool:
-        """Whether the GPU has a copy engine (TMA), which copies blocks to shared memory. NVIDIA GPUs have TMA since
-        Hopper.
+        """Whether the GPU has a copy engine (TMA), which copies blocks to shared memory. NVIDIA GPUs have a copy engine
+        since Hopper.
         """
         return self.kind == "cuda" and int(self.arch) >= 90
 
@@ -93,7 +93,7 @@ def _suggested(name: str) -> str:
     known = {re.sub(r"\W", "", target): target for target in (*GPUS, *TARGETS)}
     wanted = re.sub(r"[\W_]", "", name.replace("sm", "cuda"))[:40]
     near = [t for word, t in known.items() if len(wanted) > 2 and _begins_or_ends(word, wanted)]
-    if len(near) > 3:  # for `cuda`
+    if len(near) > 3:  # too many for a hint, as for the name `cuda`
         return ""
     return f"did you mean {listed([f'`{t}`' for t in near], 'or')}?" if near else suggest(name, known.values())
 

@@ -5,17 +5,16 @@
 In: the nodes of one part of the graph, which becomes one kernel, and the roots of this part. Roots are the nodes whose
 values the kernel stores. The kernel computes the nodes of its part and reads the values of all other nodes from memory.
 Out: an `Indexing`, which has the named axes of the kernel, and the demands (needed elements) of its nodes. A demand is
-a node together with the index of one needed element. minitri/kernels/lower_graph.py turns demands into ops of a kernel.
-minitri/optimize/fusion/one_kernel.py decides whether the nodes of a part can be one kernel.
+a node together with the index of one needed element. The file minitri/kernels/lower_graph.py turns demands into ops of
+a kernel. The file minitri/optimize/fusion/one_kernel.py decides whether the nodes of a part can be one kernel.
 
 The one idea: the index of a needed element of a result determines which elements of the operands are needed. Each root
 is needed at an index of new axes, such as `[i, j]`. If a View is needed at an index, the index map of the View turns
 this index into the needed index of the operand. A Reduce needs its operand at an index with one more axis, which is
 summed over. A Gather needs its operand at an index that contains computed values.
 
-If a kernel has only one operation, each dimension of the result gets a new axis, and so does each dimension that the
-operation sums over. If a kernel has several operations, minitri/optimize/fusion/shared_axes.py decides which axes
-they share.
+If a kernel has only one operation, each dimension of the result and each summed dimension gets a new axis. If a kernel
+has several operations, minitri/optimize/fusion/shared_axes.py decides which axes they share.
 """
 
 from collections import defaultdict
@@ -32,13 +31,14 @@ from minitri.graph.ir import Node, axis_symbol, children, postorder
 MAX_DEMANDS = 8  # indices at which one node may be computed
 MAX_VIEWS = 32  # indices at which one view, gather or concat may be needed
 MAX_GUARDS = 16  # guards of one demand; each guard is tested for every element
-FEW = 9  # positions of an axis, which are more than most programs stack arrays
+FEW = 9  # an axis has few positions if it has fewer than this; most programs stack fewer arrays
 COMPUTE = (ir.Apply, ir.Reduce, ir.Scan, ir.Contract)
 
 
 class NotOneKernel(Exception):
-    """Raised if some nodes of the graph cannot be computed in one kernel. `reason` says why. `nodes` are the nodes to
-    store in memory instead: one kernel can then load their values and compute the other nodes.
+    """Raised if some nodes of the graph cannot be computed in one kernel. `reason` says why.
+
+    If the values of `nodes` are stored in memory, one kernel can load these values and compute the other nodes.
     """
 
     def __init__(self, reason: str, *nodes: Node) -> None:
@@ -47,10 +47,9 @@ class NotOneKernel(Exception):
 
 
 class Demand(Record):
-    """One needed element of a node: the index of the element, and the guards, which are conditions under which it is
-    needed.
+    """One needed element of a node: the index of the element, and the guards (conditions under which it is needed).
 
-    A guard is an integer expression. A demanded element is needed only where every guard is >= 0.
+    A guard is an integer expression. The element is needed only where every guard is >= 0.
     """
 
     index: tuple[Dim, ...]
@@ -79,8 +78,8 @@ class AxisRanges:
 
     @property
     def extents(self) -> frozenset[Symbol]:
-        """The symbolic sizes that are extents of axes. Whenever a program of the grid runs, no axis is empty, so the
-        extent of each axis is at least 1.
+        """The symbolic sizes that are extents of axes. These sizes are at least 1, because a grid program runs only if
+        no axis is empty.
         """
         return frozenset(s for e in self.axes.values() if isinstance(s := e.atom, Symbol))
 
@@ -104,8 +103,8 @@ class AxisRanges:
         return tuple(c for c in conditions if not self._closed[c])
 
     def narrowed(self, guards: tuple[Dim, ...], conditions: Sequence[Dim]) -> tuple[Dim, ...] | None:
-        """Returns a list of all guards, and of those conditions that the guards do not imply. Returns None if no index
-        meets all guards and conditions.
+        """Returns all guards, and those of the conditions that the guards do not imply. Returns None if no index meets
+        all guards and conditions.
         """
         for c in self.open_guards(conditions):
             rooms = [room for g in guards if (room := (c - g).constant) is not None]
@@ -123,7 +122,7 @@ def merged(a: tuple[Dim, ...], b: Iterable[Dim]) -> tuple[Dim, ...]:
 
 
 class Indexing:
-    """The named axes and the demands (needed elements) of the nodes that become one kernel.
+    """The named axes and the demands (needed elements) of the nodes that become one kernel. The file
     minitri/kernels/lower_graph.py makes a kernel from an `Indexing`.
 
     Raises NotOneKernel if a node is needed at too many different indices.
@@ -176,8 +175,8 @@ class Indexing:
                 self.demands[operand][below] = None
 
     def scan_axis(self, node: ir.Scan, demand: Demand) -> tuple[str, Dim]:
-        """Returns the axis along which a scan runs to compute the needed element, and the shift of the scan: the number
-        of positions on this axis before the first element of the scan.
+        """Returns the axis along which a scan runs to compute the needed element, and the shift of the scan. The shift
+        is the number of positions on this axis before the first element of the scan.
 
         For example, the exclusive sum `pad(cumulative_sum(x[:-1]), ((1, 0),))` needs the scan at the index `i - 1`. The
         scan then runs along `i`, and the shift is 1.
@@ -194,8 +193,8 @@ class Indexing:
         """Checks how often the value of a node is needed. If the value is needed at too many indices, or under too many
         guards (conditions), `_limit` marks it for storing in memory.
 
-        A marked value counts as needed at one index only, without guards. Without this rule, the operands of a marked
-        value would be needed at many indices too.
+        After that, the marked value is needed at one index only, without guards. Otherwise, its operands would be
+        needed at many indices too.
         """
         most = MAX_DEMANDS if isinstance(node, COMPUTE) else MAX_VIEWS
         known = self.demands.get(node, {})
@@ -224,7 +223,7 @@ class Indexing:
 
     def _choose(self, node: ir.Reduce | ir.Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
         """Returns the axes along which a reduction or product combines elements to compute one needed element. `pull`
-        asks once for each needed element.
+        calls this method once for each needed element.
         """
         over = self.over[node, demand] = self._axes_over(node, demand, extents)
         self.reduced.update(over)
@@ -234,8 +233,8 @@ class Indexing:
         return tuple(self._fresh(extent, "rstuvw") for extent in extents)
 
     def column_axis(self, d: Dim) -> str | None:
-        """Returns the name of the column axis of a matrix product, an element of which is needed in the column `d`.
-        Returns None if the index `d` is not a single axis.
+        """Returns the name of a matrix product's column axis. `d` is the column index of a needed element of the
+        product. Returns None if `d` is not a single axis.
         """
         return plain_axis(d)
 
@@ -251,13 +250,14 @@ class Indexing:
         return self._pulled[key]
 
     def _unguarded(self, node: Node, demand: Demand) -> Demand:
-        """Removes guards (conditions) from the demand for an element: those on axes that are missing from the index of
-        the element.
+        """Removes a guard (condition) from a demand if the guard depends on an axis that is not in the index.
 
-        If an axis is missing from the index, the needed element is the same for all positions on this axis. At least
-        one position on the axis fulfils the guard, so the element is needed in any case. Guards on an axis of few
-        positions remain, because a program usually has only one of these positions: a program that stores elements of
-        `y` in `stack((x, y), axis=0)` does not read `x`. But a program has all positions on the last axis of a result.
+        If an axis is not in the index, the needed element is the same at all positions of this axis. The guard holds at
+        some position of the axis, so the element is needed in any case.
+
+        The guard is kept if the axis has few positions, because a grid program usually computes only one of them.
+        Example: a grid program that stores elements of `y` in `stack((x, y), axis=0)` does not read `x`. On the last
+        axis of a result, a grid program computes all positions, so guards on this axis are removed.
         """
         if not demand.guards or not self._plain(node, demand):
             return demand
@@ -297,18 +297,17 @@ class Indexing:
                 return []
 
     def mapped(self, exprs: Iterable[Dim], index: Sequence[Dim], picks: Mapping[Symbol, Dim] = {}) -> tuple[Dim, ...]:
-        """Returns index expressions after a substitution: in `exprs`, each symbol of a dimension of a node is replaced
-        by the needed index along this dimension (`index`). For example, with the index `[i, j + 1]`, `j + 1` replaces
-        the symbol of the second dimension.
+        """Returns the index expressions `exprs` of a node for one needed element.
 
-        `picks` gives further replacements, for the symbols of picked values, which are the indices that a gather
-        computes.
+        The needed index along each dimension replaces the symbol of the dimension. Example: with the index
+        `[i, j + 1]`, `j + 1` replaces the symbol of the second dimension. `picks` contains replacements for the symbols
+        of picked values, which are the indices that a gather computes.
         """
         env = {axis_symbol(k): d for k, d in enumerate(index)} | {**picks}
         return tuple(self.ranges.simplify(d.substitute(env)) for d in exprs)
 
     def gathered(self, node: ir.Gather, demand: Demand) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
-        """Returns the index that a gather reads, and the guards (conditions) that keep this index inside the array."""
+        """Returns the index at which a gather reads, and the guards (conditions) that keep this index inside the array."""
         picks = {Symbol(f"@{k}", "value"): dims.value(self._pick_name(p, demand)) for k, p in enumerate(node.picks)}
         where = self.mapped(node.index, demand.index, picks)
         inside = self.ranges.open_guards(gather_guards(node, where))
@@ -321,8 +320,8 @@ class Indexing:
         return name
 
     def pieces(self, node: ir.Concat, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Returns those operands of a concat that possibly contain the needed element. Each operand comes with the
-        element's index in this operand, and with guards that test whether the operand contains the element.
+        """Returns the operands of a concat that can contain the needed element. Each operand comes with the element's
+        index in this operand, and with guards that test whether the operand contains the element.
         """
         out: list[tuple[Node, Demand]] = []
         offset = dims.ZERO
@@ -362,18 +361,17 @@ def plain_axis(d: Dim) -> str | None:
 
 
 def about(guards: Iterable[Dim], index: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Returns the guards that depend on an axis in `index` or on a picked value (a computed index) in `index`. A factor
-    of a matrix product needs no guards (conditions) on axes that its index lacks. Such a guard holds at some index of
-    its axis, so the factor's element is needed in any case.
+    """Returns the guards (conditions) that depend on an axis or a picked value (a computed index) in `index`.
+
+    Example: a factor of a matrix product needs no guard on an axis that is not in its index. The guard holds at some
+    position of the axis, so the element is needed in any case.
     """
     own = {s for d in index for s in d.symbols()}
     return tuple(g for g in guards if own & {s for s in g.symbols() if s.kind != "size"})
 
 
 def gather_guards(node: ir.Gather, where: Sequence[Dim]) -> list[Dim]:
-    """Returns the guards (conditions) of a gather: every index that the gather computes must lie inside its dimension
-    of the array.
-    """
+    """Returns the guards (conditions) of a gather: every index that the gather computes must be inside the array."""
     picked = [(d, e) for d, e in zip(where, node.x.shape) if any(s.kind == "value" for s in d.symbols())]
     return [guard for d, extent in picked for guard in (d, extent - 1 - d)]
 

@@ -37,7 +37,7 @@ class Memory(Record):
         return np.lib.stride_tricks.as_strided(self.flat[self.first :], shape, [s * item for s in strides])
 
 
-Arrays = Mapping[str, Any]  # by name, as the others
+Arrays = Mapping[str, Any]  # arrays by name
 Memories = Mapping[str, Memory]
 Sizes = Mapping[str, int]
 
@@ -100,8 +100,8 @@ class Values:
             self.values[op] = value.reshape([1] * (len(self.names) - value.ndim) + list(value.shape))
 
     def position(self, expr: Dim, op: Op) -> Any:
-        """Returns the value of an index expression. If the expression contains the symbol of a picked value (a computed
-        index of a gather), the computed numbers replace this symbol.
+        """Returns the value of an index expression. The expression can contain the symbol of a picked value (an index
+        that a gather computes). The computed numbers replace this symbol.
         """
         picks = getattr(op, "picks", ())
         env = {**self.env, **{s: self.values[v] for s, v in picks}} if picks else self.env
@@ -184,8 +184,8 @@ class Values:
         """
 
     def load(self, op: ir.Load) -> Any:
-        """Returns the loaded elements. If a guard (a condition of the load) fails for an element, the element has the
-        value `other`.
+        """Returns the loaded elements. An element has the value `other` if one of its guards (conditions of the load)
+        fails.
         """
         offset, inside = self.access(op)
         self.note(op, offset, inside)

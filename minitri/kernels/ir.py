@@ -19,8 +19,8 @@ notation on named axes.
 Every op (operation of a kernel) has a dtype and the axes that index its value: `%3: f32[i, r]`. The axes of an op are
 in the order of the kernel's axes. Broadcasting is written as a missing axis, a transpose as a permuted index, and a
 slice as an offset in the index. A reshape is written as a quotient and a remainder in the index. A gather is written as
-an index that contains a computed value. For a gather, the field `picks` binds a symbol of the index to the computed
-value. A kernel does not say in which order it computes the elements along its axes.
+an index that contains a symbol for a computed value. The field `picks` says which value a symbol in the index stands
+for. A kernel does not say in which order it computes the elements along its axes.
 
 Two ops are equal only if they are the same object. Each op keeps the spans (places in the source text) of the
 expressions that it computes.
@@ -160,8 +160,8 @@ class Reduce(_Op):
     rescale  a loop multiplies the partial sum by this value before the next block is added; None means 1
     shift    a loop adds this value to the partial sum before the next block is added; None means 0
 
-    The corrections `rescale` and `shift` have no effect on a reduction without a loop, because such a reduction has no
-    partial sum to correct. minitri/optimize/online_reductions/merge_loops.py adds `rescale` and `shift`.
+    Without a loop, the corrections `rescale` and `shift` have no effect, because there is no partial sum to correct.
+    The file minitri/optimize/online_reductions/merge_loops.py adds `rescale` and `shift`.
     """
 
     op: str
@@ -247,7 +247,7 @@ class Kernel(Record, eq=False):
     """One kernel: its axes, its buffers, and its ops in order. If `relaxed` is true, the kernel may use fast math,
     which is only precise enough for 16-bit results.
 
-    minitri/optimize/fast_math/relax.py sets `relaxed`.
+    The pass minitri/optimize/fast_math/relax.py sets `relaxed`.
     """
 
     name: str
@@ -279,11 +279,11 @@ class Kernel(Record, eq=False):
 
     @property
     def held(self) -> set[str]:
-        """The "held" axes: if matrix products and reductions share a loop, one program computes all indices of a held
-        axis.
+        """The "held" axes. If matrix products and reductions share a loop, one grid program computes all indices of a
+        held axis.
 
-        Every axis that occurs in any matrix product is held, except the row axes and the axis of the loop. Because held
-        axes are not split among programs, only one program computes and stores a result that lacks a held axis.
+        Every axis of a matrix product is held, except the row axes and the axis of the loop. A held axis is not split
+        among grid programs, so only one grid program computes and stores a result without this axis.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()
@@ -294,10 +294,10 @@ class Decision(Record):
     """One line of the ledger, the list of fusion decisions. A line describes a value that one node (the producer)
     passes to another node (the consumer). `fused` says whether both nodes are in one kernel, and `rule` says why.
 
-    `again` is true if the consumer is in the producer's kernel, but in a later loop, which loads its inputs from memory
-    a second time. If the nodes are fused, `bytes` is the memory traffic that fusion saves. Otherwise `bytes` is the
-    traffic that the value causes: one read by each consuming kernel, and one write. If several kernels read the value,
-    only one line of the ledger counts the write. `spans` are the source spans of the value.
+    `again` is true if the consumer is in the same kernel as the producer, but in a later loop. This loop loads its
+    inputs from memory a second time. If the nodes are fused, `bytes` is the memory traffic that fusion saves. Otherwise
+    `bytes` is the traffic that the value causes: one read by each consuming kernel, and one write. If several kernels
+    read the value, only one line of the ledger counts the write. `spans` are the source spans of the value.
     """
 
     value: str
@@ -361,22 +361,20 @@ def needed(root: Op) -> set[Op]:
 
 
 def reduced_by(op: Op) -> tuple[str, ...]:
-    """Returns the axes that a reduction runs over or a matrix product sums over. Returns no axes for other ops."""
+    """Returns the axes that a reduction runs over or a matrix product sums over. Returns no axes for any other op."""
     return op.over if isinstance(op, Reduce) else (op.over,) if isinstance(op, Dot) else ()
 
 
 def reads_bytes(dot: Dot) -> bool:
-    """Checks whether the second factor of a matrix product is computed from a loaded 8-bit array. The array must have
-    both the column axis and the summed axis of the factor.
+    """Checks whether the second factor of a matrix product is computed from a loaded 8-bit array. The index of the load
+    must contain the column axis and the summed axis of the factor.
     """
     loads = [op for op in needed(dot.b) if isinstance(op, Load) and {dot.tile[1], dot.over} <= {*op.axes}]
     return any(op.dtype.bits == 8 for op in loads)
 
 
 def live(body: Iterable[Op], results: Iterable[Op] = ()) -> tuple[Op, ...]:
-    """Eliminates dead code: returns only those ops of `body` that a store or one of `results` depends on, in their
-    order.
-    """
+    """Eliminates dead code: keeps the stores, the ops in `results`, and all ops that these ops depend on."""
     ops = list(body)
     kept = {*postorder([*results, *(op for op in ops if isinstance(op, Store))], children)}
     return tuple(op for op in ops if op in kept)

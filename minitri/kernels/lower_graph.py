@@ -3,8 +3,8 @@
     exp(x) + 1      becomes      k0: t0 = exp(x)      k1: out = t0 + 1
 
 Views, constants and index values get no kernel of their own. If a kernel needs a view, a constant or an index value,
-this kernel computes the value itself. An output that is only a view of another value becomes a copy in memory. A view
-that one kernel would need at too many different indices is also copied to memory.
+this kernel computes the value itself. An output that is only a view of another value becomes a copy in memory. If one
+kernel would need a view at too many different indices, the view is copied to memory too.
 
 With optimisations, minitri/optimize/fusion/ decides which nodes run in one kernel. `plan_of` makes the plan (list of
 kernels), with or without fusion. `build` makes one kernel from an `Indexing` (minitri/kernels/demand.py), which says
@@ -163,7 +163,7 @@ class OpBuilder:
     """Makes the ops of a kernel, of a tile program or of a loop, one after another.
 
     axes   the names of the axes, in the order of the kernel
-    ops    the ops that were made so far; those of a tile program include its loops
+    ops    the ops that were made so far; in a tile program, loops are included
     """
 
     def __init__(self, axes: Iterable[str]) -> None:
@@ -186,8 +186,8 @@ class OpBuilder:
         return self._shared[key]
 
     def computed(self, name: str, *args: Op) -> Op:
-        """Returns an elementwise op without adding it. The op has all axes of its operands, and the spans of the first
-        one.
+        """Returns an elementwise op without adding it. The op has all axes of its operands, and the spans of its first
+        operand.
         """
         axes = tuple(a for a in self.axes if any(a in x.axes for x in args))
         dtype = OPERATORS[name].result_dtype(args[-1].dtype)
@@ -210,8 +210,8 @@ class _Builder(OpBuilder):
             self.value[node, demand] = self._make(node, demand)
 
     def _order(self) -> list[Key]:
-        """All demands (needed elements of nodes) in topological order: a demand comes after the demands that it is
-        computed from.
+        """Returns all demands (needed elements of nodes) in topological order. The demands from which an element is
+        computed come before the demand for this element.
         """
 
         def below(key: Key) -> list[Key]:
@@ -222,11 +222,11 @@ class _Builder(OpBuilder):
         return postorder(self.part.stores, below)
 
     def _spans_of_views(self, order: Sequence[Key]) -> dict[Key, tuple[Span, ...]]:
-        """Returns, for each op, the source spans of the views, gathers and concats that rearrange the elements of this
-        op.
+        """Returns the spans (places in the source text) of views, gathers and concats, for the op whose elements they
+        rearrange.
 
-        Views, gathers and concats have no op of their own, so another op keeps their spans (places in the source text).
-        A view, for example, only changes the index of a load.
+        Views, gathers and concats have no op of their own. Example: a view only changes the index of a load, so the
+        load keeps the view's spans.
         """
         moved: dict[Key, tuple[Span, ...]] = {}
         for node, demand in reversed(order):  # users before operands
@@ -361,13 +361,14 @@ class _Builder(OpBuilder):
 
 
 def _op_key(node: Node, demand: Demand) -> Key:
-    """Returns the dict key of the op that computes a needed element. A constant has one op for all indices."""
+    """Returns the dict key of the op that computes a needed element. A constant has the same key for all indices."""
     return node, Demand(()) if isinstance(node, graph_ir.Const) else demand
 
 
 def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
-    """Checks whether `value` already equals `rest` for elements whose guard (condition) fails, so that no `where` has
-    to select between them. Only a load, or a load followed by casts, has a known value for such elements.
+    """Checks whether `value` already equals `rest` for elements whose guard (condition) fails. Then no `where` has to
+    select between `value` and `rest`. For an element whose guard fails, only a load, or a load followed by casts, has a
+    known value.
     """
     load = value
     while isinstance(load, ir.Compute) and load.op == "cast":

@@ -1,19 +1,19 @@
 """Computes the least number of bytes that each kernel of a plan must read from GPU memory and write to GPU memory.
 
 In: a plan of kernels, and the number for each size. Out: the bytes that each kernel reads from and writes to each
-buffer. Each element of a buffer counts once, even if a kernel uses it several times.
+buffer. Each element of a buffer is counted once, even if a kernel uses it several times.
 
     relu(x @ w) in one kernel      k0 reads x, w                 writes out
     the same in two kernels        k0 reads x, w                 writes %2
                                    k1 reads %2                   writes out
 
 The number of accessed elements follows from the axes in the index of a load or store. For example, `x[i, 0]` accesses
-one element for each index of the axis `i`. A gather counts at most one element for each element of its result. The
-computed number of bytes is a lower bound: no implementation of the kernel can move fewer bytes.
+one element for each index of the axis `i`. For a gather, at most one element is counted for each element of its result.
+The computed number of bytes is a lower bound: no implementation of the kernel can move fewer bytes.
 
-Left out: repeated reads. For example, a tiled product `x @ w` reads `x` again for each column of tiles, mostly from the
-L2 cache, but `x` counts once. Also left out: guards, the conditions of loads. If a guard skips an element, the element
-still counts as read.
+Left out: repeated reads. For example, a tiled product `x @ w` reads `x` again for each column of tiles, but `x` is
+counted once. Most of these reads come from the L2 cache. Also left out: guards, the conditions of loads. If a guard
+skips an element, the element is counted nevertheless.
 """
 
 from collections import Counter
@@ -52,15 +52,15 @@ def traffic(plan: Plan, sizes: Mapping[str, int]) -> tuple[Traffic, ...]:
 def _of_kernel(kernel: Kernel, sizes: Mapping[str, int]) -> Traffic:
     extents = {a.name: a.extent.evaluate(sizes) for a in kernel.axes}
     if 0 in (extents[a.name] for a in kernel.parallel):
-        return Traffic(kernel.name, {}, {})  # no program runs
+        return Traffic(kernel.name, {}, {})  # no grid program runs
     reads = _moved([op for op in kernel.body if isinstance(op, Load)], extents, sizes)
     writes = _moved([op for op in kernel.body if isinstance(op, Store)], extents, sizes)
     return Traffic(kernel.name, reads, writes)
 
 
 def _moved(accesses: list[Load] | list[Store], extents: Mapping[str, int], sizes: Mapping[str, int]) -> dict[str, int]:
-    """Returns how many bytes some loads or stores move, for each buffer. The bytes of accesses at different indices are
-    added, but the sum is at most the size of the buffer.
+    """Returns for each buffer how many bytes the given loads or stores move. The bytes of accesses at different indices
+    are added, but the sum is at most the size of the buffer.
     """
     places = {(op.buffer.name, op.index, tuple(v for _, v in getattr(op, "picks", ()))): op for op in accesses}
     buffers = {op.buffer.name: op.buffer for op in places.values()}
@@ -72,7 +72,7 @@ def _moved(accesses: list[Load] | list[Store], extents: Mapping[str, int], sizes
 
 
 def _count(buffer: Buffer, sizes: Mapping[str, int]) -> int:
-    """Returns the number of elements that a buffer has in memory. An axis of stride 0 repeats one element, so it does
-    not count.
+    """Returns the number of elements that a buffer has in memory. Axes of stride 0 are ignored, because they repeat the
+    same element.
     """
     return prod(e.evaluate(sizes) for e, stride in zip(buffer.shape, buffer.strides) if stride != 0)

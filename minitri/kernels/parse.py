@@ -86,7 +86,7 @@ Buffers = dict[tuple[str, int], Buffer]  # by name and rank: an array may be use
 
 def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
     """Parses the buffers of a kernel or a tile program. Returns the buffers by name and rank. Each buffer must equal a
-    buffer of the plan, except that neighbouring axes may be merged into one axis.
+    buffer of the plan. Neighbouring axes of the buffer may be merged into one axis.
     """
     whole = {b.name: b for b in (*plan.inputs, *plan.outputs, *plan.temporaries)}
     found: Buffers = {}

@@ -16,9 +16,9 @@ decided.
       temporary t0: f32[N]
     }
 
-In an index, `$i` is a size whose name is also the name of an axis. The text omits default values. For example, the
-strides of a buffer are omitted if they are row-major, and the `tile` of a product if its operands allow only one pair
-of axes. The file lines.toml defines the form of each line, and minitri/kernels/parse.py parses the text.
+In an index, `$i` is a size whose name is also the name of an axis. The text omits default values. For example,
+row-major strides of a buffer are omitted. The `tile` of a product is omitted if its operands allow only one pair of
+axes. The file lines.toml defines the form of each line, and minitri/kernels/parse.py parses the text.
 """
 
 import re

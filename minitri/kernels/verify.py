@@ -3,7 +3,7 @@
 Each buffer is written before it is read. Each op comes after its operands. The dtype and the axes of each op follow
 from its operands. A reduction runs only over axes that the kernel declares as `reduce`, not as parallel. The pipeline
 runs the checks of this module after each pass over a plan, and on each plan that was parsed from text. `verify_op` has
-the rules that hold for kernels and tile programs alike.
+the rules that kernels and tile programs have in common.
 """
 
 from collections.abc import Iterable, Iterator
@@ -163,9 +163,9 @@ def _verify_in_kernel(op: Op, kernel: Kernel) -> None:
 def _is_transport(op: ir.Reduce | ir.Dot, transport: Op, kind: str, most: int) -> bool:
     """Checks a transport: the `rescale` or the `shift` that corrects a partial sum of an online reduction.
 
-    To correct the partial sum, the transport must use the old values (those before the current block) of 1 to `most`
-    reductions, each once. Each of these reductions must be of the given kind, and must reduce the axes that `op`
-    reduces. If `kind` is "sum", the transport must also use the old value of one count of elements.
+    The old value of a reduction is its value before the current block. A transport must use the old values of 1 to
+    `most` reductions, each once. These reductions must be of the kind `kind`, and must reduce the same axes as `op`. If
+    `kind` is "sum", the transport must also use the old value of one count of elements.
     """
     olds = [o.x for o in needed(transport) if isinstance(o, ir.Old)]
     over = reduced_by(op)

@@ -1,4 +1,4 @@
-"""Type annotations: from the expression that a user writes to the type that the expression means.
+"""Translates a type annotation: from the expression that a user writes to the type that the expression means.
 
 The following four spellings mean the same type:
 
@@ -6,7 +6,8 @@ The following four spellings mean the same type:
 
 In: an annotation, parsed as an expression. Out: an `ArrayType`, a `ScalarType`, or a tuple of such types for several
 outputs. The one idea: the grammar has no rules for types. Each spelling of a type is one `case` in this file. Each
-mistake in a type gets its own message. Left out: the sizes of dimensions, which stay expressions such as `N + 1`.
+mistake in a type gets its own message. Left out: numbers for the dimensions. A dimension is an expression such as
+`N + 1`.
 """
 
 import re
@@ -103,9 +104,9 @@ def _flat(indices: tuple[ast.Expr | ast.Slice | ast.Pack, ...]) -> tuple[ast.Exp
 def _dims(dims: Sequence[ast.Expr | ast.Pack]) -> tuple[ast.Expr | ast.Pack, ...]:
     """Returns the dimensions of a type.
 
-    Raises ParseError unless each dimension is a pack or consists of names and integers, combined by + - * // %. A type
-    with two packs, such as `*A, *B`, also raises ParseError, because the shape of an argument would not tell where the
-    first pack ends.
+    Each dimension must be a pack such as `*B`, or an expression of names and integers with + - * // %. A type must not
+    have two packs, such as `*A, *B`, because the shape of an argument would not tell where the first pack ends. Raises
+    ParseError for any other type.
     """
     for node in (node for dim in dims if not isinstance(dim, ast.Pack) for node in ast.postorder(dim)):
         match node:

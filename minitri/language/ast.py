@@ -12,8 +12,8 @@
 
 Every node has its span, the range of its characters in the source. `x.sum()` and `sum(x)` become the same Call, because
 the object before the dot of a method call becomes the first argument. The tree omits the parentheses and the whitespace
-of the source, but keeps everything else. The tables at the end of the file say what the operators of Unary, Binary and
-Compare compute for Python numbers, and list named numbers such as `pi`.
+of the source, but keeps everything else. Tables at the end of the file say what the operators of Unary, Binary and
+Compare compute for Python numbers. The last table has named numbers such as `pi`.
 """
 
 from __future__ import annotations

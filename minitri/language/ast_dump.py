@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from minitri.base.diagnostics import printable
 from minitri.language import ast
 
-_DEEP = 60  # levels that are indented; deeper ones say their depth
+_DEEP = 60  # levels that are indented; the line of a deeper node has the number of its level instead
 _WIDE = 100  # columns before the positions
 
 

@@ -36,8 +36,8 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.spans import Source, Span
 from minitri.base.types import DTYPES, DType, from_numpy
 from minitri.language import ast
-from minitri.language.ast_interpreter import NAMED_VALUES
 from minitri.language.foreign.names import PREFIXES
+from minitri.language.interpreter_base import NAMED_VALUES
 from minitri.language.signatures import function_names
 
 MISSING = object()  # the value of a name that is not in the scope
@@ -48,8 +48,8 @@ Read = tuple[Callable[[], Any], Any]  # how to look a value up, and what it was
 class Definition:
     """A function to link, with the scope around the function.
 
-    reader     a function that looks up a name in the scope; it returns None for a name that is not in the scope and
-               never will be
+    reader     `reader(name)` returns a function that reads the value of the name from the scope. It returns None if the
+               scope does not have the name and can never have it
     siblings   the other functions in the same text, which the function calls by their names
     defaults   values of the parameters that have a default, for a Python function
     """
@@ -136,7 +136,7 @@ class _Linker:
     def functions(self, entry: Definition) -> list[ast.Function]:
         """Links the entry function and all functions that it calls, and returns the linked functions.
 
-        In the returned list, the entry function is the first. Other functions stand in the order in which they were
+        In the returned list, the entry function is the first. The other functions have the order in which they were
         found.
         """
         self.name(entry)
@@ -277,7 +277,7 @@ _USABLE = "numbers, tuples of numbers, dtypes and functions with `@mt.jit` can b
 
 
 def _way_out(name: str, value: Any) -> str:
-    """Returns what to write instead of a value that cannot be part of a program, as in `name = (1, 2)` for a list."""
+    """Returns the help for a value that cannot be part of a program, such as "write `name = (1, 2)`" for a list."""
     instead: Any = {float: "mt.f64", int: "mt.i64", bool: "mt.bool_"}.get(value) if isinstance(value, type) else None
     if isinstance(value, list) and len(value) < 10 and all(isinstance(v, (int, float)) for v in value):
         instead = tuple(value)
@@ -316,8 +316,8 @@ def _is_language_name(name: str) -> bool:
 def _literal(value: Any, place: Span) -> ast.Expr | None:
     """Returns the syntax tree of a number, of a dtype, or of a tuple of numbers and dtypes.
 
-    A number or dtype of numpy, such as `np.float32(0.5)` or `np.float32`, is like one of Python or of the language.
-    Returns None for any other value.
+    Numbers and dtypes of numpy, such as `np.float32(0.5)` and `np.float32`, are allowed too. Returns None for any other
+    value.
     """
     match value:
         case bool() | np.bool_():

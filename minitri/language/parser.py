@@ -1,4 +1,4 @@
-"""The parser: it makes the syntax tree from the source text.
+"""Parses the source text of a minitri program, and makes the syntax tree.
 
 In: an expression, a module of `def`s, or a type, as text. Out: nodes of ast.py with their spans, or a ParseError. The
 one idea: one grammar (grammar.lark) has three start symbols: for an expression, a module and a type. The parser takes
@@ -82,7 +82,7 @@ def _parse(place: Span, start: Start) -> Any:
     result: Any = None
     try:
         for word in words:
-            result = parser.feed_token(word)  # type: ignore[arg-type]  # it needs only `.type`
+            result = parser.feed_token(word)  # type: ignore[arg-type]  # lark needs only `.type`
             before = word
     except UnexpectedToken as error:
         raise errors.bad_word_or_bracket(error.token, before, error.expected, words) from None
@@ -107,7 +107,7 @@ def lark_parser(grammar: Path, start: Sequence[str], lexer: str, **callables: An
     return Lark(grammar.read_text(encoding="utf-8"), parser="lalr", lexer=lexer, start=list(start), **callables)
 
 
-# language/parser_table_cache.py has a function that keeps tables between processes.
+# The module program_forms.py replaces this function by a function that stores the parser's tables on the disk.
 make_parser: Callable[..., Any] = lark_parser
 
 
@@ -136,7 +136,7 @@ def layout(source: Source, tokens: Iterable[Any], start: int, end: int) -> Itera
     """Yields the tokens of `source.text[start:end]` for the parser. The last token is `$END`."""
     brackets: list[Word] = []
     indents: list[str] = []
-    begin: int | None = start  # where the line of the next word begins, if the word begins one
+    begin: int | None = start  # the start of a line whose first word has not been read yet
     line_end = Span(source, start, start)
     for token in tokens:
         word = _word(source, token)
@@ -185,8 +185,8 @@ def _begin_line(indents: list[str], begin: int, line_end: Span, word: Word) -> I
     """Yields the token that ends the previous line, and tokens for blocks that begin or end before the new line.
 
     A block begins if the new line is indented more than the previous line, and ends if the new line is indented less.
-    The new line begins at the offset `begin`, and `word` is its first token. As in Python, a form feed character resets
-    the indentation: only the blanks after it count.
+    The new line begins at the offset `begin`, and `word` is its first token. As in Python, if the blanks contain a form
+    feed character, only the blanks after this character are the indentation.
     """
     blanks = word.span.source.text[begin : word.span.start]
     if "\\" in blanks:

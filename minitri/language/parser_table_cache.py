@@ -14,7 +14,7 @@ from typing import Any
 from minitri.base import json_disk_cache
 from minitri.language.parser import lark_parser
 
-CALLABLE = ("transformer", "postlex")  # options that are code, and given anew each time
+CALLABLE = ("transformer", "postlex")  # options that are code, which each call gives again
 
 
 def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> Any:

@@ -38,15 +38,15 @@ from typing import Any
 from minitri.base.diagnostics import CompileError, ParseError
 from minitri.base.spans import Source, Span
 from minitri.language import ast, parser, parser_table_cache
-from minitri.language.ast_interpreter import NAMED_VALUES
 from minitri.language.foreign.names import PREFIXES
+from minitri.language.interpreter_base import NAMED_VALUES
 from minitri.language.parser import is_name, parse_expression, parse_module_at, parse_type, whole_text
 from minitri.language.syntax_errors import mistake
 from minitri.language.syntax_repairs import parsed
 
 parser.make_parser = parser_table_cache.parser  # all programs are read by this module
 _PLAIN = "decorate a plain function, written with `def`"
-PROMPT = "<stdin>"  # the file of what is typed, before Python 3.13
+PROMPT = "<stdin>"  # the file name of text that is typed at the prompt, before Python 3.13
 _source = lru_cache(maxsize=16)(Source)  # all functions of a file have the same `Source`
 
 
@@ -110,7 +110,7 @@ def shared_names(text: str, settings: Mapping[str, Any]) -> dict[str, str]:
 def _is_type(value: Any) -> bool:
     """Checks whether a value looks like a type.
 
-    A misspelt type such as `float32[N]` counts as a type too, so that an error message can correct it.
+    A misspelt type such as `float32[N]` is accepted too, so that an error message can correct it.
     """
     if isinstance(value, str):
         with suppress(CompileError):
@@ -255,5 +255,5 @@ def _history() -> Sequence[str]:
 
 
 def _bytecode(code: CodeType) -> tuple[object, ...]:
-    """Returns what two functions of the same text have in common."""
+    """Returns the fields of a code object that are equal for any two functions with the same text."""
     return code.co_code, code.co_names, code.co_varnames, repr(code.co_consts)

@@ -1,4 +1,4 @@
-"""Translates Python constructs that the language does not have. The translation keeps the program's own names.
+"""Translates Python constructs that the language does not have. The translation has the same names as the original.
 
     y += a + b                 y = y + (a + b)
     x[x < 0] = 0               x = where(x < 0, 0, x)
@@ -52,7 +52,8 @@ def _rows(table: str) -> list[tuple[list[python.stmt], str]]:
 def _match(table: str, body: Sequence[python.stmt]) -> tuple[str, Found]:
     """Returns the text of the first row whose pattern matches the statements `body`.
 
-    Also returns a dictionary with the expression for which each capital name in the pattern stands.
+    A name in capitals, such as X, stands for any expression in a pattern. Also returns a dictionary from these names to
+    their expressions.
 
     If no row matches, the text is "".
     """
@@ -157,7 +158,7 @@ def statement(place: Span) -> Edit | None:
     start, indent, block = lines_of_statement(place)
     module = text if re.search(r"^[ \t]*def\b", text, re.MULTILINE) else ""
     after = re.compile(rf"\n{indent}return[ \t]+[^\n#]+").match(text, start + len(block))
-    for lines in (block + after[0] if after else "", block):  # an `if` that returns may go on after its end
+    for lines in (block + after[0] if after else "", block):  # a `return` after an `if` may belong to it
         body = _parsed(dedent(lines).strip())
         if (made := _statements(body, module) if body else None) is not None:
             return Edit(_stripped(place.source, start, start + len(lines)), made.replace("\n", f"\n{indent}"))
@@ -167,7 +168,7 @@ def statement(place: Span) -> Edit | None:
 def lines_of_statement(place: Span) -> tuple[int, str, str]:
     """Returns where the line of `place` begins, the line's indentation, and the block that begins with the line.
 
-    The block is the line, with the following lines that are indented more, and with the `else` or `except` that belongs
+    The block consists of the line, the following lines that are indented more, and an `else` or `except` that belongs
     to the line.
     """
     text = place.source.text
@@ -253,7 +254,7 @@ def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) ->
     if _is_mask(index, module) and _rank(python.unparse(index), module) in (0, _rank(x, module)):
         masked = rf"(?<=[\w)\]])\[{re.escape(python.unparse(index))}\]"
         if any(isinstance(n, python.Call) and re.search(masked, python.unparse(n)) for n in python.walk(value)):
-            return None  # `sum(x[m])` adds the chosen elements alone
+            return None  # `sum(x[m])` adds only the selected elements
         new = re.sub(masked, "", python.unparse(value))  # `x[m] = y[m]`
         return _written(_filled("where(I, A, X)", {**found, "A": _filled(new, {})}))
     rank = _rank(x, module) or rank
@@ -280,8 +281,8 @@ def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) ->
 
 
 def _is_mask(index: python.AST, module: str) -> bool:
-    """Checks whether an index is an array of booleans: a comparison, or a name whose type or value in the module says
-    so.
+    """Checks whether an index is an array of booleans, such as a comparison. For a name, looks at its type or value in
+    the text `module`.
     """
     text = python.unparse(index)
     if isinstance(index, (python.Compare, python.BoolOp)) or re.match(r"~|not |.* [&|] ", text):
@@ -298,7 +299,7 @@ def _rank(name: str, module: str) -> int:
 
 
 def _inside(item: python.AST, size: str) -> Any:
-    """Returns the condition under which a position on an axis is selected by an index or a slice.
+    """Returns the condition for the positions on an axis that an index or a slice selects.
 
     For the slice `2:5` and the position P, the condition is `(P >= 2) & (P < 5)`. Returns None for an index or a bound
     that is not a number.
@@ -362,10 +363,10 @@ def comprehension(place: Span) -> Edit | None:
 
 
 def _arrays(target: Any, over: Any) -> Found:
-    """Returns, for each loop variable of a comprehension, the array over whose elements the variable runs.
+    """Returns a dictionary from each loop variable of a comprehension to the array whose elements are its values.
 
-    The loop must have the form `a in x`, `k in range(n)` or `a, b in zip(x, y)`. For any other loop, the result is
-    empty.
+    For the loop `a, b in zip(x, y)`, the result is {a: x, b: y}. The loop must have this form, or the form `a in x` or
+    `k in range(n)`. For any other loop, the result is empty.
     """
     text, found = _match("loops", [python.Expr(python.Compare(target, [python.In()], [over]))])
     match target, _filled(text, found):

@@ -30,8 +30,8 @@ class Array:
     `data` has the dtype `dtype.compute`, which is f32 for f16 and bf16, otherwise `dtype` itself.
 
     If `weak` is true, the array was computed from numbers alone, and an operation with another array uses the dtype of
-    the other array. `wide` has the elements as f64, for an array that is f32 only because an operation combined
-    integers with a float number. For any other array, `wide` is None.
+    the other array. An operation of integers with a float number, such as `x * 0.5`, gives an f32 array, and `wide` has
+    the elements of this array as f64. For any other array, `wide` is None.
     """
 
     data: Any

@@ -1,4 +1,4 @@
-"""The reference evaluator: it evaluates a syntax tree with numpy, node by node.
+"""Evaluates a syntax tree with numpy, node by node. This evaluator is called the reference evaluator.
 
 The results of this evaluator define what a program of the language means.
 
@@ -25,7 +25,7 @@ from minitri.base.operators import BY_SYMBOL
 from minitri.base.spans import Span
 from minitri.base.types import BY_NUMPY_NAME, DTYPES, Info, ListValue
 from minitri.language import ast
-from minitri.language.ast_interpreter import Interpreter, Scope
+from minitri.language.interpreter_base import Interpreter, Scope
 from minitri.language.reference_arrays import Array, Value, array, elementwise, rounded, settled, strong
 from minitri.language.reference_functions import FUNCTIONS, subscript
 from minitri.language.signatures import bind, library_functions, signature_of
@@ -36,7 +36,7 @@ def evaluate(
 ) -> tuple[Any, ...]:  # fmt: skip
     """Returns the outputs of a function.
 
-    The arguments must fit the parameters; minitri/runtime/call_binding.py checks this.
+    The arguments must fit the parameters. The file minitri/runtime/call_binding.py checks whether they fit.
     """
     reference = Reference({f.name: f for f in module.functions})
     with np.errstate(all="ignore"):

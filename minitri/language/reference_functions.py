@@ -104,7 +104,9 @@ def einsum(subscripts: str, operands: Value, precision: str) -> Array:
 
 
 def matrix_power(x: Value, n: int) -> Array:
-    """Computes the n-th power of a matrix by repeated squaring, in the order of compiled programs, not numpy's."""
+    """Computes the n-th power of a matrix by repeated squaring. Compiled programs multiply in the same order, numpy
+    does not.
+    """
     a, out = strong(x), None
     identity = Array(np.broadcast_to(np.eye(a.data.shape[-1], dtype=a.data.dtype), a.data.shape), a.dtype)
     while n:
@@ -173,7 +175,7 @@ def take_along_axis(x: Value, indices: Value, axis: int) -> Array:
     return Array(np.take_along_axis(data, index, axis), a.dtype)
 
 
-# ---- making ----------------------------------------------------------------------------
+# ---- new arrays ------------------------------------------------------------------------
 
 
 def full(shape: Value, fill_value: Value, dtype: DType | None) -> Array:
@@ -322,11 +324,11 @@ def diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
     return Array(np.diff(whole, min(n, length), axis, **ends), dtype)
 
 
-# ---- making and asking -----------------------------------------------------------------
+# ---- searching, and facts about dtypes -------------------------------------------------
 
 
 def searchsorted(x1: Value, x2: Value, side: str, sorter: Value) -> Array:
-    """Searches by the same comparisons, in the same order, as a compiled program does.
+    """Searches a sorted array by the same comparisons, in the same order, as a compiled program does.
 
     For an unsorted array, a binary search has no meaningful result, but evaluator and compiled program still agree.
     """
@@ -375,4 +377,4 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "finfo": lambda type: finfo(type.dtype if isinstance(type, Array) else type),
     "iinfo": lambda type: iinfo(type.dtype if isinstance(type, Array) else type),
 }  # fmt: skip
-"""By name. A function above that has the name of one of the language is its meaning."""
+"""Maps names of the language to functions. A function above with a name of the language is in the map too."""

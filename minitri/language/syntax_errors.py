@@ -155,7 +155,7 @@ def unclosed(opening: Word) -> ParseError:
 def not_callable(function: ast.Expr) -> ParseError:
     """Returns the error for the call of an expression, such as `(x + 1)(y)` or `jax.grad(exp)(x)`.
 
-    If another library has the function that makes the called value, the help says why the language has no counterpart.
+    For `jax.grad(exp)(x)`, the help says why the language has no counterpart of jax.grad.
     """
     error = mistake("not_callable", function.span)
     *path, name = function.span.text.partition("(")[0].split(".")
@@ -164,7 +164,9 @@ def not_callable(function: ast.Expr) -> ParseError:
 
 
 def bad_target(node: ast.Expr) -> ParseError:
-    """Returns the error for an expression other than a name on the left of `=`."""
+    """Returns the error for a wrong expression on the left of `=`, such as `x[0]` in `x[0] = 1`. Only names are
+    allowed.
+    """
     match node:
         case ast.Subscript() | ast.Attribute():
             return mistake("changed_array", node.span).correct(python_corrections.statement(node.span))

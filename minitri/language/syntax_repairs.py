@@ -34,7 +34,7 @@ from minitri.language.syntax_errors import CLOSES, tables
 
 LONGEST = 20_000
 LONGEST_LINE = 400
-MOST_ERRORS = 6  # of one text
+MOST_ERRORS = 6  # the most errors of other lines for one text
 _PUNCTUATION = re.compile(r"[^\w\s()\[\]{}\"']+")
 _ASSIGNED = re.compile(r"^(?:(?:[^=()\n]*[^=()<>!\n]=+)+|[ \t]*(?:def\s+)?\w+)", re.MULTILINE)
 
@@ -217,7 +217,8 @@ def _on_other_lines(error: ParseError, place: Span, parse: Callable[[Span], Any]
         y = x +* 2      →      y=a                  a line that assigns a name without a value to y
         z = softmx(x)          z = softmx(x)        so no error follows from the wrong line
 
-    The list is empty if only a part of a statement would be replaced. `most` is the largest number of syntax errors.
+    The list is empty if the lines are only a part of a statement, because a stand-in cannot replace a part. `most` is
+    the largest number of syntax errors to find.
     """
     source, text, span = place.source, place.source.text, error.span or place
     unknown = next((name for name in ascii_letters if not re.search(rf"\b{name}\b", text)), "_")
@@ -235,7 +236,7 @@ def _on_other_lines(error: ParseError, place: Span, parse: Callable[[Span], Any]
         if later.span is None or later.span.start < end:
             return []
         found = [repaired(later, rest, parse), *_on_other_lines(later, rest, parse, most - 1)]
-    found = [e for e in found if e.span and e.span.text != unknown]  # of no stand-in
+    found = [e for e in found if e.span and e.span.text != unknown]  # not about the stand-in
     for other in found:
         other.span = other.span and replace(other.span, source=source)
         other.edits = tuple(Edit(replace(e.span, source=source), e.text) for e in other.edits)

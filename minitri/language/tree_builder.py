@@ -59,13 +59,13 @@ NODES = {
     "attribute": ast.Attribute, "keyword": Keyword, "name": ast.Name, "pack": ast.Pack, "none": ast.NoneLiteral,
     "ellipsis": ast.EllipsisLiteral,
 }  # fmt: skip
-"""The rules whose last parts are the fields of a node."""
+"""The grammar rules that need no method of `Builder`, because the last parts of the rule are the fields of a node."""
 
 
 class Callbacks:
     """Adapts a builder to lark.
 
-    Lark passes all parts of a matched rule in one list, and this class passes them on as separate arguments.
+    Lark passes all parts of a matched rule in one list. This class passes the parts on as separate arguments.
     """
 
     def __init__(self, builder: Builder) -> None:
@@ -199,7 +199,7 @@ class Builder:
 
 
 def checked_value(root: ast.Expr) -> ast.Expr:
-    """Returns the expression `root` itself, after checking that it can stand outside of annotations.
+    """Checks that the expression `root` is allowed outside of annotations, and returns the same expression.
 
     Raises ParseError for forms that are allowed only in annotations: strings, `x[*B]` and `x[]`.
     """

@@ -38,7 +38,7 @@ def card(
     rows      a table whose first row is the head
     fold      a label; the table is hidden until the user opens the label, unless `wrong` is true
     note      the last line of the card
-    longest   the number of characters that are shown of a longer text
+    longest   the most characters of a text that are shown
     """
     shown = [(label, _shown(content, longest)) for label, content in tabs]
     cells = [[printable(cell) for cell in row] for row in rows]
@@ -68,6 +68,6 @@ def _shown(text: str, longest: int) -> str:
 def counted(number: int, thing: str, things: str = "") -> str:
     """Returns a number with a noun, such as `1 kernel` or `2 kernels`.
 
-    `things` is the plural of the noun, which is needed only if the plural is not the noun with an s.
+    `things` is the plural of the noun. It is needed only if the plural is not the noun with an s.
     """
     return f"{number} {thing if number == 1 else things or f'{thing}s'}"

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
+from minitri.explore.fusion_drawings import Operation
 from minitri.explore.graph_drawing import views
-from minitri.explore.plan_drawings import Operation
 from minitri.graph.ir import Node
 from minitri.hardware.chips import Peak
 from minitri.hardware.roofline import Roofline, roofline

@@ -6,8 +6,8 @@
 
 In: a gather. Out: the equivalent view, or a gather with fewer index arrays. If an index array is computed from known
 positions by additions, subtractions and multiplications, each index is an expression of the axes. The least and the
-largest value of an index expression show whether the index stays in the array. If an index could leave the array, the
-gather stays, because only a gather gives an element out of range the fill value.
+largest value of an index expression show whether the index stays in the array. If an index could lie outside of the
+array, the gather is kept. Only a gather returns the fill value for an index out of range.
 
 Left out: indices that contain quotients, remainders or conversions of positions.
 """

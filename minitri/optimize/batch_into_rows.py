@@ -6,10 +6,10 @@
     %1: f32[1440, 8192] = contract %0, w              12 tiles of 128 rows instead of 45
     %2: f32[15, 3, 32, 8192] = view %1 {index = [96*d0 + 32*d1 + d2, d3]}
 
-A tile with few rows uses each element that it reads of the second factor for few results only. So one large product is
-faster than many small products whose rows do not fill a tile. After this pass, the passes that pack factors, split the
-depth and choose tiles see the number of rows of the whole batch. Without this pass, minitri/optimize/collapse_axes.py
-merges the batch axes and the row axis later, but only if the result is stored without a transpose.
+A tile with few rows uses each element of the second factor for few results only. So one large product is faster than
+many small products whose rows do not fill a tile. After this pass, the passes that pack factors, split the depth and
+choose tiles see the number of rows of the whole batch. Without this pass, minitri/optimize/collapse_axes.py merges the
+batch axes and the row axis later, but only if the result is stored without a transpose.
 
 In: a graph. Left out: products of unknown sizes, and products of 8-bit weights, for which there are special tiles with
 few rows. Batches are also left out if the second factor varies along the last batch axis. Products that could share a
@@ -38,7 +38,7 @@ def fold(graph: Graph) -> Graph:
 
 
 def _folded(i: Interner, node: Contract) -> Node:
-    """Returns one product with the rows of the whole batch. A view gives the product the shape of `node`."""
+    """Returns one product with the rows of the whole batch, seen through a view that has the shape of `node`."""
     count = _shared(node)
     lead, rows = node.rank - 2 - count, node.shape[node.rank - 2 - count : -1]
     split, many = places(axis(lead), rows), Dim.of(math.prod(map(int, rows)))
@@ -53,8 +53,8 @@ def _folded(i: Interner, node: Contract) -> Node:
 
 
 def _shared(node: Contract) -> int:
-    """Returns the largest number n such that the second factor does not vary along the last n batch axes, which lie
-    directly before the row axis.
+    """Returns the largest number n for which the second factor is the same along the last n batch axes. The batch axes
+    lie directly before the row axis.
     """
     if not isinstance(node.b, View):
         return 0

@@ -8,11 +8,11 @@ once, but only if all elements in these bytes have the same mask value. Without 
 bf16[134217426] at once, because 2 divides 134217426 but 4 does not. Yet only the last 1746 of these 134217426 elements
 need a mask, because they do not fill a tile of 2048 elements. So triton/emit.py prints the statements of a peeled
 program twice, with and without the bounds checks of the last grid axis. With peeling, the sum of two bf16 arrays of
-134217426 elements is as fast as a copy on an H200 (`python tests/sweep_rows.py add`). Compilers for CPUs use the same
-idea in loop peeling: the last iterations are moved out of a loop.
+134217426 elements is as fast as a copy on an H200 (`python tests/sweep_rows.py add`). Compilers for CPUs peel loops in
+a similar way: they move the last iterations out of a loop.
 
-Left out: programs with loops, because peeling does not remove the masks inside a loop; arrays of unknown size; and
-arrays of few tiles, where the launch takes most of the time.
+Left out: programs with loops, because peeling does not remove the masks inside a loop. Arrays of unknown size and
+arrays of few tiles are left out too. For arrays of few tiles, the launch takes most of the time.
 """
 
 from dataclasses import replace
@@ -41,7 +41,7 @@ def _narrowed(program: Program, op: Access, axis: TileAxis, extent: int) -> bool
 
     Without a mask, a thread loads a group of contiguous elements at once. The number of elements that a thread loads at
     once divides the block size and the number of elements per thread. If this number does not divide the extent of the
-    axis, some of the elements that a thread loads at once can be masked while others are not.
+    axis, one load can contain both masked and unmasked elements.
     """
     step, rest = op.offset.coefficient(axis.symbol) or (ZERO, ZERO)
     tile = [program.axis(a).lanes for a in (op.axes if isinstance(op, Load) else op.value.axes)]

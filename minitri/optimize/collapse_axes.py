@@ -12,8 +12,8 @@ the same matrix, the batch becomes one matrix with all of their rows. Axes i and
 would need a quotient or a remainder of the merged index. For example, the load of a bias `b[j]` would need the
 remainder of the merged index and the extent of j.
 
-But all axes of an elementwise kernel are merged, even if loads need the quotient and the remainder, if this takes fewer
-instructions for each element. `_cost` counts these instructions:
+The last two axes are also merged if each element then takes fewer instructions, including the instructions for
+quotients and remainders. The function `_cost` estimates these instructions:
 
     x[:, 1:] * 2, rows of 4095 elements      stores across the ends of rows are aligned, and so are wide
     concat((x, y), axis=1), rows of 400      no block of 512 elements has 112 elements past the end of a row
@@ -24,17 +24,17 @@ Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has rows of 8 element
 from dataclasses import replace
 from itertools import combinations
 
-from minitri.base.dims import ZERO, Dim, Pair, Remainder
+from minitri.base.dims import ZERO, Dim, Pair, Remainder, Symbol
 from minitri.base.intervals import Ranges, joined
 from minitri.base.operators import POSITIONS
 from minitri.base.pass_logs import fired
 from minitri.kernels import ir
 from minitri.kernels.ir import Axis, Compute, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scan, Store
-from minitri.optimize.schedules.block_sizes import ENOUGH, contiguity, innermost, rival, vector, widest_bytes
+from minitri.optimize.schedules.block_sizes import contiguity, elements_of_a_program, innermost, rival, vector
 from minitri.optimize.schedules.long_bodies import instructions
 from minitri.tiles.schedule import ceil_pow2
 
-ACCESS, DIVISION = 6, 4  # instructions of a load or store, and of a division by a constant
+ACCESS, DIVISION = 6, 4  # about how many instructions a load or store takes, and a division by a constant
 
 
 def flatten(plan: Plan) -> Plan:
@@ -53,7 +53,7 @@ def _flatten(kernel: Kernel) -> Kernel:
 def _with_one_less(kernel: Kernel, divided: bool) -> Kernel | None:
     """Returns the kernel with two of its axes merged, or None if no two axes can be merged.
 
-    With `divided`, loads may divide the merged index by the length of a row.
+    If `divided` is true, loads are allowed to divide the merged index by the length of a row.
     """
     for a, b in _last_two(kernel) if divided else combinations(kernel.axes, 2):
         merged = _merge(kernel, a, b, divided) if a.role == b.role else None
@@ -72,33 +72,41 @@ def _last_two(kernel: Kernel) -> list[tuple[Axis, Axis]]:
 
 
 def _is_cheaper(merged: Kernel, kernel: Kernel) -> bool:
-    """Checks whether no store needs a division, and whether threads need no more instructions than before."""
-    stored = [d for op in merged.body if isinstance(op, Store) for d in op.index]
-    return not any(map(_pairs, stored)) and _cost(merged) <= _cost(kernel)
-
-
-def _without_ones(op: Load | Store) -> Load | Store:
-    """Returns a load or store whose index has no axes of size 1."""
-    kept = [k for k, (d, e) in enumerate(zip(op.index, op.buffer.shape)) if d != 0 or e != 1]
-    index, shape, strides = (tuple(of[k] for k in kept) for of in (op.index, op.buffer.shape, op.buffer.strides))
-    return replace(op, index=index, buffer=replace(op.buffer, shape=shape, strides=strides))
+    """Checks whether threads need at most as many instructions as before. A merge is never cheaper if a store would
+    divide its index.
+    """
+    stores = [op for op in merged.body if isinstance(op, Store)]
+    divides = any(_pairs(d) for op in stores for d in op.index)
+    return not divides and _cost(merged) <= _cost(kernel)
 
 
 def _cost(kernel: Kernel) -> float:
-    """Estimates the instructions that a thread needs for one element of the result.
+    """Estimates the instructions that a thread needs for one element, from the ops that depend on the last axis.
 
-    A load or store of several elements at once counts as one access. Elements of a block past the end of a row count
-    a quarter: they are computed, but not loaded.
+    Each different quotient or remainder is computed once. An element of a block past the end of a row takes a quarter
+    of the instructions, because it is computed but not loaded.
     """
-    row, along = int(kernel.axes[-1].extent), kernel.axes[-1].symbol
-    block = min(ceil_pow2(row), 2 * ENOUGH if widest_bytes(kernel) <= 2 else ENOUGH)
-    dims = [d for op in kernel.body for d in ir.index_expressions(op) if along in d.symbols()]
-    guards = {d for op in kernel.body if not isinstance(op, Store) for d in getattr(op, "guards", ()) if d in dims}
-    accesses = [op for op in kernel.body if isinstance(op, (Load, Store)) and along in op.offset.symbols()]
-    divisions = {(a.a, a.b) for d in dims for a in d.atoms() if isinstance(a, Pair)}
-    computed = sum(instructions(op.op) for op in kernel.body if isinstance(op, Compute))
-    needed = computed + len(guards) + sum(ACCESS / vector(op, along) for op in accesses)
-    return needed * (3 + -(-row // block) * block / row) / 4 + DIVISION * len(divisions)
+    last = kernel.axes[-1]
+    varying = {d for op in kernel.body for d in ir.index_expressions(op) if last.symbol in d.symbols()}
+    pairs = {(atom.a, atom.b) for d in varying for atom in d.atoms() if isinstance(atom, Pair)}
+    guards = {d for op in kernel.body if isinstance(op, Load) for d in op.guards if d in varying}
+    needed = len(guards) + sum(_instructions(op, last.symbol) for op in kernel.body)
+    return needed * (3 + _padding(kernel, int(last.extent))) / 4 + DIVISION * len(pairs)
+
+
+def _instructions(op: Op, along: Symbol) -> float:
+    """Returns the instructions of an op for each element. A load or store of several elements at once is one access."""
+    if isinstance(op, (Load, Store)):
+        return ACCESS / vector(op, along) if along in op.offset.symbols() else 0
+    return instructions(op.op) if isinstance(op, Compute) else 0
+
+
+def _padding(kernel: Kernel, row: int) -> float:
+    """Returns how many elements the blocks that cover a row have, for each element of the row. For example, a block of
+    512 elements that covers a row of 400 elements gives 1.28.
+    """
+    block = min(ceil_pow2(row), elements_of_a_program(kernel))
+    return -(-row // block) * block / row
 
 
 def _rejoined(kernel: Kernel) -> Kernel:
@@ -191,11 +199,18 @@ def _merged(op: Op, a: Axis, b: Axis, divided: bool) -> Op | None:
         case Scan():
             return None if op.along in (a.name, b.name) else op
         case Dot():
-            # The axis a is a batch axis. If b is one too, or if all matrices of the batch share a factor, the product is
-            # the same. A factor with a and without b has been refused before, as an operand.
+            # The axis a is a batch axis. If b is a batch axis too, or if all matrices of the batch share a factor, the
+            # product is the same. A factor with a and without b has been refused before, as an operand.
             row, column = (a.name if n == b.name else n for n in op.tile)
             return replace(op, tile=(row, column)) if not divided and a.name not in (op.over, *op.tile) else None
     return op
+
+
+def _without_ones(op: Load | Store) -> Load | Store:
+    """Returns a load or store whose index has no axes of size 1."""
+    kept = [k for k, (d, e) in enumerate(zip(op.index, op.buffer.shape)) if d != 0 or e != 1]
+    index, shape, strides = (tuple(of[k] for k in kept) for of in (op.index, op.buffer.shape, op.buffer.strides))
+    return replace(op, index=index, buffer=replace(op.buffer, shape=shape, strides=strides))
 
 
 def _uses(exprs: tuple[Dim, ...], a: Axis, b: Axis) -> bool:

@@ -9,10 +9,10 @@ row. Later, minitri/optimize/collapse_axes.py replaces the two indices in `x[d0 
 d0.
 
 If an array has gaps, or lacks one of the reduced axes, the address of an element needs the row and the column
-separately. If a reduction reads an array with gaps, or an array that lacks a reduced axis, the axis that is contiguous
-in memory stays separate. The neighbours of the contiguous axis among the reduced axes become one axis if the reduction
-can then be split into more parts. Two sums that read the same array are treated alike, because the two sums will share
-a kernel.
+separately. A reduction of such an array keeps the axis that is contiguous in memory. The other neighbouring axes of
+such a reduction become one axis if the reduction can then be split into more than 1.5 times as many parts. Two sums
+that read the same array are treated alike, because the two sums will share a kernel. In the following example, the axes
+of lengths 96 and 16 become one axis:
 
     sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """
@@ -29,8 +29,8 @@ from minitri.graph import ir
 from minitri.graph.ir import Apply, Graph, Input, Interner, Layouts, Node, Reduce, View, axis, axis_symbol
 from minitri.graph.rewrite import rewritten
 from minitri.hardware.chips import Chip
-from minitri.optimize.partial_reductions import made_of
 from minitri.optimize.split_reduction import choose, contiguous_axes, rows_first
+from minitri.optimize.two_step_reductions import made_of
 
 
 def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
@@ -102,7 +102,9 @@ def _inputs(node: Reduce) -> set[Node]:
 
 
 def places(place: dims.Dim, sizes: tuple[dims.Dim, ...]) -> list[dims.Dim]:
-    """Returns the index along each axis, for the flat index `place` into an array with the shape `sizes`."""
+    """Returns the index along each axis, for the flat index `place` into an array with the shape `sizes`. For example,
+    the flat index 5 into an array of shape (2, 3) becomes the indices 1 and 2.
+    """
     first, *others = ir.contiguous(sizes)
     return [place // first, *(place // stride % size for stride, size in zip(others, sizes[1:]))]
 
@@ -110,7 +112,7 @@ def places(place: dims.Dim, sizes: tuple[dims.Dim, ...]) -> list[dims.Dim]:
 def _without_gaps(node: Reduce, gaps: Container[str]) -> bool:
     """Checks whether the operand of a reduction is computed only from contiguous arrays of its own shape.
 
-    Arrays whose elements are constant along the reduced axes can have any layout.
+    An array that is constant along the reduced axes can have any layout.
     """
     along = {axis_symbol(k) for k in node.axes}
 

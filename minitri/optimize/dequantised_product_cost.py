@@ -2,22 +2,22 @@
 
     x @ (w.astype(f16) * scale)          x: f16[128, 4096], w: i8[4096, 4096]
 
-A program waits for each block twice: until the block is loaded, and until the block is converted
+A grid program waits for each block twice: until the block is loaded, and until the block is converted
 (triton/workarounds/loops.py). So each multiprocessor should run two programs: while one program waits, the other
 program multiplies. In the example above, f16[128, 4096] @ f16[4096, 4096], the result has only 64 tiles of 128 rows and
 64 columns. To get 256 programs, the depth (the axis that is summed over) is divided into four parts for each tile. A
 second kernel adds the results of the parts (split_k.py).
 
 If the tiles have fewer rows, more programs share the work, but the second factor is read more often. If the depth is
-divided into more parts, more additions are needed. For each number of parts and number of rows in a tile, product_cost.py
-estimates the time of the product.
+divided into more parts, more additions are needed. The cost model in product_cost.py estimates the time of the product
+for each number of parts and each number of rows in a tile.
 
 In: a chip, and the sizes of a product. Out: the number of parts of the depth (for split_k.py) and the number of rows in
 a tile (for schedules/products.py) with the least estimated time. The time that a block takes was measured on an H200,
-for each number of rows. tests/sweep_dequantised_product_cost.py measures all choices on a chip and compares them with
-the choice of the cost model. The measured times are also used for second factors that are computed from more than 8
-bits, although products with these wider factors were not measured. Left out: products with many rows, whose second
-factor is converted and stored once (pack_operands.py).
+for each number of rows. The script tests/sweep_dequantised_product_cost.py measures all choices on a chip and compares
+them with the choice of the cost model. The measured times are also used for second factors that are computed from more
+than 8 bits. Products with such wider factors were not measured. Left out: products with many rows, whose second factor
+is converted and stored once (pack_operands.py).
 """
 
 from typing import NamedTuple

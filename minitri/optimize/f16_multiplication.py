@@ -10,8 +10,8 @@ f32 followed by a cast to f16 also rounds the exact product once. Every 8-bit in
 
 In: a masked program. Out: the same program, with f16 for multiplications whose result is cast to f16, and for operands
 that only these multiplications use. Left out: programs without matrix products, because memory limits the speed of such
-programs. Additions are left out, because in f16 the operands of an addition would be rounded before the addition. bf16
-is left out because Triton's interpreter cannot multiply bf16 numbers.
+programs. Additions are left out, because in f16 the operands of an addition would be rounded before the addition.
+Products in bf16 are left out because Triton's interpreter cannot multiply bf16 numbers.
 """
 
 from minitri.base.types import f16, f32

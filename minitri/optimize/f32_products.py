@@ -2,24 +2,25 @@
 
     %0: f32[4096, 4096] = contract x, w {precision = f32}       becomes       precision = tf32x3
 
-Each factor is written as a sum of two TF32 numbers, which a tensor core multiplies. On a Hopper GPU three products of
-TF32 numbers take less time than one product on the units for f32. The sum of the three TF32 products is as exact as one
-f32 product (minitri/base/tf32_splitting.py).
+Each element of a factor is written as a sum of two TF32 numbers, because tensor cores can multiply TF32 numbers. On a
+Hopper GPU three products of TF32 numbers take less time than one product on the units for f32. The sum of the three
+TF32 products is as exact as one f32 product (minitri/base/tf32_splitting.py).
 
 Infinities, NaN and numbers of 2**101 and more cannot be split into TF32 parts. If a factor contains a number that
 cannot be split, the sum is not finite, and the f32 factors themselves are multiplied
-(minitri/base/numpy_array_operations.py). deferred_tf32_checks.py makes the kernel check the sum only once, after the loop.
+(minitri/base/numpy_array_operations.py). The file deferred_tf32_checks.py makes the kernel check the sum only once,
+after the loop.
 
 In: a graph; the strides of inputs that are not contiguous. Out: the same graph, in which every product has a precision.
 A product whose `precision` argument is absent gets the precision "tf32x3" or "ieee". Products of unknown or small sizes
 get "ieee", and so do all products on chips without fast tensor cores. Products whose second factor is not contiguous
 along the depth (the summed axis) also get "ieee". The parts of the second factor are stored in shared memory, where
 tensor cores need TF32 blocks that are contiguous along the depth. The parts of the first factor stay in registers, so
-its layout does not matter. pack_operands.py copies large second factors into a layout that is contiguous along the
-depth.
+the layout of the first factor does not matter. The file pack_operands.py copies large second factors into a layout that
+is contiguous along the depth.
 
-Products of attention are computed from TF32 parts in kernels of their own, because a loop with both products would
-need too many registers. The scores are then stored in memory.
+Products of attention are computed from TF32 parts in kernels of their own, because a loop with both products would need
+too many registers. The results of the first product, the scores, are then stored in memory.
 """
 
 from minitri.graph.ir import Contract, Graph, Interner, Layouts, Node

@@ -3,9 +3,9 @@
     for turn in tl.range(…):                     for turn in tl.range(…, flatten=True):
       for r_start in range(…):                     for r_start in range(…):
 
-A persistent kernel has a loop over its tiles. A matrix product adds an inner loop over the summed axis. Triton's option
-`flatten` merges the outer and the inner loop. In the merged loop, the blocks of the next tile are loaded while the
-present tile is stored.
+Each grid program of a persistent kernel computes several tiles in a loop. A matrix product adds an inner loop over the
+summed axis. Triton's option `flatten` merges the outer and the inner loop. In the merged loop, the blocks of the next
+tile are loaded while the present tile is stored.
 
 In: a masked program. Out: the same program, marked `flattened` if its loops carry nothing except the sum of one matrix
 product. Loops that carry more values, as in attention, are not merged, because Triton 3.6 would read sums that are not

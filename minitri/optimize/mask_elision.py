@@ -2,20 +2,20 @@
 
     grid i: 7 by 4         load x[i]      x: f32[8]        i < 7 is not tested: i = 7 is inside of x
     grid i: 7 by 4         load x[i]      where i < 5      i < 7 is not tested: i < 5 is
-    whole j: 5 by 8        reduce.sum x   x is 0 for j >= 5, by its load, so it needs no `where`
+    whole j: 5 by 8        reduce.max x   the load of x returns -inf for j >= 5, so the maximum needs no `where`
 
 In: a tile program. Out: the program with masks, like the result of minitri/tiles/mask.py, but with fewer tests. The
-printed program gives the reason for each omitted test. A test is omitted if another test implies this test, or if no
-element of the last block leaves the array. The second reason (no element leaves the array) is enough on grid axes only.
-On a grid axis no result depends on elements past the end, because the mask of the store drops these elements. For an
-element past the end, a load returns the neutral element of the reduction that uses the load. This pass evaluates the
-ops between the load and the reduction for an element past the end. If the result of these ops is the neutral element
-too, the reduction needs no `where` that masks its operand.
+printed program gives the reason for each omitted test. A test is omitted if another test implies this test, or if all
+elements of the last block lie in the array. The second reason (all elements lie in the array) is enough on grid axes
+only. On a grid axis no result depends on elements past the end, because the mask of the store drops these elements. For
+an element past the end, a load returns the neutral element of the reduction that uses the load, for example 0 for a
+sum. This pass evaluates the ops between the load and the reduction for an element past the end. If the result of these
+ops is the neutral element too, the reduction needs no `where` that masks its operand.
 
-Other passes omit tests as well. skip_blocks/skip.py gives the last, shorter block a loop of its own.
-boundary_peeling.py runs before this pass and marks some programs `peeled`. In a peeled program, the code for complete
-tiles has no tests. tensor_descriptors.py leaves the tests of some blocks to the copy engine. deferred_tf32_checks.py adds a
-loop that computes a sum again, one index at a time, and this loop needs fewer tests.
+Other passes omit tests as well. The file skip_blocks/skip.py gives the last, shorter block a loop of its own. The pass
+in boundary_peeling.py runs before this pass and marks some programs `peeled`. In a peeled program, the code for
+complete tiles has no tests. The file tensor_descriptors.py leaves the tests of some blocks to the copy engine. The file
+deferred_tf32_checks.py adds a loop that computes a sum again, one index at a time, and this loop needs fewer tests.
 
 Left out: proofs that need relations between several axes. A proof uses the range of each axis
 (minitri/base/intervals.py). If an index is not a polynomial, the proof uses facts about blocks
@@ -55,7 +55,7 @@ class MaskElision(Masking):
         self.others = _wanted_others(program)
         self.fixed: dict[tuple[Op, str, str], Op] = {}  # (op, axis, value) → the op with that value past the end
         self.past_end: dict[tuple[Op, str], Any] = {}  # the value of an op past the end of an axis, None if unknown
-        self.whole: set[str] = set()  # axes of which the current loop has only complete blocks
+        self.whole: set[str] = set()  # axes along which the current loop has only complete blocks
 
     def loop(self, loop: Loop) -> Loop:
         self.fixed, self.whole = {}, {n for n in loop.axes if ends_whole(loop, self.axes[n])}
@@ -81,7 +81,7 @@ class MaskElision(Masking):
         return found
 
     def _stays_in_array(self, op: Load, axis: TileAxis, others: Sequence[Dim]) -> bool:
-        """Checks whether a load stays in its array for every element of a tile along an axis.
+        """Checks whether every element of a tile along an axis lies in the array that is loaded.
 
         On a grid axis no result depends on elements past the end, because the mask of the store drops these elements.
         """
@@ -134,7 +134,7 @@ class MaskElision(Masking):
 
 
 def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
-    """Returns the least and the greatest index along an axis of the elements that pass all tests."""
+    """Returns the least and the greatest index along an axis. Only elements that pass all tests are considered."""
     fits = not overhangs(axis) and axis.lanes == axis.block
     first, last = ZERO, axis.extent - 1 if fits else (axis.blocks - 1) * axis.block + (axis.lanes - 1)
     for test in tests:
@@ -162,7 +162,7 @@ def _elementwise_operands(op: Op) -> tuple[Op, ...]:
 
 
 def _wanted_others(program: Program) -> dict[Op, Number]:
-    """Returns, for each load that a reduction reads directly, the neutral element of this reduction."""
+    """Maps each load that a reduction reads directly to the neutral element of this reduction."""
     wanted: dict[Op, Number] = {}
     for op in program.ops():
         step = (op.x, neutral(op.op, op.x.dtype)) if isinstance(op, (Reduce, Scan)) else accumulated(op)

@@ -1,4 +1,5 @@
-"""tile → tile: computes 64-bit integers in 32 bits if their values fit. A GPU needs several instructions for 64 bits.
+"""tile → tile: computes 64-bit integers in 32 bits if their values fit. A GPU needs several instructions for a 64-bit
+operation.
 
     %3: i64[i, r] = subtract %1, %2             becomes     %3: i32[i, r] = subtract %1, %2
 
@@ -7,10 +8,10 @@ Positions (indices of elements as values) have dtype i64, as in numpy, but posit
 In: a masked program. Out: the same program with a narrower dtype for some ops. An op is narrowed under two conditions.
 First, 32 bits must hold the value of the op and all operands of the op. Second, each op that uses the value must be a
 comparison, a conversion to a float, or another narrowed op. The new dtype is usually i32. The new dtype is f32 under
-two conditions. The op must be connected to a conversion to a float, through operands and results of narrowed ops, and
-the value must fit into 24 bits. f32 represents integers of 24 bits exactly. With f32 positions, a kernel converts one
-position per row to a float instead of each element of the row. An example of a kernel with f32 positions is ALiBi
-(attention whose biases depend linearly on positions).
+two conditions. First, operands and results of narrowed ops must connect the op with a conversion to a float. Second,
+the value must fit into 24 bits, because f32 represents integers of 24 bits exactly. An example is ALiBi, attention
+whose biases depend linearly on positions. With f32 positions, the kernel of ALiBi converts one position per row to a
+float, instead of each element of the row.
 
 Left out: programs whose indices need 64 bits (optimize/index_width.py); integers that are stored, carried by a loop, or
 used as an index.
@@ -33,7 +34,7 @@ COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_e
 EXACT = ("add", "subtract", "abs", "minimum", "maximum", "where", "cast")  # exact for whole floats, and never -0.0
 WHOLE = 1 << 24  # f32 represents all whole numbers up to this one
 
-# The result is least and greatest if each operand is at an end of its interval.
+# The least and the greatest result of these operators occur where each operand is at an end of its interval.
 AT_ENDS: Mapping[str, Callable[..., Any]] = {
     "add": add, "subtract": sub, "multiply": mul, "negative": neg, "minimum": min, "maximum": max,
 }  # fmt: skip
@@ -76,8 +77,8 @@ def _is_made_of(op: Op, kept: set[Op]) -> bool:
 
 
 def _takes(user: Op, kept: set[Op]) -> bool:
-    """Checks whether an op uses only the value of its operands, so that these operands can have any dtype that
-    represents the value.
+    """Checks whether the operands of an op can have any dtype that represents their values. For example, a comparison
+    gives the same result for i64 and for i32.
     """
     if not isinstance(user, Compute) or not _is_made_of(user, kept):
         return False

@@ -4,27 +4,30 @@
       -> out: f32[2048, 4096]                  -> out: f32[2048, 4096] {strides = [1, 2048]}
       store out[i, j] %7                       store out[j, i] %7      (out seen as f32[4096, 2048])
 
-In memory, the result of a transposed operand then has the layout of the operand, so no program has to store elements
-that are far apart. numpy and torch do the same: the result of `2 * x.T` has the strides of `x.T`. The shape and the
-elements of the result stay the same; only its strides change. If operands have different layouts, the layout of the
-operands with the most bytes per element is chosen. If no layout has more bytes than the row-major layout, the result is
-row-major. A temporary is treated as a result of the kernel that stores it.
+After this pass, the result of a transposed operand has the same layout in memory as the operand, so no grid program
+stores elements that are far apart. The libraries numpy and torch do the same: the result of `2 * x.T` has the strides
+of `x.T`. The shape and the elements of the result do not change. Only the strides change. If operands have different
+layouts, each operand votes for its own layout: an operand of f32 has 4 votes, because an element has 4 bytes. The
+layout with the most votes is chosen. If no layout has more votes than the row-major layout, the result is row-major. A
+temporary is treated as a result of the kernel that stores it.
 
-A temporary that a product loads gets rows that begin at multiples of 16 bytes, with gaps between them if necessary.
-Tensor descriptors can load such rows (tensor_descriptors.py), and so can wide asynchronous copies:
+This pass also aligns rows. A temporary that a product loads gets rows that begin at multiples of 16 bytes, with gaps
+between the rows if necessary. Tensor descriptors can load such rows (tensor_descriptors.py), and so can wide
+asynchronous copies:
 
     temporary t0: bf16[8192, 4100]           -> temporary t0: bf16[8192, 4100] {strides = [4104, 1]}
 
-Left out: another order for values that a product loads, because pack_operands.py expects row-major factors. Kernels that
-only copy, such as the program `x.T`, stay as they are: the new order of the elements is all that such a kernel is for.
-Results of kernels with matrix products stay row-major too, because tiles of tensor cores can be stored in either order.
+Left out: the order of arrays that a product loads, because pack_operands.py expects row-major factors. Kernels that
+only copy, as in the minitri program `x.T`, are not changed, because their only purpose is the new order of the
+elements. Results of kernels with matrix products stay row-major too, because tiles of tensor cores can be stored in
+either order.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from minitri.base.dims import Dim, axis_names
+from minitri.base.dims import Dim, Pair
 from minitri.base.pass_logs import fired
 from minitri.graph.ir import contiguous
 from minitri.kernels.demand import plain_axis
@@ -36,7 +39,9 @@ Order = tuple[int, ...]  # the axes of an array, the axis with the largest strid
 
 
 def lay_out(plan: Plan) -> Plan:
-    """Returns the plan with a layout for each result and temporary that no product loads."""
+    """Returns the plan with a layout for each result and temporary that no kernel with products loads. Temporaries that
+    a product loads get aligned rows.
+    """
     fixed = {op.buffer for k in plan.kernels if k.dots for op in k.body if isinstance(op, Load)}
     free = {b for b in (*plan.outputs, *plan.temporaries) if b not in fixed and 0 not in b.shape}
     orders: dict[Buffer, Order] = {}
@@ -61,7 +66,7 @@ def lay_out(plan: Plan) -> Plan:
 def _with_aligned_rows(plan: Plan) -> Plan:
     """Returns the plan in which the rows of each temporary that a product loads begin at multiples of 16 bytes.
 
-    A temporary stays as it is if its kernel stores other arrays too.
+    A temporary is not changed if the kernel that stores it stores other arrays too.
     """
     factors = {op.buffer for k in plan.kernels for d in k.dots for op in needed(d) if isinstance(op, Load)}
     stored = [[op.buffer for op in k.body if isinstance(op, Store)] for k in plan.kernels]
@@ -108,8 +113,8 @@ def _permuted(kernel: Kernel, orders: Mapping[Buffer, Order]) -> Kernel:
 
 
 def _in_order(kernel: Kernel) -> Kernel:
-    """Returns the kernel with its parallel axes in the order of the first store, so that neighbouring programs store
-    neighbouring elements.
+    """Returns the kernel with its parallel axes in the order of the first store, so that neighbouring grid programs
+    store neighbouring elements.
     """
     index = next(op.index for op in kernel.body if isinstance(op, Store))
     places = {plain_axis(d): k for k, d in enumerate(index)}
@@ -121,7 +126,9 @@ def _in_order(kernel: Kernel) -> Kernel:
 
 
 def _accesses(kernel: Kernel) -> Iterator[Access]:
-    """Yields the loads, whose layouts the results can have."""
+    """Yields each load of the kernel: the bytes of an element, and the index with the slowest axis first. A result can
+    have the layout of any of these loads.
+    """
     for op in kernel.body:
         if isinstance(op, Load):
             order, strides = [*range(len(op.index))], [s.constant or 0 for s in op.buffer.strides]
@@ -134,17 +141,28 @@ def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
     """Returns the axes of a result in the order of their strides, the largest stride first. The result is stored at
     `index`.
 
-    Each of the `accesses` that has all axes of the result counts for its own order of axes, with its bytes.
+    Each access that has all axes of the result votes for its own order of axes. An access with elements of 4 bytes has
+    4 votes.
     """
     place = {axis: k for k, d in enumerate(index) if (axis := plain_axis(d)) is not None}
     own = tuple(place.values())
     ones = tuple(k for k, d in enumerate(index) if d == 0)
     votes = Counter({own: 0})
     for bytes, where in accesses:
-        steps = (sorted(d.terms, key=lambda term: -term[1]) for d in where)  # 8*i + r: i has the larger stride
-        names = [a for terms in steps for monomial, _ in terms for a in axis_names([Dim({monomial: 1})])]
-        found = tuple(dict.fromkeys(place[a] for a in names if a in place))
+        names = (name for d in where for name in _axes_by_stride(d))
+        found = tuple(dict.fromkeys(place[name] for name in names if name in place))
         if sorted(found) == list(own):
             votes[found] += bytes
     best = max(votes, key=votes.__getitem__)
     return (*ones, *best) if best != own and len(ones) + len(own) == len(index) else tuple(range(len(index)))
+
+
+def _axes_by_stride(index: Dim) -> Iterator[str]:
+    """Yields the axes of an index, the largest stride first: i before r in `8*i + r`, and also in `(8*i + r) % 100`."""
+    for monomial, _ in sorted(index.terms, key=lambda term: -term[1]):
+        for atom in monomial:
+            if isinstance(atom, Pair):
+                yield from _axes_by_stride(atom.a)
+                yield from _axes_by_stride(atom.b)
+            elif atom.kind == "axis":
+                yield atom.name

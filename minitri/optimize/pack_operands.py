@@ -9,30 +9,32 @@
 
 The hardware can copy a block of a factor directly to shared memory under two conditions. The rows of the factor must
 begin at multiples of 16 bytes, and nothing may be computed during the copy. Products in TF32 also need factors that are
-contiguous along the depth, the axis that is summed over ("K-major"). The f32 products that f32_products.py gives to
-tensor cores need such a second factor, but their first factor can have any layout. If a copy of the second factor does
-not pay, and the first factor is contiguous along the depth, the factors are swapped: `x @ w` becomes `(w.mT @
-x.mT).mT`. Factors are also swapped if a copy of the first factor is much smaller than one of the second. All other f32
-products run on the f32 units of the chip, which need a second factor that is contiguous along the column index. A
-factor without the layout that its product needs is slow to read, and each tile of the result reads the factor again. A
-packed copy, which is made only once, is cheaper if each element is used often enough:
+contiguous along the depth, the axis that is summed over ("K-major"). Products of f32 arrays that run on tensor cores
+(f32_products.py) need only a second factor that is contiguous along the depth. The factors of a product can be swapped:
+`x @ w` becomes `(w.mT @ x.mT).mT`. Factors are swapped if the product has few tiles, in two cases. First, a copy of the
+second factor pays little or nothing, and the first factor is contiguous along the depth. Second, a copy of the first
+factor is much smaller than a copy of the second factor. All other f32 products run on the f32 units of the chip, which
+need a second factor that is contiguous along the column index. A factor without the layout that its product needs is
+slow to read, and each tile of the result reads the factor again. A packed copy, which is made only once, is cheaper if
+each element is used often enough:
 
 - If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory even if
-  the factor is not packed. So this factor is packed only if each element is used at least REUSE_OF_ASYNC (1536) times.
-- If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each element is a load of its own. Such a factor is
-  packed even if the product has little work. An example is `pad(x, ((0, 0), (1, 1))) @ w`, which reads x[i, r - 1].
+  the factor is not packed. So such a factor is packed only if each element is used at least REUSE_OF_ASYNC (1536)
+  times.
+- If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each element needs a load of its own. Such a factor
+  is packed even if the product has little work. An example is `pad(x, ((0, 0), (1, 1))) @ w`, which reads x[i, r - 1].
 - A second factor that is computed, not loaded, is copied if more than one tile of rows uses it. Without a copy, the
   tensor core waits until each block is computed.
 - Weights of 8 bits are copied only if the product has many rows. The copy contains the weights without their scale
   (weight_scales.py). If the product has few rows, tensor cores take the weights from registers
-  (kernels/lower_graph.py).
+  (fusion/computed_factor_first.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
 
-In: a graph; the strides of inputs that are not contiguous. Left out: products of unknown sizes, of integers, and
-16-bit products of small depth. In attention, for example, the depth of a product is small, and one program reads all
-indices along the depth. Products that stay in a loop of attention are left out too.
+In: a graph; the strides of inputs that are not contiguous. Left out: products of unknown sizes, products of integers,
+and 16-bit products of small depth. In attention, for example, the depth of a product is small, and one program reads
+all indices along the depth. Products that stay in a loop of attention are left out too.
 """
 
 import math
@@ -50,18 +52,18 @@ from minitri.graph.weight_scales import scaled, taken_out
 from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize.dequantised_product_cost import is_converted
-from minitri.optimize.partial_reductions import made_of, padded
 from minitri.optimize.product_cost import has_few_tiles
 from minitri.optimize.split_k import ASYNC, is_read
 from minitri.optimize.split_kv import loops
+from minitri.optimize.two_step_reductions import made_of, padded
 
 DEPTH = 512  # the least depth of a product
 REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # the fewest uses of an element
-REUSE_OF_F32, REUSE_OF_PARTS = 128, 64  # the latter for the second factor of a product of TF32 parts
+REUSE_OF_F32, REUSE_OF_PARTS = 128, 64  # the fewest uses in f32; for the second factor of TF32 parts
 REUSE_OF_SWAPPED = 1024  # the fewest uses for which a copy of a second factor is better than swapped factors
 WORTH = 1 << 34  # the fewest operations of a product whose first factor is copied; 2**34 take about 25 microseconds
 WORTH_COMPUTED = 1 << 31  # the same for a second factor, and for a first factor with rows at odd multiples of 2 bytes
-WORTH_F32 = 1 << 30  # takes more than ten microseconds in f32
+WORTH_F32 = 1 << 30  # the same in f32; 2**30 operations take more than ten microseconds
 WORTH_OF_PARTS = 1 << 26  # the fewest operations of a product of TF32 parts
 WORTH_OF_COPY = 1 << 29  # the fewest operations of a product of TF32 parts whose second factor is copied
 SIDE_OF_PARTS, COLUMNS_OF_PARTS = 32, 16  # the fewest rows (tensor cores compute 64 at a time) and columns
@@ -88,7 +90,7 @@ def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node 
     if wanted == "swapped":
         swapped = _swapped(i, node)
         return _transposed(i, _packed(i, swapped, layouts, "depth") or swapped)
-    last, moves = node.rank - 1, _moves(node, layouts, wanted)
+    last, moves = node.rank - 1, (_moves_first(node, layouts, wanted), _moves_second(node, layouts, wanted))
     if not any(moves):
         return None
     second, scale = taken_out(i, node) if moves[1] else (node.b, None)
@@ -99,53 +101,85 @@ def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node 
     return made if scale is None else scaled(i, made, scale)
 
 
-def _moves(node: Contract, layouts: Layouts, wanted: str) -> tuple[bool, bool]:
-    """Decides for each of the two factors of a product whether to copy it."""
-    *_, m, n = (e.constant or 0 for e in node.shape)
-    last, loaded = node.rank - 1, is_read(node.a)
+def _moves_first(node: Contract, layouts: Layouts, wanted: str) -> bool:
+    """Checks whether to copy the first factor. Each column of the result uses each element of this factor once."""
+    last, columns = node.rank - 1, node.shape[-1].constant or 0
+    if not (is_read(node.a) and is_read(node.b)) or _fits(node.a, last, layouts, wanted):
+        return False
+    if _is_of_parts(node, wanted):
+        return columns >= REUSE_OF_ASYNC and _is_large(node, WORTH_F32)
+    reuse, worth = _least(node)
+    if _fits(node.a, last, layouts, wanted, ASYNC):  # the hardware can copy the rows as they are
+        reuse = REUSE_OF_ASYNC
+    elif wanted == "any" and not is_along_depth(node.a, last, layouts, ASYNC):  # each element is a load of its own
+        worth = min(worth, WORTH_COMPUTED)
+    return columns >= reuse and _is_large(node, worth)
+
+
+def _moves_second(node: Contract, layouts: Layouts, wanted: str) -> bool:
+    """Checks whether to copy the second factor. Each row of the result uses each element of this factor once."""
+    depth, rows = node.rank - 2, node.shape[-2].constant or 0
     if not is_read(node.b):
-        return False, False
-    if wanted == "depth" and node.precision != "tf32":  # a product of TF32 parts
-        first = loaded and n >= REUSE_OF_ASYNC and _is_large(node, WORTH_F32)
-        second = (
-            m >= REUSE_OF_PARTS and _is_large(node, WORTH_OF_COPY) and not is_along_depth(node.b, last - 1, layouts)
-        )
-        return first and not _fits(node.a, last, layouts, wanted), second
-    worth, reuse = (WORTH, REUSE) if node.a.dtype.bits == 16 or node.precision == "tf32" else (WORTH_F32, REUSE_OF_F32)
-    computed, pipelined = _places(node.b, layouts) is None, _fits(node.a, last, layouts, wanted, ASYNC)
-    least = min(worth, WORTH_COMPUTED)
-    odd = wanted == "any" and not pipelined and not is_along_depth(node.a, last, layouts, ASYNC)
-    of_computed = REUSE_OF_CONVERTED if is_converted(node) else min(reuse, REUSE_OF_COMPUTED)
-    first = loaded and n >= (REUSE_OF_ASYNC if pipelined else reuse) and _is_large(node, least if odd else worth)
-    second = m >= (of_computed if computed else reuse)
-    second = second and _is_large(node, least if computed or wanted == "any" else worth)
-    return first and not _fits(node.a, last, layouts, wanted), second and not _fits(node.b, last - 1, layouts, wanted)
+        return False
+    if _is_of_parts(node, wanted):
+        fits = is_along_depth(node.b, depth, layouts)
+        return rows >= REUSE_OF_PARTS and _is_large(node, WORTH_OF_COPY) and not fits
+    reuse, worth = _least(node)
+    computed = _places(node.b, layouts) is None
+    if computed:
+        reuse = REUSE_OF_CONVERTED if is_converted(node) else min(reuse, REUSE_OF_COMPUTED)
+    if computed or wanted == "any":
+        worth = min(worth, WORTH_COMPUTED)
+    return rows >= reuse and _is_large(node, worth) and not _fits(node.b, depth, layouts, wanted)
+
+
+def _is_of_parts(node: Contract, wanted: str) -> bool:
+    """Checks whether tensor cores compute a product of f32 arrays from TF32 parts."""
+    return wanted == "depth" and node.precision != "tf32"
+
+
+def _least(node: Contract) -> tuple[int, int]:
+    """Returns the fewest uses of an element, and the fewest operations of a product, for which a copy pays."""
+    tensor_cores = node.a.dtype.bits == 16 or node.precision == "tf32"
+    return (REUSE, WORTH) if tensor_cores else (REUSE_OF_F32, WORTH_F32)
 
 
 def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
     """Returns the axis along which the factors of a product must be contiguous. "depth" means the summed axis, and
-    "any" means either of a factor's last two axes. "columns" means that only the second factor must be contiguous,
-    along the column index. "swapped" means that the factors change places. "" means that the layout does not matter.
+    "any" means that each factor is contiguous along one of its last two axes. "columns" means that only the second
+    factor must be contiguous, along the column index. "swapped" means that the factors change places. "" means that the
+    layout does not matter.
     """
     if node.a.dtype != f32:
         return "any" if node.a.dtype.is_float and node.a.dtype.bits == 16 else ""
     if node.precision.startswith("tf32"):
         return "depth"
-    if parts and suits_parts(node):
-        last, (*batch, m, n) = node.rank - 1, map(int, node.shape)
-        fits, copied = is_along_depth(node.b, last - 1, layouts), _moves(node, layouts, "depth")[1]
-        few = has_few_tiles(chip, math.prod(batch), m, n)
-        rare = few and n >= SIDE_OF_PARTS and (m < REUSE_OF_SWAPPED or not copied)
-        smaller = is_read(node.a) and n >= max(2 * m, REUSE_OF_F32) and _is_large(node, WORTH_OF_COPY)
-        if not fits and rare and (smaller or is_along_depth(node.a, last, layouts)):
-            return "swapped"
-        if fits or copied:
-            return "depth"
-    return "columns"
+    if not (parts and suits_parts(node)):
+        return "columns"
+    if is_along_depth(node.b, node.rank - 2, layouts):
+        return "depth"
+    copied = _moves_second(node, layouts, "depth")
+    if _is_better_swapped(node, layouts, chip, copied):
+        return "swapped"
+    return "depth" if copied else "columns"
+
+
+def _is_better_swapped(node: Contract, layouts: Layouts, chip: Chip, copied: bool) -> bool:
+    """Checks whether a product of TF32 parts is faster if its factors change places.
+
+    `copied` says whether a copy of the second factor would pay. In a product of few rows, such a copy pays little.
+    """
+    *batch, m, n = map(int, node.shape)
+    if n < SIDE_OF_PARTS or copied and m >= REUSE_OF_SWAPPED or not has_few_tiles(chip, math.prod(batch), m, n):
+        return False
+    smaller = is_read(node.a) and n >= max(2 * m, REUSE_OF_F32) and _is_large(node, WORTH_OF_COPY)
+    return smaller or is_along_depth(node.a, node.rank - 1, layouts)
 
 
 def _swapped(i: Interner, node: Contract) -> Contract:
-    """Returns the product of the transposed factors, whose second factor is the first factor of `node`."""
+    """Returns the product of the transposed factors in swapped order. The second factor is the transposed first factor
+    of `node`.
+    """
     shape = (*node.shape[:-2], node.shape[-1], node.shape[-2])
     b, a = (_transposed(i, f) for f in (node.a, node.b))
     return i.contract(node.dtype, shape, a, b, node.precision)
@@ -171,7 +205,8 @@ def in_loops(graph: Graph, parts: bool) -> set[Node]:
     """Returns the products that stay in a loop with other reductions, as in attention.
 
     A loop of products of f32 arrays is divided into kernels if the products can be computed from TF32 parts. A loop
-    stays if its scores would take too much memory, or if it may skip blocks of scores.
+    stays one kernel if its scores (the results of the first product) would take too much memory. A loop also stays one
+    kernel if a mask that depends on positions could let the loop skip blocks of scores.
     """
     found: set[Node] = set()
     for node in {group.node for groups in loops(graph).values() for group in groups}:
@@ -185,7 +220,7 @@ def in_loops(graph: Graph, parts: bool) -> set[Node]:
 
 def _is_large(node: Contract, worth: int) -> bool:
     """Checks whether a product is so large that a copy of a factor is worth one more kernel. A product is large enough
-    if it has at least `worth` operations and a long summed axis.
+    if it has at least `worth` operations. Except for f32 products, the summed axis must also be long.
     """
     sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
     deep = len(sizes) > node.rank and (sizes[-1] >= DEPTH or node.a.dtype == f32)
@@ -203,16 +238,16 @@ def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: in
     if found is None:
         return False
     start, steps = found
-    row = 2 * factor.rank - 3 - depth  # of the last two axes, the one that is not `depth`
+    row = 2 * factor.rank - 3 - depth  # the axis that is not `depth`, of the last two axes
     if steps[depth] != 1 and (wanted == "depth" or steps[row] != 1):
         return False
     return all(n * factor.dtype.bytes % alignment == 0 for n in (start, *(s for s in steps if s != 1)))
 
 
 def is_along_depth(factor: Node, depth: int, layouts: Layouts, alignment: int = ALIGNMENT) -> bool:
-    """Checks whether all arrays that a factor is computed from are contiguous along `depth`, the axis that the product
-    sums over, and whether their rows begin at multiples of `alignment` bytes. Arrays that do not vary along this axis
-    may have any layout.
+    """Checks whether every array that a factor is computed from is contiguous along `depth`, the summed axis. The rows
+    of these arrays must also begin at multiples of `alignment` bytes. An array that does not vary along `depth` may
+    have any layout.
     """
 
     def suits(node: Node, offset: Dim) -> bool:
@@ -225,7 +260,9 @@ def is_along_depth(factor: Node, depth: int, layouts: Layouts, alignment: int = 
 
 
 def _reads(node: Node, index: tuple[Dim, ...], layouts: Layouts) -> Iterator[tuple[Node, Dim]]:
-    """Returns the arrays in memory that an element of a node is computed from, and the offsets of the elements."""
+    """Yields each array in memory that an element of a node is computed from, with the offset at which the array is
+    read.
+    """
     node, index = element(node, index)
     if isinstance(node, (ir.Apply, ir.Concat)) and not ir.is_copy(node):
         for operand in ir.children(node):

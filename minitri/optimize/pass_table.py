@@ -4,9 +4,9 @@
 
 The table `CORE` in minitri/pipeline.py has the passes that every program needs. The table in this module adds the
 optimisation passes, which this project calls *rooms*. Most optimisations are rows between the rows of `CORE`. Two
-optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and `fusion` replaces `one-kernel-each`. The
-option `--without NAME` removes an optimisation. The optimisations in `PARTS` have no row of their own, because they are
-parts of the pass `lower` or of the pass `mask`.
+optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and `fusion` replaces `one-kernel-each`. The rows
+`lower` and `mask` of `CORE` run other functions in this table. The optimisations in `PARTS` are parts of these two
+passes, so they have no row of their own. The option `--without NAME` removes an optimisation.
 """
 
 from collections.abc import Callable, Collection
@@ -67,8 +67,8 @@ def looped(kernel: Kernel, context: Context) -> list[str]:
 def schedule_of(kernel: Kernel, context: Context) -> Schedule:
     """Returns the schedule of a kernel for the target of a context. With `--without all`, returns the simple schedule.
 
-    Tensor descriptors are used only if the target supports them and the offsets of the kernel fit into 32 bits, or if
-    the caller's options demand descriptors. The result is never a schedule that Triton is known to compile wrongly.
+    Tensor descriptors need a target that supports them, and offsets that fit into 32 bits. The caller's options can
+    demand tensor descriptors in all cases. The result is never a schedule that Triton is known to compile wrongly.
     """
     if "all" in context.without:
         return pipeline.simple_schedule(kernel, context)
@@ -99,12 +99,12 @@ def lower(plan: Plan, context: Context) -> Programs:
 
 
 def _plans_of_other_sizes(context: Context) -> list[Plan]:
-    """Returns the plans of the program for several sets of sizes. Together, the returned plans contain every axis that
-    a kernel of the program can have.
+    """Returns the plans of the minitri program for several sets of sizes. Together, the returned plans contain every
+    axis that a kernel of the program can have.
 
     Two plans have symbolic sizes: the plan before neighbouring axes are merged, and the plan after the merge. The plans
-    with known sizes are for a GPU. For each name of a size, one plan has this size long and all others short, and one
-    more plan has all sizes long. Long reductions are split into parts, and each split adds an axis.
+    with known sizes are for a GPU. For example, the sizes M and N give three plans: with a long M, with a long N, and
+    with both sizes long. Long reductions are split into parts, and each split adds an axis.
     """
     compiled = Compilation(replace(context, sizes={}, layouts={}, options=Options()))
     plans = [compiled.value("kernels.fused"), compiled.value("kernels")]
@@ -126,15 +126,15 @@ masked_pass = partial(tile_pass, masked=True)
 
 def room(
     kind: Callable[..., Pass], name: str, stage: str, place: str, *facts: Callable[[Context], Any],
-    without: Callable[[Any, Context], Any] = same, gpu: bool = False, together: bool = False,
+    instead: Callable[[Any, Context], Any] = same, gpu: bool = False, together: bool = False,
 ) -> Pass:  # fmt: skip
-    """Makes a row of the table of passes for an optimisation. The pass calls the function that `place` names, with a
-    program and further arguments (`facts`). Each function in `facts` computes one of these arguments, for example the
-    chip, from the compilation context.
+    """Makes a row of the table of passes for an optimisation. The pass calls the function that `place` names, with the
+    result of the previous stage and with further arguments. Each function in `facts` computes one further argument from
+    the compilation context, for example the chip.
 
     kind      the function that makes the row, for example `graph_pass`
     place     the module in minitri/optimize and the function that does the work: "pack_operands:pack"
-    without   the function that runs in place of a removed optimisation
+    instead   the function that runs in place of a removed optimisation
     gpu       whether the optimisation runs for GPUs only. Triton's interpreter has no tensor cores and runs one
               program at a time, so such an optimisation would not help.
     together  whether the function gets all tile programs at once, and not each tile program alone
@@ -153,7 +153,7 @@ def room(
 
         return value.map(changed) if isinstance(value, Programs) and not together else changed(value)
 
-    return kind(name, stage, run, function, without)
+    return kind(name, stage, run, function, instead)
 
 
 def _core(name: str, **changes: Any) -> Pass:
@@ -166,7 +166,7 @@ def _core(name: str, **changes: Any) -> Pass:
 # Columns: name, stage that it makes, place of the function that does the work, further facts that this function needs.
 PASSES: tuple[Pass, ...] = (
     *map(_core, ("parse", "build", "specialise")),
-    room(graph_pass, "simplify", "graph.folded", "simplify:simplify", without=lambda g, c: legalise(g)),
+    room(graph_pass, "simplify", "graph.folded", "simplify:simplify", instead=lambda g, c: legalise(g)),
     room(graph_pass, "strength-reduction", "graph.strength", "strength_reduction:reduce_strength"),
     room(graph_pass, "round-products", "graph.rounded", "round_products:round_products", gpu=True),
     room(graph_pass, "batch-into-rows", "graph.rows", "batch_into_rows:fold", gpu=True),
@@ -177,7 +177,7 @@ PASSES: tuple[Pass, ...] = (
     room(graph_pass, "split-kv", "graph.loops", "split_kv:split_loops", chip, gpu=True),
     room(graph_pass, "split-k", "graph.products", "split_k:split_products", chip, gpu=True),
     room(graph_pass, "split-scan", "graph.simplified", "split_scan:split_scans", chip, lambda c: c.layouts, gpu=True),
-    room(plan_pass, "fusion", "kernels.fused", "fusion.fuse:fuse", lambda c: c.layouts, without=lambda g, c: one_kernel_each(g, c.layouts)),
+    room(plan_pass, "fusion", "kernels.fused", "fusion.fuse:fuse", lambda c: c.layouts, instead=lambda g, c: one_kernel_each(g, c.layouts)),
     room(plan_pass, "output-layouts", "kernels.laid", "output_layouts:lay_out"),
     room(plan_pass, "collapse-axes", "kernels.flat", "collapse_axes:flatten"),
     room(plan_pass, "online-reductions", "kernels.online", "online_reductions.merge_loops:online", lambda c: partial(looped, context=c)),
@@ -192,7 +192,7 @@ PASSES: tuple[Pass, ...] = (
     room(masked_pass, "f16-multiplication", "tile.halved", "f16_multiplication:halve"),
     room(masked_pass, "tensor-descriptors", "tile.described", "tensor_descriptors:describe",
          lambda c: c.options.descriptors is not False,  # a tile program that was loaded as text may have descriptors
-         without=lambda programs, c: programs.map(Program.without_descriptors)),
+         instead=lambda programs, c: programs.map(Program.without_descriptors)),
     room(masked_pass, "cache-hints", "tile.cached", "cache_hints:mark"),
     room(masked_pass, "fast-operators", "tile.fast", "fast_math.fast_operators:hasten"),
     room(masked_pass, "row-maximum-tree", "tile.parted", "row_maximum_tree:part"),
@@ -219,7 +219,7 @@ PARTS = (
     Room("mask-elision", "tile.masked", "minitri.optimize.mask_elision"),
     *(Room(name, "tile", rule.__module__) for name, rule in RULES.items()),
 )  # fmt: skip
-ROOMS = (*(Room(p.name, p.stage, p.function.__module__) for p in PASSES if p.without and p.function), *PARTS)
+ROOMS = (*(Room(p.name, p.stage, p.function.__module__) for p in PASSES if p.instead), *PARTS)
 OPTIONAL = tuple(room.name for room in ROOMS)
 
 

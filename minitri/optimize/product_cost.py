@@ -3,8 +3,8 @@
     x @ w.mT          x: f32[512, 1024], w: f32[512, 1024]          tiles of 64 by 64
 
 The result of this example has 64 tiles, so half of a chip with 132 multiprocessors would be idle. If the depth (the
-axis that is summed over) is divided into four parts for each tile, there are 256 programs, and each of them has 256
-indices of the depth. A second kernel adds the results of the parts (split_k.py). For a tile and a number of parts, the
+axis that is summed over) is divided into four parts for each tile, there are 256 grid programs. Each of these programs
+sums over 256 indices. A second kernel adds the results of the parts (split_k.py). For a tile and a number of parts, the
 estimated time is the following sum:
 
     start-up time for each wave of programs + blocks of depth * time of a block + second kernel
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from minitri.hardware.chips import Chip
 
 STEP = 128  # the depth for which a pace gives times
-SECOND = 2.2  # microseconds of a second kernel that adds little
+SECOND = 2.2  # microseconds that a second kernel takes if it adds few numbers
 ADDED = 6.5e6  # bytes of partial sums that are written and read in a microsecond
 
 
@@ -30,7 +30,7 @@ class Pace(NamedTuple):
     alone    the time with one program on a multiprocessor
     beside   the time with another program on the same multiprocessor
     most     how many programs fit on a multiprocessor
-    start    the time until a program has its first block and after its last one
+    start    the time before a program has its first block, plus the time after its last block
     """
 
     rows: int
@@ -45,26 +45,26 @@ class Pace(NamedTuple):
         elements.
         """
         load = -(-programs // chip.multiprocessors)  # programs on the busiest multiprocessor
-        pairs = -(-load // 2) if self.most == 2 else load / 2  # if there is room, a third program runs as well
+        pairs = -(-load // 2) if self.most == 2 else load / 2  # if a third program fits, it runs as well
         step = self.alone if load <= 1 else self.beside * pairs
         return self.start * -(-load // self.most) + step * depth / STEP
 
 
-# Of products of f32 arrays that are computed from TF32 parts (f32_products.py).
+# The times of products of f32 arrays that are computed from TF32 parts (f32_products.py).
 TF32_PARTS = (
     Pace(128, 128, 6.8, 13.6, 1, 3.8), Pace(64, 128, 4.7, 7.6, 2, 2.4), Pace(64, 64, 2.8, 4.6, 3)
 )  # fmt: skip
 
 
 def has_few_tiles(chip: Chip, batch: int, rows: int, columns: int) -> bool:
-    """Checks whether a product of f32 arrays has so few small tiles that its depth may be divided into parts."""
+    """Checks whether a product of f32 arrays has so few small tiles that dividing its depth into parts can pay."""
     return batch * -(-rows // TF32_PARTS[-1].rows) * -(-columns // TF32_PARTS[-1].columns) <= 2 * chip.multiprocessors
 
 
 def cheapest(
     chip: Chip, paces: Iterable[Pace], parts: Iterable[int], batch: int, rows: int, columns: int, depth: int
 ) -> tuple[int, Pace]:
-    """Returns the number of parts and the pace that have the least estimated time.
+    """Returns the number of parts and the tile (`Pace`) that have the least estimated time.
 
     Among choices with equal times, the choice with the fewest parts is returned.
     """

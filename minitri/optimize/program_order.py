@@ -1,4 +1,4 @@
-"""tile → tile: changes the order of tiles and blocks, so that long programs start first ("longest first").
+"""tile → tile: changes the order of tiles and blocks, so that long grid programs start first ("longest first").
 
     for r {last = i_start + 128}       the larger i_start, the more iterations
     warps 4                            becomes   warps 4 group 8 descending
@@ -9,7 +9,7 @@ last, most of the chip is idle until that program ends. Therefore, programs that
 (Graham, "Bounds on multiprocessing timing anomalies", 1969: longest processing time first). If the tiles at the end of
 the last grid axis have the most work, as in causal attention, the programs for these tiles start first. Tiles along the
 last-but-one grid axis form groups, and within a group the longest programs start first. A group has about as many
-programs as the GPU runs at once, so the data that the programs of a group load stays in the L2 cache.
+programs as the GPU runs at once. So the data that the programs of a group load stays in the L2 cache.
 
 If a program has two loops over the same elements, the second loop starts with the last block. When the second loop
 starts, the last blocks are still in the cache, because the first loop has just read them:
@@ -47,7 +47,7 @@ def order(program: Program, chip: Chip, group: int | None = None) -> Program:
 
 
 def _returns(program: Program) -> bool:
-    """Checks whether the program has a loop without carried values over the same axes as the previous loop.
+    """Checks whether the program has a loop that carries no values and runs over the same axes as the previous loop.
 
     Returns False for persistent programs, because Triton merges their loops.
     """
@@ -64,7 +64,7 @@ def _rises(program: Program, axis: TileAxis) -> bool:
 
 
 def _length(program: Program, axis: TileAxis, tile: int) -> int:
-    """Returns the number of indices over which the program for one tile loops. Loops without bounds are not counted.
+    """Returns how many indices the loops of the grid program for one tile visit. Loops without bounds are not counted.
 
     An axis of unknown size is assumed to have FAR (1024) blocks.
     """

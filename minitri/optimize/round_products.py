@@ -6,23 +6,27 @@
                                                    %3: f32[M] = reduce.sum %2
 
 The sum over a row needs results of several tiles, so the kernel of the product stores its result, and another kernel
-reads it. The same is true if the result is padded or stacked: `pad(x @ w, …)` reads elements of other indices. In the
-program, `x @ w` is a bf16 array: numpy and torch round each element to bf16. After this pass, the array in memory has 2
-bytes for each element instead of 4.
+reads it. Another kernel also reads the result if the result is padded or stacked, because `pad(x @ w, …)` reads
+elements of other indices. In the minitri program, `x @ w` is a bf16 array: numpy and torch round each element to bf16.
+After this pass, the array in memory has 2 bytes for each element instead of 4.
 
-In: a graph. A product is rounded under four conditions. Its factors are bf16. All results of the graph are bf16. A
-reduction, a scan or a concat uses the product. And no other product or discontinuous operation, such as a comparison, uses it,
-not even through other operations.
+In: a graph. A product is rounded under four conditions:
 
-Accuracy: each element of such a product has one more rounding error, of at most `2**-9` of its value, as in numpy.
-error_bounds.py adds this error. Left out: f16, whose largest number is 65504. An f32 sum can be larger, and rounding
-would make it infinite.
+  - The factors of the product are bf16.
+  - All results of the graph are bf16.
+  - A reduction, a scan or a concat uses the product.
+  - No other product and no discontinuous operation, such as a comparison, uses the product, not even through other
+    operations.
+
+Accuracy: each element of a rounded product has one more rounding error, of at most `2**-9` of its value, as in numpy.
+The error bounds of a program include this rounding error (minitri/trust/error_bounds.py). Left out: f16, whose largest
+number is 65504. An f32 sum can be larger than 65504, and rounding to f16 would make the sum infinite.
 """
 
 from minitri.base.types import bf16, f32
 from minitri.graph.ir import Contract, Graph, Node
-from minitri.graph.reduced_products import is_discontinuous, reduced_products, used_by
 from minitri.graph.rewrite import rewritten
+from minitri.graph.roundable_products import is_discontinuous, roundable_products, used_by
 
 
 def round_products(graph: Graph) -> Graph:
@@ -35,4 +39,4 @@ def round_products(graph: Graph) -> Graph:
 
 def stored_products(graph: Graph) -> set[Node]:
     """Returns the products whose results this pass rounds."""
-    return reduced_products(graph) - used_by(graph, lambda n: isinstance(n, Contract) or is_discontinuous(n))
+    return roundable_products(graph) - used_by(graph, lambda n: isinstance(n, Contract) or is_discontinuous(n))

@@ -9,7 +9,7 @@ chains of comparisons run at the same time.
 In: a masked program. Out: the same program, with the hint `in_parts` on some maxima. A maximum gets the hint `in_parts`
 if each warp has complete rows of a product with at least COLUMNS (128) columns. For a product that a loop carries,
 CARRIED_COLUMNS (32) columns are enough for the hint. Without parts, the comparisons in a loop that carries a product
-form a single chain, and NVIDIA's assembler makes the tensor cores wait for each instruction.
+form a single chain. NVIDIA's assembler then makes the tensor cores wait for each instruction.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Reduce
@@ -33,8 +33,8 @@ def _is_of_a_wide_product(program: Program, op: Op) -> bool:
 
 
 def _product(op: Op) -> tuple[Op, bool]:
-    """Follows elementwise ops back to the op that a tile is computed from. Returns the op that was found, and whether a
-    loop carries the value of this op.
+    """Returns the op that a tile is computed from by elementwise ops. Also returns whether a loop carries the value of
+    this op.
     """
     while isinstance(op, Compute):
         op = max(op.args, key=lambda o: len(o.axes))

@@ -80,8 +80,8 @@ def holds(wide: DType, narrow: DType) -> bool:
 
 
 def fold_constants(i: Interner, node: Node) -> Node | None:
-    """Replaces an operation whose operands are constants by its result, a constant. Broadcast constants count as
-    constants.
+    """Replaces an operation whose operands are constants by its result, a constant. Broadcast constants are constants
+    too.
     """
     if not isinstance(node, Apply) or None in map(_constant, node.args):
         return None
@@ -96,7 +96,7 @@ def _constant(node: Node) -> Const | None:
 
 
 def identity_operand(i: Interner, node: Node) -> Node | None:
-    """Replaces `x * 1`, `1 * x`, `x / 1`, `x - 0.0` and `x ** 1` by x. The result stays the same bit for bit."""
+    """Replaces `x * 1`, `1 * x`, `x / 1`, `x - 0.0` and `x ** 1` by x. No bit of the result changes."""
     if not (isinstance(node, Apply) and len(node.args) == 2):
         return None
     left, right = node.args
@@ -204,24 +204,31 @@ def rotated_halves(i: Interner, node: Node) -> Node | None:
     (first, ops), (second, others) = map(_cheap_steps, node.parts)
     if not (isinstance(first, View) and isinstance(second, View) and first.x is second.x):
         return None
-    k, (left, right) = axis(node.axis), (p.shape[node.axis] for p in node.parts)
-    ahead = (k + right) % node.shape[node.axis]
-    if tuple(d.substitute({axis_symbol(node.axis): k + right}) for d in second.index) != first.index:
+    k, (left, right), source = axis(node.axis), (p.shape[node.axis] for p in node.parts), second.index
+
+    def moved(place: Dim) -> tuple[Dim, ...]:
+        return tuple(d.substitute({axis_symbol(node.axis): place}) for d in source)
+
+    if moved(k + right) != first.index:
         return None
-    x = _normal_view(i, first.x, node.shape, tuple(d.substitute({axis_symbol(node.axis): ahead}) for d in second.index))
-    a, b = (
-        reduce(lambda y, op: i.apply(op.op, op.dtype, y.shape, (y,)), reversed(steps), x) for steps in (ops, others)
-    )
+    rotated = _normal_view(i, first.x, node.shape, moved((k + right) % node.shape[node.axis]))
+    a, b = (_with_steps(i, rotated, steps) for steps in (ops, others))
+    if a is b:
+        return a
     place = i.index(i64, node.shape, k)
-    return (
-        a
-        if a is b
-        else compute(i, "where", i.apply("less", bool_, node.shape, (place, number(i, place, int(left)))), a, b)
-    )
+    is_first = i.apply("less", bool_, node.shape, (place, number(i, place, int(left))))
+    return compute(i, "where", is_first, a, b)
+
+
+def _with_steps(i: Interner, x: Node, steps: list[Apply]) -> Node:
+    """Applies operators with one operand to `x`, the last of `steps` first."""
+    return reduce(lambda y, step: i.apply(step.op, step.dtype, y.shape, (y,)), reversed(steps), x)
 
 
 def _cheap_steps(x: Node) -> tuple[Node, list[Apply]]:
-    """Returns the array from which cheap operators with one operand compute `x`, and these operators, the last first."""
+    """Removes cheap operators with one operand from `x`, the last operator first. Returns the array that remains, and
+    the removed operators.
+    """
     steps: list[Apply] = []
     while isinstance(x, Apply) and len(x.args) == 1 and (x.op == "cast" or OPERATORS[x.op].cost == "cheap"):
         steps.append(x)

@@ -13,7 +13,7 @@
 In: a tile program. Out: the same program, with loops whose iterations do not begin with a wait. Shared memory can
 contain two blocks of an array, and an iteration uses one of the two blocks. So Triton starts to load the next block
 only at the end of an iteration. A product at the beginning of the next iteration must wait for the block that is being
-loaded. After this pass, each block arrives during the arithmetic of an iteration.
+loaded. After this pass, each block is loaded during the arithmetic of an iteration.
 
 The technique is software pipelining by one product (Lam, "Software pipelining: an effective scheduling technique for
 VLIW machines", 1988). This technique is also called rotation scheduling (Chao, LaPaugh and Sha, 1993). Loop rotation,
@@ -54,10 +54,10 @@ def rotate(program: Program) -> Program:
 def _before_later_blocks(body: Sequence[Stmt], loop: Loop) -> int:
     """Returns the position in `body` for a pipelined loop: before other loops over later blocks of the same axis.
 
-    minitri/optimize/skip_blocks/skip.py has put the loops over later blocks before the loops over earlier blocks. The
-    first product, which this pass puts before the pipelined loop, must not come between two loops that carry the same
-    sums. Because of a product between two loops that carry the same sums, NVIDIA's assembler would make the tensor
-    cores wait for each instruction (message C7515).
+    The file minitri/optimize/skip_blocks/skip.py has put the loops over later blocks before the loops over earlier
+    blocks. The first product, which this pass puts before the pipelined loop, must not come between two loops that
+    carry the same sums. If a product came between two loops that carry the same sums, NVIDIA's assembler would make the
+    tensor cores wait for each instruction (message C7515).
     """
     place = len(body)
     while place and _has_later_blocks(body[place - 1], loop):
@@ -103,9 +103,9 @@ class _Rotation:
     def _product(self) -> list[Op]:
         """Returns the ops of the product that does not depend on earlier iterations, with the product itself last.
 
-        Returns no ops unless the loop has exactly one product that does not depend on earlier iterations, and at least
-        one other product. The returned product is allowed to depend only on arithmetic and on loads that tensor
-        descriptors can execute.
+        The loop must have exactly one product that does not depend on earlier iterations, and at least one other
+        product. Otherwise returns no ops. The returned product is allowed to depend only on arithmetic and on loads
+        that tensor descriptors can execute.
         """
         carried = moving(self.loop.body, (c for c, _ in self.loop.carries))
         dots = [op for op in self.loop.body if isinstance(op, Dot)]

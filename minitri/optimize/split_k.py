@@ -24,9 +24,9 @@ from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize import dequantised_product_cost
 from minitri.optimize.dequantised_product_cost import MOST, PART, viewed
-from minitri.optimize.partial_reductions import Halves, contract_in_parts, made_of, padded, parts_of, split
 from minitri.optimize.product_cost import TF32_PARTS, cheapest
 from minitri.optimize.split_kv import loops
+from minitri.optimize.two_step_reductions import Halves, contract_in_parts, made_of, padded, parts_of, split
 
 MANY = 128  # the most parts of a product with very few tiles
 IDLE = 2  # a product of computed factors is split if it has this many times fewer tiles than there are multiprocessors
@@ -34,8 +34,8 @@ STEP = 64  # the length of uneven parts is a multiple of this, so that parts con
 ROWS, COLUMNS = 64, 128  # the approximate size of a tile
 FEW_ROWS, NARROW = 32, 32  # products with at most FEW_ROWS rows have tiles of NARROW columns
 SHORTEST_OF_PARTS = 128  # the least depth of a part of a product of TF32 parts
-SHORTEST, SHORTEST_STREAM = 4096, 8192  # a smaller depth is not worth a second kernel; the latter if small tiles do
-SHORTEST_OF_FEW = 2000  # the same if most of the chip is idle; half of it if rows begin at odd places
+SHORTEST, SHORTEST_STREAM = 4096, 8192  # the least depth worth a second kernel; the latter if small tiles are fast
+SHORTEST_OF_FEW = 2000  # the least depth if most of the chip is idle; half of it if rows are not aligned to ASYNC bytes
 ASYNC = 4  # the fewest bytes that an asynchronous copy to shared memory can have
 
 
@@ -76,8 +76,7 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
 
 
 def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, depth: int) -> int:
-    """Returns the number of parts: a power of two that divides the depth (summed axis) if possible, or another power of
-    two.
+    """Returns the number of parts. If possible, this number is a power of two that divides the depth (the summed axis).
 
     The goal is two programs on each multiprocessor.
     """
@@ -99,8 +98,8 @@ def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, dep
 
 
 def _unit(node: Contract, depth: int) -> int:
-    """Returns the number of elements that even parts of the depth are a multiple of, so that parts of rows begin at
-    multiples of 16 bytes if complete rows do.
+    """Returns a number of elements, for example 8 for f16. If complete rows begin at multiples of 16 bytes, so do parts
+    of rows whose length is a multiple of this number.
     """
     return math.gcd(depth, ALIGNMENT // node.a.dtype.bytes)
 

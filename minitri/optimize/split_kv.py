@@ -6,18 +6,18 @@
       and in a second kernel
     o = sum over parts of o * exp(m - max m),   divided by sum over parts of l * exp(m - max m)
 
-Attention with few rows has few programs, so without this optimisation most of the chip would be idle. This optimisation
-works for every product whose first factor depends on a maximum along the summed axis, not only for attention.
-minitri/graph/partial_sum_correction.py decides whether the product can be corrected to a new
-maximum.
+Attention with few rows has few grid programs, so without this optimisation most of the chip would be idle. This
+optimisation works for every product whose first factor depends on a maximum along the summed axis, not only for
+attention. The file minitri/graph/partial_sum_correction.py decides whether a product of the old maximum can be
+corrected for a new maximum.
 
-All products that share a loop have the same number of parts. The maximum, the sums that depend on the maximum, and the
-product of the exponentials and the values are all split into the same parts. If the first factor is divided by a split
-sum, the result of the product is divided instead.
+All products that share a loop have the same number of parts. In attention, the maximum, the sum of the exponentials,
+and the product with v are all split into the same parts. If the first factor is divided by a split sum, the result of
+the product is divided instead.
 
 A loop of unknown length gets at most 32 parts, and some of these parts can be empty. Left out: unknown sizes other than
-the length of the loop, and products with too many columns for one program. If the loop cannot be divided into parts of
-equal length, products whose first factor contains more than exponentials are left out too.
+the length of the loop, and products with too many columns for one grid program. If the parts cannot have equal lengths,
+products whose first factor contains more than exponentials are left out too.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from minitri.graph.partial_sum_correction import Rescale
 from minitri.graph.rewrite import compute
 from minitri.graph.scalar_form import Element, GraphTerms, build
 from minitri.hardware.chips import Chip
-from minitri.optimize import partial_reductions
-from minitri.optimize.partial_reductions import Cut, Cuts, Following, Halves, made_of, terms_of
+from minitri.optimize import two_step_reductions
+from minitri.optimize.two_step_reductions import Cut, Cuts, Following, Halves, made_of, terms_of
 
 MAX_HELD = 256  # the longest axis of a product that a program keeps complete while it loops over another axis
 ROWS = 64  # rows of the product in one program, if there are few programs
@@ -60,7 +60,7 @@ def split_loops(graph: Graph, chip: Chip) -> Graph:
         parts = decided.get(node, (1, ONE))
         return Cut(i, made, made.axes[0], *parts).made(cuts) if parts[0] > 1 else None
 
-    return partial_reductions.split(graph, split_loops, halves, Contract, Reduce) if decided else graph
+    return two_step_reductions.split(graph, split_loops, halves, Contract, Reduce) if decided else graph
 
 
 def loops(graph: Graph) -> dict[Node, list[_Group]]:
@@ -124,8 +124,8 @@ class _Group:
         return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
 
     def in_parts(self, following: Following, cut: Cut) -> Node:
-        """Returns the product, computed in parts: the same parts as those of the maximum `cut`, which the first factor
-        depends on.
+        """Returns the product, computed in the same parts as the maximum `cut`. The first factor of the product depends
+        on this maximum.
         """
         i, node, lead = following.i, self.node, self.node.rank - 2
         a = following.with_own(self.numerator, self.found, cut)
@@ -133,7 +133,7 @@ class _Group:
         places = [d.substitute({axis_symbol(lead): axis(lead + 1)}) for d in self.terms.places(self.found.y.y) or ()]
         index = (*places[: cut.k], axis(lead), axis(lead + 2), *places[cut.k + 1 :])
         rows = i.view(a, (*node.shape[:lead], Dim.of(cut.parts), node.shape[lead], cut.length), index)
-        partial = partial_reductions.contract_in_parts(i, node, rows, cut.parts, cut.length)
+        partial = two_step_reductions.contract_in_parts(i, node, rows, cut.parts, cut.length)
 
         def for_each_column(of_parts: Node) -> Node:
             """Repeats the result of each part for each column of the shape [*B, part, M, N]."""
@@ -157,8 +157,8 @@ class _Group:
         for parts in range(wanted, max(1, wanted // 2), -1):
             if depth.constant is not None and depth.constant % (parts * STEP) == 0:
                 return parts, depth // parts
-        pure = partial_reductions.only_exponentials(self.terms, self.numerator, self.found.y)
-        return partial_reductions.parts_of(depth, wanted, STEP) if pure and wanted > 1 else (1, depth)
+        pure = two_step_reductions.only_exponentials(self.terms, self.numerator, self.found.y)
+        return two_step_reductions.parts_of(depth, wanted, STEP) if pure and wanted > 1 else (1, depth)
 
 
 def _wanted(multiprocessors: int, programs: int, depth: int | None) -> int:
@@ -179,8 +179,8 @@ def _is_known(node: Contract) -> bool:
 
 
 def _may_be_held(node: Contract) -> bool:
-    """Checks whether one program can compute all columns of this product. The program that computes all columns must
-    also compute the products inside the first factor, so the summed axes of these inner products must be short.
+    """Checks whether one program can compute all columns of this product. The same program must also compute the
+    products inside the first factor, such as q @ k.mT. So the summed axes of these inner products must be short.
     """
     inner = [n for n in made_of(node.a) if isinstance(n, Contract)]
     return int(node.shape[-1]) <= MAX_HELD and all((n.a.shape[-1].constant or MAX_HELD + 1) <= MAX_HELD for n in inner)

@@ -8,11 +8,11 @@
 
 A reduction of columns is split even if the reduction has many results. If a reduction depends on another reduction of
 the same elements, both reductions are split into the same parts. If columns have such a chain of reductions, the parts
-are so short that a program keeps the elements of a part in registers and reads them once. If a sum over all rows
-depends on reductions of single rows, each row is a part, so that one kernel computes the partial sum and the reduction
-of a row.
-minitri/optimize/partial_reductions.py describes how parts are computed and combined. Reductions that share a loop with
-a product are not split: only minitri/optimize/split_kv.py can split such a loop.
+are so short that a program keeps the elements of a part in registers and reads them once. For example, a sum of all
+elements of `x - mean(x, axis=1)` depends on reductions of single rows. Here each row is a part, so that one kernel
+computes the mean and the partial sum of a row. The file minitri/optimize/two_step_reductions.py describes how parts are
+computed and combined. Reductions that share a loop with a product are not split: only minitri/optimize/split_kv.py can
+split such a loop.
 
 The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. If the
 last part is shorter than the other parts, the last part is padded. Left out: reductions of unknown sizes.
@@ -28,20 +28,20 @@ from minitri.graph import ir
 from minitri.graph.ir import Apply, Concat, Contract, Graph, Input, Interner, Layouts, Node, Reduce, axis, axis_symbol
 from minitri.graph.scalar_form import Element, element
 from minitri.hardware.chips import Chip
-from minitri.optimize.partial_reductions import LANES, WAVES, Cut, Halves, split
 from minitri.optimize.split_kv import loops
+from minitri.optimize.two_step_reductions import LANES, WAVES, Cut, Halves, split
 
 MOST_LOOKED_AT = 64  # the most nodes that the search for the largest array visits
 SHORTEST, SHORTEST_COLUMN = 16385, 512  # reducing fewer elements is not worth a second kernel
-LONG = 8  # rows and columns so many times as long as the shortest are split even if there are many
-ALIGNED, BLOCK = 16, 2048  # elements: the most that 16 bytes hold, and what a program reduces at a time
+LONG = 8  # rows and columns LONG times as long as the shortest are split even if there are many
+ALIGNED, BLOCK = 16, 2048  # the most elements in 16 bytes, and the elements that a program reduces at once
 MOST_PARTS = 1024  # the second kernel reduces this many at once
 SHORTEST_PART, LEAST = 128, 1024  # the fewest elements of a part, for columns and for rows
 PIECE = 512  # the fewest contiguous elements of a part of several axes
 SHORTEST_ROW = 64  # the fewest elements of a row that is reduced before the rows are combined
-HELD_COLUMN = 256  # longest column that a program holds whole, if it would be read twice otherwise
-ONLINE = 8  # so many times more programs of columns with chains of reductions
-FEW_PARTS = 4  # parts of whole rows suffice if there are this many times fewer than wanted
+HELD_COLUMN = 256  # the longest column that a program keeps in registers, if it would be read twice otherwise
+CHAINED = 8  # columns with chains of reductions get CHAINED times as many programs
+FEW_PARTS = 4  # parts are complete rows if there are at least 1 / FEW_PARTS of the wanted parts
 
 
 def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
@@ -51,20 +51,20 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
     `layouts` maps the name of each input that is not contiguous in memory to the strides of this input.
     """
     cuts: dict[Node, Cut] = {}  # split reductions, by their result
-    looped, online, rows = loops(graph), _online(graph), rows_first(graph, chip)
+    looped, chained, rows = loops(graph), _chained(graph), rows_first(graph, chip)
 
     def halves(i: Interner, node: Node, made: Reduce) -> Halves | None:
         if node in rows and node not in looped:
             return _by_rows(i, made, rows[node], chip)
-        k, parts, length = choose(made, chip, layouts, node in online)
+        k, parts, length = choose(made, chip, layouts, node in chained)
         return Cut(i, made, k, parts, length).made(cuts) if parts > 1 and node not in looped else None
 
     return split(graph, split_reductions, halves, Reduce)
 
 
 def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
-    """Returns the reductions that reduce each row alone before they combine the rows, and the first axis of their rows.
-    The axes of a row are the last axes of the operand.
+    """Finds reductions that reduce each row alone before they combine the rows. Returns each of these reductions with
+    the first axis of its rows. The axes of a row are the last axes of the operand.
 
     Rows come first if another reduction or a scan runs over each row alone, because both then share a kernel. Examples
     are the sum over both axes of `x - mean(x, axis=1)`, and `sum(x)` beside `max(x, axis=1)`. Left out: reductions that
@@ -84,8 +84,8 @@ def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
 
     alone = [n for n in graph.nodes() if isinstance(n, Reduce)] if rows else []
     found = {n: first for n in alone if (first := shared(n)) > 0}
-    online = _online(graph) if found else set[Node]()
-    return {n: first for n, first in found.items() if n not in online}
+    chained = _chained(graph) if found else set[Node]()
+    return {n: first for n, first in found.items() if n not in chained}
 
 
 def _has_many_rows(node: Reduce, first: int, chip: Chip) -> bool:
@@ -109,7 +109,7 @@ def _by_rows(i: Interner, node: Reduce, first: int, chip: Chip) -> Halves:
     return made, int(count), row
 
 
-def _online(graph: Graph) -> set[Node]:
+def _chained(graph: Graph) -> set[Node]:
     """Returns the reductions that form chains over the same elements, such as a mean and a variance. A program that
     computes a chain of reductions in one loop corrects its partial results in each iteration.
     """
@@ -121,11 +121,11 @@ def _online(graph: Graph) -> set[Node]:
     return found
 
 
-def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, online: bool = False) -> tuple[int, int, Dim]:
+def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, chained: bool = False) -> tuple[int, int, Dim]:
     """Returns the axis to split, the number of parts and the length of a part. The number of parts is 1 if a split
     would not make the reduction faster.
 
-    online   whether the reduction belongs to a chain of reductions of the same elements
+    chained   whether the reduction belongs to a chain of reductions of the same elements
     """
     whole = node.axes[0], 1, node.x.shape[node.axes[0]]
     if any(e.constant is None for e in node.x.shape):
@@ -134,8 +134,8 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, online: bool = False
     bytes, inner = contiguous_axes(node, layouts)
     width = 0 if inner & extents.keys() else bytes
     count, wanted = math.prod(extents.values()), WAVES * chip.multiprocessors
-    chained = online and width > 0
-    parts = _parts(count, results, width, ONLINE * wanted if chained else wanted)
+    chained = chained and width > 0  # a chain of rows is split like a single reduction
+    parts = _parts(count, results, width, CHAINED * wanted if chained else wanted)
     if parts > 1 and chained:
         k = max(extents, key=extents.__getitem__)
         held = _held(extents[k], count // extents[k], count * results // (LANES // 4 * wanted))
@@ -169,9 +169,9 @@ def _parts(count: int, results: int, width: int, wanted: int) -> int:
 
     `width` is the size of an element in bytes if columns are reduced, and 0 if rows are reduced. A program that reduces
     columns loads a few rows at a time. The smaller an element is, the fewer bytes a row has, and the more programs are
-    needed to keep the memory busy. A row of up to 16384 elements is not split, because a second kernel takes
-    longer than the rest of the row. Longer rows are split if there are half as many as multiprocessors, and very
-    long rows if there are twice as many.
+    needed to keep the memory busy. A row of up to 16384 elements is not split, because a second kernel takes longer
+    than the rest of the row. Longer rows are split if there are at most half as many rows as multiprocessors. Very long
+    rows are split if there are at most twice as many rows as multiprocessors.
     """
     programs = -(-results // LANES) if width else results
     shortest = SHORTEST_COLUMN if width else SHORTEST
@@ -185,7 +185,7 @@ def _parts(count: int, results: int, width: int, wanted: int) -> int:
 
 
 def _length(extent: int, parts: int, any_start: bool) -> int:
-    """Returns a length of parts for which an axis has about `parts` parts. The last part can be shorter.
+    """Returns a length for which an axis has about `parts` parts. The last part can be shorter.
 
     The parts of a row begin at multiples of 16 bytes. If `any_start` is true, a part can begin at any index.
     """
@@ -203,11 +203,11 @@ def _length(extent: int, parts: int, any_start: bool) -> int:
 
 
 def _held(extent: int, others: int, length: int) -> int:
-    """Returns a length of parts for which a program can keep its columns in registers, or 0 if other reduced axes are
+    """Returns the length of a part whose columns fit into the registers of a program, or 0 if other reduced axes are
     too long.
 
-    `length` is the length for which enough programs run, and `others` is the number of indices of the other axes. All
-    parts have the same length if a length that is nearly as long divides the axis.
+    `length` is the length for which enough programs run, and `others` is the number of indices of the other axes. If a
+    slightly shorter length divides the axis, this length is returned, so that all parts are equally long.
     """
     most = min(HELD_COLUMN, max(LANES, 1 << (length - 1).bit_length())) // others
     return next((n for n in range(most, most * 3 // 4, -1) if extent % n == 0), most)
@@ -237,8 +237,9 @@ def contiguous_axes(node: Reduce | ir.Scan, layouts: Layouts = {}) -> tuple[int,
 
 
 def _computed(node: Reduce | ir.Scan, *through: type[Node]) -> Iterator[Element]:
-    """Yields each array that the operand of a reduction is computed from, with the index at which the array is read.
-    At most `MOST_LOOKED_AT` nodes are visited. For nodes of the types `through`, the arrays of their operands count.
+    """Yields each array that the operand of a reduction is computed from, with the index at which the array is read. At
+    most `MOST_LOOKED_AT` nodes are visited. If a node has one of the types `through`, the arrays that its operands are
+    computed from are yielded instead of the node.
     """
     stack = [element(node.x, tuple(map(axis, range(node.x.rank))))]
     for _ in range(MOST_LOOKED_AT):

@@ -10,11 +10,12 @@
     %5: f32[1024, 4096] = add %3, %4
 
 If a scan is computed in parts, every element is read and written twice instead of once. So a scan is split into parts
-only if most of the GPU would be idle without the split. That depends on the layout of the operand in memory: programs
-that scan columns share the memory sectors of neighbouring columns, so there are fewer such programs. The method is from
-Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back" (NVIDIA 2016), section 2. The
-single-pass method of Merrill and Garland is not used, because it needs programs that wait for each other. Triton does
-not guarantee that all programs of a grid run at the same time, so programs that wait for each other could wait forever.
+only if most of the GPU would be idle without the split. Whether the GPU would be idle depends on the layout of the
+operand in memory. Programs that scan columns share the memory sectors of neighbouring columns, so there are fewer
+programs for columns than for rows. The method is from Merrill and Garland, "Single-pass Parallel Prefix Scan with
+Decoupled Look-back" (NVIDIA 2016), section 2. The single-pass method of Merrill and Garland is not used, because it
+needs programs that wait for each other. Triton does not guarantee that all programs of a grid run at the same time, so
+programs that wait for each other could wait forever.
 
 The order of additions depends on the sizes alone, so each run gives the same result. Left out: scans of unknown sizes.
 """
@@ -26,8 +27,8 @@ from minitri.base.dims import Dim
 from minitri.graph.ir import Graph, Interner, Layouts, Node, Scan, axis
 from minitri.graph.rewrite import compute
 from minitri.hardware.chips import Chip
-from minitri.optimize.partial_reductions import LANES, WAVES, Halves, in_parts, parts_of, split
 from minitri.optimize.split_reduction import MOST_PARTS, contiguous_axes
+from minitri.optimize.two_step_reductions import LANES, WAVES, Halves, in_parts, parts_of, split
 
 FEW, FEW_COLUMNS = 64, 256  # with more programs than this, rows or columns are not split
 SHORTEST, PART = 16384, 1024  # the fewest elements of a scan that is split, and of a part
@@ -48,12 +49,15 @@ def _halves(i: Interner, node: Scan, chip: Chip, layouts: Layouts) -> Halves | N
         return None
     extent = int(node.shape[k])
     others = math.prod(int(e) for j, e in enumerate(node.shape) if j != k)
-    columns = k not in contiguous_axes(node, layouts)[1]
-    most = _parts(extent, others, WAVES * chip.multiprocessors, columns)
-    even = (n for n in range(most, most // 2, -1) if extent % n == 0)  # equal parts need no padding
+    if k in contiguous_axes(node, layouts)[1]:
+        most = _parts_of_rows(extent, others, WAVES * chip.multiprocessors)
+        even = (n for n in range(most, most // 2, -1) if extent % n == 0)  # equal parts need no padding
+        most = next(even, most)
+    else:
+        most = _parts_of_columns(extent, others)
     if most < 2:
         return None
-    parts, length = parts_of(node.shape[k], most if columns else next(even, most))
+    parts, length = parts_of(node.shape[k], most)
     neutral = operators.neutral(node.op, node.dtype)
     x = in_parts(i, node.x, k, parts, length, neutral)
     totals = i.reduce(node.op, x.dtype, (*x.shape[: k + 1], *x.shape[k + 2 :]), x, (k + 1,))
@@ -73,15 +77,19 @@ def _shifted_by_one(i: Interner, totals: Node, k: int, neutral: int | float | bo
     return i.concat(totals.shape, (first, i.view(totals, shape, tuple(map(axis, range(totals.rank))))), k)
 
 
-def _parts(extent: int, others: int, wanted: int, columns: bool) -> int:
-    """Returns the number of parts of each of `others` scans.
+def _parts_of_rows(extent: int, others: int, wanted: int) -> int:
+    """Returns the number of parts of each of `others` scans of rows: a power of two.
 
-    Parts of rows are as many as possible, a power of two, without more than `wanted` programs and without parts shorter
-    than PART. Parts of columns are so short that a program keeps them in registers.
+    This number is the largest for which at most `wanted` programs run and each part has at least PART elements.
     """
-    if columns:
-        few = 0 < others <= FEW_COLUMNS * LANES and extent >= min(SHORTEST, SHORTEST_COLUMN)
-        return min(-(-extent // min(PART, PART_COLUMN)), MOST_PARTS) if few else 1
     if extent < SHORTEST or not 0 < others <= FEW:
         return 1
     return 1 << (max(1, min(wanted // others, extent // PART)).bit_length() - 1)
+
+
+def _parts_of_columns(extent: int, others: int) -> int:
+    """Returns the number of parts of each of `others` scans of columns. The parts are so short that a program keeps a
+    part in registers.
+    """
+    few = 0 < others <= FEW_COLUMNS * LANES and extent >= min(SHORTEST, SHORTEST_COLUMN)
+    return min(-(-extent // min(PART, PART_COLUMN)), MOST_PARTS) if few else 1

@@ -1,5 +1,5 @@
-"""graph → graph: replaces powers with a constant exponent, divisions by powers of two, and a factor of mish by cheaper
-operations.
+"""graph → graph: replaces powers with a constant exponent, divisions by powers of two, and `tanh(softplus(x))` by
+cheaper operations.
 
     %1: f32[N] = power x, 3.0        becomes      %1: f32[N] = square x
                                                   %2: f32[N] = multiply %1, x
@@ -9,8 +9,8 @@ operations.
 Strength reduction replaces an operation by a cheaper operation with the same result. The power function of the math
 library takes about a hundred instructions, because it must work for every exponent.
 
-In: a graph. Out: the graph in which cheaper operations replace some powers, divisions and tanh. Powers are replaced if the
-exponent is an integer from -7 to 8, or a multiple of 0.5 from -4.5 to 7.5:
+In: a graph. Out: the same graph, in which cheaper operations replace some powers, divisions and tanh. Powers are
+replaced if the exponent is an integer from -7 to 8, or a multiple of 0.5 from -4.5 to 7.5:
 
     x ** 5       square(square(x)) * x       binary powers: Knuth, The Art of Computer Programming 2, 4.6.3
     x ** -5      1 / x**2 * (1 / x**3)       1 / x**5 would be 0 where x**5 overflows and the result is denormal
@@ -18,13 +18,13 @@ exponent is an integer from -7 to 8, or a multiple of 0.5 from -4.5 to 7.5:
                                              -inf ** 0.5 = inf and -0.0 ** 0.5 = 0
 
 Each multiplication rounds once. The exponents of replaced powers lie between -7 and 8, so at most eight roundings are
-needed, which cause an error of at most 4 units in the last place. The power function of the library also has an error
-of 4 units (`ulp` in minitri/base/operators.toml). Integer products wrap around on overflow, as integer powers do. The
-multiplication that replaces a division by a power of two gives the same bits, because both operations round the same
-number once. The quotient for `tanh(softplus(x))`, which is part of the activation function mish, follows from
-`tanh(y) = (exp(2*y) - 1) / (exp(2*y) + 1)`. The numerator and the denominator are divided by exp(2 * max(x, 0)), so that
-nothing overflows. All their terms are positive, so that no digits cancel. Left out: powers with exponents that need more
-than eight roundings.
+needed. Eight roundings cause an error of at most 4 units in the last place. The power function of the math library also
+has an error of 4 units (`ulp` in minitri/base/operators.toml). Integer products wrap around on overflow, as integer
+powers do. The multiplication that replaces a division by a power of two gives the same bits, because both operations
+round the same number once. The quotient for `tanh(softplus(x))`, which is part of the activation function mish, follows
+from `tanh(y) = (exp(2*y) - 1) / (exp(2*y) + 1)`. The numerator and the denominator are divided by exp(2 * max(x, 0)),
+so that nothing overflows. All terms of the numerator and the denominator are positive, so no digits cancel. Left out:
+powers with exponents that need more than eight roundings.
 """
 
 import math
@@ -121,8 +121,8 @@ def _product(i: Interner, a: Node, b: Node) -> Node:
 
 
 def division_by_power_of_two(i: Interner, node: Node) -> Node | None:
-    """Replaces `x / 2**k` by `x * 2**-k`, which has the same bits. The division of a reduction's result, such as a sum,
-    by a count is not replaced, because online reductions recognise a mean by this division.
+    """Replaces `x / 2**k` by `x * 2**-k`, which has the same bits. If x is the result of a reduction, such as a sum,
+    the division is not replaced, because online reductions recognise a mean by its division.
     """
     match node:
         case Apply(op="divide", args=(Reduce() | View(x=Reduce()), _)):
@@ -137,8 +137,8 @@ def _is_power_of_two(c: float) -> bool:
 
 
 def tanh_of_softplus(i: Interner, node: Node) -> Node | None:
-    """Replaces `tanh(softplus(x))`, a factor of mish, by `a / (a + 2 * q**2)` with `a = p * (p + 2 * q)`, where p is
-    exp(min(x, 0)) and q is exp(-max(x, 0)). In the graph, softplus is `maximum(x, 0) + log1p(exp(-abs(x)))`.
+    """Replaces `tanh(softplus(x))`, a factor of mish, by `a / (a + 2 * q**2)`. Here a is `p * (p + 2 * q)`, p is
+    `exp(min(x, 0))`, and q is `exp(-max(x, 0))`. In the graph, softplus is `maximum(x, 0) + log1p(exp(-abs(x)))`.
     """
     match node:
         case Apply(op="tanh", args=(Apply(op="add", args=(Apply(op="maximum", args=(x, zero)) as upper, rest)),)):

@@ -47,7 +47,9 @@ def describe(program: Program, allowed: bool) -> Program:
 
 
 def _may_be_stored(program: Program, op: Store) -> bool:
-    """Checks whether a descriptor can store the value, which must be a float with all axes of its block."""
+    """Checks whether a descriptor can store the value. The value must be a float and must have all axes of the stored
+    block.
+    """
     return program.descriptor_stores and op.value.dtype.is_float and index_axes(op) == {*op.value.axes}
 
 

@@ -2,8 +2,8 @@
 
 In: the caller's arguments (numpy arrays, torch tensors, objects with DLPack, Python numbers). Out: an `ArrayView` for
 each array, which says where the elements are in memory. Outputs are allocated by the library of the arguments, on the
-same device. Arrays are not copied, except for some CPU arrays. CPU arrays are copied if their byte order is not the
-machine's, or if their strides are no multiple of the size of an element.
+same device. Arrays are not copied, except for some CPU arrays. A CPU array is copied if its byte order is not the
+machine's. A CPU array is also copied if a stride in bytes is no multiple of the size of an element.
 """
 
 import sys
@@ -22,7 +22,7 @@ class ArrayView(NamedTuple):
     """An array of any library: its dtype, shape, strides in elements, address and device.
 
     `owner` is the caller's object, or another object that keeps the memory alive. `library` names the module whose
-    function `from_dlpack` makes the results of a call. `library` is empty unless the array came through DLPack.
+    function `from_dlpack` makes the results of a call. If the array did not come through DLPack, `library` is empty.
     """
 
     owner: Any
@@ -67,7 +67,8 @@ def view(value: Any, name: str) -> ArrayView:
 
     Raises CompileError MT0303 for an unknown dtype, and MT0305 for an object that is not a readable array.
     """
-    masked = sys.modules.get("numpy.ma")  # a masked array's module is loaded already; importing it takes 20 ms
+    # If there is a masked array, numpy.ma is loaded already. Importing numpy.ma here would take 20 ms.
+    masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(value, masked.MaskedArray):
         raise _refused(name, "is a masked array", "pass x.filled(…) or x.data")
     if isinstance(value, (np.ndarray, np.generic, bool, int, float)):
@@ -158,7 +159,8 @@ def _cuda_view(value: Any, name: str) -> ArrayView:
 def _gpu_of(about: dict[str, Any], torch: Any) -> str:
     """Returns the GPU that holds an array.
 
-    torch must be given this GPU: if torch gets the number of another GPU, torch copies the array to that other GPU.
+    The caller passes the number of this GPU to torch. If torch got the number of another GPU, torch would copy the
+    array to the other GPU.
     """
     address, gpus = about["data"][0], torch.cuda.device_count()
     one = about | {"data": (address, False), "shape": (1,), "strides": None}
@@ -188,7 +190,7 @@ def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:
 def strided(
     shape: Sequence[int], strides: Sequence[int], dtype: Any, allocate: Callable[[int, Any], Any] = np.zeros
 ) -> Any:
-    """Returns a new numpy array with these strides. The strides count elements.
+    """Returns a new numpy array with these strides. The strides are in elements.
 
     `allocate(count, dtype)` allocates memory for `count` elements.
     """
@@ -201,8 +203,8 @@ def strided(
 def as_tensor(array: Any) -> Any:
     """Returns the numpy array as a torch tensor with the same memory.
 
-    torch does not know the bf16 of the package ml_dtypes. Therefore an array of bf16 is passed to torch as 16-bit
-    integers, and torch reads their bits as its own bf16.
+    torch does not know the bf16 of the package ml_dtypes. An array of bf16 is passed to torch as 16-bit integers, and
+    torch reads their bits as its own bf16.
     """
     import torch
 

@@ -1,10 +1,10 @@
 """Binds the arguments of a call to parameters and checks them, before any kernel is launched.
 
 In: the parameters of a function and the caller's arguments. Out: a `Call`. A `Call` has the size of each dimension, an
-`ArrayView` of each array, and an `Instance` of the function. The `Instance` holds what annotations leave open: the
-number of axes of each pack `*B` (any number of dimensions), the types of parameters without annotation, and
-compile-time values. Each mismatch raises a CompileError MT03xx. The message names the parameter, the given type and the
-expected type, but never a value of the user's data.
+`ArrayView` of each array, and an `Instance` of the function. The `Instance` holds facts that the annotations do not
+give: the number of axes of each pack such as `*B`, the types of parameters without annotation, and compile-time values.
+A pack is a name for any number of dimensions. Each mismatch raises a CompileError MT03xx. The message names the
+parameter, the given type and the expected type, but never a value of the user's data.
 
 Instead of arrays, the method `Program.lower` also takes sizes, which the function given_sizes reads from keyword
 arguments:
@@ -35,7 +35,8 @@ from minitri.graph.shape_unification import match_sizes, solve_sizes
 from minitri.language import ast
 from minitri.runtime.array_interop import ArrayView, view
 
-KINDS: dict[str, Any] = {"float": (float, int), "int": (int,), "bool": (bool,)}  # what a scalar parameter takes
+# the types of the values that a scalar parameter accepts
+KINDS: dict[str, Any] = {"float": (float, int), "int": (int,), "bool": (bool,)}
 
 
 class Call(NamedTuple):
@@ -123,7 +124,7 @@ def bind(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any
 
 
 def _is_static(param: ast.Param, value: Any) -> bool:
-    """Checks whether an argument is compiled into the program as a constant, instead of passed at each call.
+    """Checks whether an argument is compiled into the program as a constant. Other arguments are passed at each call.
 
     If the parameter has the annotation `int` or `bool`, its argument is compiled in. If the parameter has no
     annotation, an argument that is a number is compiled in.
@@ -242,7 +243,8 @@ def _shapes(
     """
     declared = [(p, p.annotation, arrays[p.name]) for p in function.params if p.name in arrays]
     typed = [(p, t, a, tuple(map(Dim.of, a.shape))) for p, t, a in declared if isinstance(t, ast.ArrayType)]
-    known, where, solved = Sizes(), dict[str, str](), dict[str, str]()  # the parameters that gave the sizes
+    # `where` and `solved` have, by the name of a size, the parameter from which the size is known.
+    known, where, solved = Sizes(), dict[str, str](), dict[str, str]()
     for param, type, array, shape in typed:
         match_sizes(type, shape, known, partial(_wrong_rank, param, type, array))
         _check_dtype(param, type, array)

@@ -4,16 +4,16 @@ Triton's dispatcher.
 In: an emitted kernel and its Triton function. Out: for each combination of types and alignments of arguments, a
 function that launches the kernel. The launch function receives a stream and numbers (addresses, sizes).
 
-Two ideas save time on the host. First, Triton's dispatcher determines types, alignment, options and a cache key again
-at each launch. In minitri, calls with equal types and alignments share one compiled kernel, and a repeated call
-launches this kernel directly. Second, torch comes with a compiled launcher, made for torch.compile, so minitri need not
-wait for a C compiler. Without torch's launcher, Triton up to 3.6 compiles a launcher for each signature, and also a
-library that loads machine code. Compiling the launcher and the library runs a C compiler twice before the first result.
+Two ideas save time on the host. First, calls with equal types and alignments share one compiled kernel, and a repeated
+call launches this kernel directly. Triton's dispatcher would determine types, alignment, options and a cache key again
+at each launch. Second, torch comes with a compiled launcher, made for torch.compile, so minitri need not wait for a C
+compiler. Without torch's launcher, Triton up to 3.6 compiles a launcher for each signature, and also a library that
+loads machine code. Compiling the launcher and the library runs a C compiler twice before the first result.
 
 Some kernels still use Triton's launcher, because torch's launcher does not support them. Triton's launcher is used for
 kernels with tensor descriptors, kernels for GPUs of other vendors, and kernels with an early start. While a profiler is
-active, Triton's launcher is used too. A first result does not wait for the C compiler of an early start: until Triton's
-launcher is made, torch's launcher starts the kernel after the end of the kernel before it.
+active, all kernels use Triton's launcher. A call does not wait for the C compiler that makes a launcher for early
+starts. Until Triton's launcher is ready, torch's launcher starts the kernel without an early start.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from minitri.triton.compiled_stages import Kind
 from minitri.triton.descriptors import Descriptor
 from minitri.triton.emit import EmittedKernel
 
-Start = Callable[[int, int, tuple[Any, ...]], None]  # programs, stream, arguments in order
+Start = Callable[[int, int, tuple[Any, ...]], None]  # number of grid programs, stream, arguments in order
 MAX_KINDS = 64  # kinds of arguments for which a kernel keeps machine code
 
 
@@ -73,7 +73,7 @@ class NativeKernel:
     def loaded(self, device: int, pointers: Sequence[int], numbers: Sequence[int]) -> Start:
         """Returns the function that launches the kernel for arguments of these types and alignments.
 
-        The kernel is compiled if necessary.
+        If the kernel has not been compiled for them yet, it is compiled now.
 
         `device` must be the current device.
         """
@@ -85,7 +85,7 @@ class NativeKernel:
         """Returns Triton's compiled kernel. The kernel is read from the disk cache, or compiled if the cache does not
         have it.
 
-        Raises CompileError MT0404 if a program of the kernel needs more shared memory than the GPU has.
+        Raises CompileError MT0404 if a grid program of the kernel needs more shared memory than the GPU has.
         """
         source = compiled_stages.ast_source(self._function, self.kernel, kind)
         descriptors = len(self.kernel.descriptors) * self.target.has_descriptors
@@ -106,8 +106,8 @@ def load_all(wanted: Sequence[Callable[[], Any]], device: str) -> None:
 
     Each function in `wanted` compiles one kernel.
 
-    Threads are enough, because most of the compiler runs outside of Python. Triton is imported before the threads
-    start, because several threads that import Triton at once can deadlock.
+    Threads are fast enough, and no processes are needed, because most of the compiler runs outside of Python. Triton is
+    imported before the threads start, because several threads that import Triton at once can deadlock.
     """
     if len(wanted) < 2:
         return
@@ -127,9 +127,8 @@ def _prepare_launcher(source: Any, descriptors: int) -> None:
     """Makes Triton's launcher for a kernel with this number of tensor descriptors. Up to Triton 3.6, making a launcher
     runs a C compiler.
 
-    The launcher itself is not used here. Making the launcher fills Triton's cache, in which the compiled kernel later
-    finds the launcher. Triton's driver object must exist first, because a launcher gets the type of descriptors from
-    the driver.
+    The function only fills Triton's cache, in which the compiled kernel later finds the launcher. Triton's driver
+    object must exist first, because a launcher gets the type of descriptors from the driver.
     """
     with contextlib.suppress(Exception):
         driver()
@@ -178,11 +177,13 @@ def _early(compiled: Any, by_torch: Start, by_triton: Start) -> Start:
 
 
 LAUNCHERS = ThreadPoolExecutor(thread_name_prefix="launcher")
-UNFINISHED = set[Future[None]]()  # launchers of kernels with an early start that are not made yet
+UNFINISHED = set[Future[None]]()  # unfinished launchers of kernels with an early start
 
 
 def finish_launchers() -> None:
-    """Waits until all kernels that have been compiled can start early. Measurements call this function."""
+    """Waits until Triton's launchers for early starts are made for all compiled kernels. Measurements call this
+    function.
+    """
     wait(UNFINISHED)
 
 
@@ -223,7 +224,7 @@ def _by_torch(compiled: Any, device: int, profiled: Start) -> Start | None:
     def start(programs: int, stream: int, arguments: tuple[Any, ...]) -> None:
         try:
             profiling = hooks.launch_enter_hook.calls or hooks.launch_exit_hook.calls
-        except AttributeError:  # the hook is not Triton's chain of functions, but one function or None
+        except AttributeError:  # this hook is a single function or None, not Triton's chain of functions
             profiling = _active_hook(hooks.launch_enter_hook) or _active_hook(hooks.launch_exit_hook)
         if profiling:
             profiled(programs, stream, arguments)

@@ -60,11 +60,11 @@ def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> tuple[Interprete
 
 
 def _range(*bounds: Any, **_hints: Any) -> range:
-    """A replacement for Python's `range` and Triton's `tl.range` in the loops of kernels. The loop bounds of a kernel are
+    """Replaces Python's `range` and Triton's `tl.range` in the loops of kernels. The loop bounds of a kernel are
     sometimes tensors with one number.
 
-    Triton's interpreter up to 3.8 converts a tensor in a loop bound with numpy, and numpy 2.4 and later refuse the
-    conversion.
+    Triton's own interpreter (up to Triton 3.8) converts a tensor in a loop bound with numpy. numpy 2.4 and later
+    versions reject this conversion.
     """
     return range(*(b if isinstance(b, int) else int(b.handle.data.item()) for b in bounds))
 
@@ -82,13 +82,15 @@ class _Language:
 
 
 class _Name(str):
-    """The name of a dtype as text, with the attribute `itemsize`: what Triton reads from an argument's dtype."""
+    """The name of a dtype, with the attribute `itemsize`. Triton reads the name and the attribute from the dtype of an
+    argument.
+    """
 
     itemsize: int
 
 
 class HostPointer:
-    """A kernel argument for the interpreter, which needs an address and a dtype.
+    """An array as a kernel argument for the interpreter: an address and a dtype.
 
     The interpreter expects torch tensors, so this class has some attributes of torch tensors. With this class, numpy
     arrays of any strides can be arguments, and torch need not be imported. The attribute "storage" is the memory of the
@@ -130,7 +132,7 @@ class Guarded:
     """Copies of a call's arrays between guard bands, to find wrong writes.
 
     Guard bands, outputs and temporaries are filled with the byte `poison`. The copy of an input has the strides of the
-    input. If no kernel writes an output element, this element consists of `poison` bytes in the result.
+    input. An output element that no kernel writes consists of `poison` bytes in the result.
     """
 
     def __init__(self, poison: int = POISON) -> None:

@@ -2,12 +2,12 @@
 
 In: an emitted plan and a `Call`. Out: the outputs. On a GPU, kernels run on the current stream, and the call returns
 before the kernels end. On a CPU, each kernel runs in Triton's interpreter. No kernel writes to an input. Results stay
-on the device of the arguments. Other functions of this module move the arrays of a call to the CPU or to a GPU, so that
-any stage can run on any device. `target_of` finds the target of a device.
+on the device of the arguments. This module also moves the arrays of a call to the CPU or to a GPU, so that any stage
+can run on any device. `target_of` finds the target of a device.
 
 A system that overcommits memory promises a process more memory than the machine has, and kills the process when it uses
-this memory. So that the process is not killed, minitri raises MT0401 for an array on a CPU that is larger than the
-machine's memory. Left out: a check of GPU memory, because torch raises an error that users of torch know how to catch.
+this memory. So that its process is not killed, minitri raises MT0401 for a CPU array that is larger than the machine's
+memory. Left out: a check of GPU memory, because torch itself raises an error if GPU memory is too small.
 """
 
 import math
@@ -36,7 +36,7 @@ Step = NativeKernel | InterpretedKernel  # one kernel, with the function that ru
 
 
 class Launch(NamedTuple):
-    """One kernel launch of a plan with its arguments. Nothing is launched if the number of programs is 0."""
+    """One kernel launch of a plan with its arguments. A kernel without grid programs is not launched."""
 
     step: Step
     programs: int
@@ -104,7 +104,7 @@ class Bound:
 
 
 def launcher(launches: Sequence[Launch], call: Call) -> Callable[[], None]:
-    """Returns a function that runs some launches of a call, in the current stream of the device of the arrays."""
+    """Returns a function that runs launches of a call in the current stream of the arrays' device."""
     steps = [(x.start(), x.programs, x.arguments) for x in launches if x.programs]
     model, device, current, stream_of = call.model, 0, int, int  # the interpreter is device 0 and needs no stream
     if model is not None and model.device != "cpu":
@@ -168,7 +168,7 @@ def executable(plan: Plan, kernels: Sequence[EmittedKernel], text: str, target: 
 def installed() -> int:
     """Returns the memory of this machine in bytes.
 
-    If the system does not report the size of its memory, the result is a number that no array reaches.
+    If the system does not report the size of its memory, the result is larger than the size of any array.
     """
     with suppress(AttributeError, OSError, ValueError):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

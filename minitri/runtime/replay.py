@@ -4,9 +4,9 @@ compiled kernels.
     Replay     a call with new tensors of the same dtypes, shapes, strides, alignment and device: allocates and launches
     Captured   a call with the same arrays and the same outputs (`Bound`) as one CUDA graph
 
-Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. The function
-`again_like` makes a faster check whether the next call has arguments of the same types and shapes as the previous call.
-`ReplayCache` keeps the `Replay` objects of a program.
+Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. A faster check
+(`again_like`) compares the types and shapes of the next call's arguments with those of the previous call. `ReplayCache`
+keeps the `Replay` objects of a program.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, lis
     kernels in the same way.
 
     The result is None if an argument is neither a dense tensor nor a number. The key does not contain the values of
-    float arguments: a `Replay` passes these values at run time. An integer argument of a float parameter (`floats`) is
-    also left out of the key, if a float can represent the integer.
+    float arguments: a `Replay` passes these values at run time. An integer for a float parameter (`floats`) is not in
+    the key either, if a float can represent the integer.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -65,9 +65,9 @@ def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> 
     The returned function returns None, without running anything, if the new arguments possibly differ from `args` in
     type, shape or layout.
 
-    The guards of torch.compile (checks of arguments in C code) compare the new arguments with `args`. Without such
-    guards in torch, or if an argument is no tensor, `again_like` returns None. All code of a repeated call is in one
-    function to save time on the host, because the GPU waits for the host in many programs.
+    The guards of torch.compile (checks of arguments in C code) compare the new arguments with `args`. If torch has no
+    guards, or if an argument is no tensor, `again_like` returns None. In many programs, the GPU waits for the host. To
+    save time on the host, all code of a repeated call is in one function.
     """
     tensors_alone = len(pointers) == len(args) > 0 and all(p % 16 == 0 for p in pointers)
     check = _guards(args) if tensors_alone else None
@@ -144,7 +144,9 @@ class Replay:
         return tensors[-1] if self.single else tuple(tensors[self.first :])
 
     def _run_single(self, step: _Step) -> Callable[[list[int], Sequence[Any]], Any]:
-        """Returns a faster version of `_run` for the most frequent calls: those with only one kernel and one output."""
+        """Returns a faster version of `_run` for calls with only one kernel and one output, which are the most frequent
+        calls.
+        """
         (make,), stream, device = self.made, self.stream, self.device
         start, programs, pick, numbers = step.start, step.programs, step.pick, step.numbers
 
@@ -217,7 +219,7 @@ class Captured(Bound):
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(call.device):
             finish_launchers()
-            self()  # the work of a first launch must not become part of the graph
+            self()  # the first launch does additional work, which must not become part of the CUDA graph
             torch.cuda.synchronize()
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may load kernels
                 self()
@@ -259,7 +261,7 @@ class ReplayCache:
         self.kept: Recent[Key, Replay] = Recent(MAX_REPLAYS)
         self.again: Again | None = None
         self._recent: Replay | None = None  # the replay of the last call
-        self._repeated: Replay | None = None  # the replay that two calls in a row last shared
+        self._repeated: Replay | None = None  # the last replay that two successive calls shared
 
     def find(self, key: Key, pointers: Sequence[int], args: Sequence[Any]) -> Replay | None:
         """Returns the `Replay` (recorded call) for this key, or None if there is no such `Replay`.

@@ -3,12 +3,12 @@
     f = mt.compile(…, effort="quick")             measures at the first call of each shape on a GPU
     options = mt.tune(f, x, w, show=True)         measures now; the options can be written into a program
 
-In: a function that builds a program with given options, the candidate options, and the right result. Out: a `Tuning`,
+In: a function that compiles a program with given options, the candidate options, and the right result. Out: a `Tuning`,
 which has one trial (a measured time or an error) for each candidate. The one idea: a cost model proposes candidates,
 and measurements decide. The first candidate is the choice of the cost model. Threads compile all candidates at the same
-time. After compilation, the candidates run one after the other. Only a candidate whose result is close to the reference
-can win. A candidate with a wrong result is rejected, and so is a candidate that does not compile. The printed table of
-candidates says why a candidate was rejected: for example, because its tile needs too much shared memory.
+time. After the compilation, the candidates run one after another. Only a candidate whose result is close to the
+reference can win. A candidate with a wrong result is rejected, and so is a candidate that does not compile. The printed
+table of candidates says why a candidate was rejected: for example, because its tile needs too much shared memory.
 
 The options of the fastest candidate are cached on disk (minitri/base/json_disk_cache.py). Left out: a search beyond
 this short list of candidates.
@@ -100,7 +100,7 @@ def trials(
     build     a function that compiles a candidate, and returns a function that launches it
     seconds   the time limit for compilation; candidates that are not compiled in time are left out, except for the
               first candidate
-    scale     how large the operands are, which decides the tolerance of `close`
+    scale     the magnitude of the operands, which determines the tolerance of `close`
     progress  a function that reports progress: it gets the number of finished candidates and the number of all
               candidates
 
@@ -143,9 +143,9 @@ def first_line(error: Exception) -> str:
 def close(result: Any, expected: Any, scale: Any = None) -> bool:
     """Checks whether a result equals the expected result, except for rounding errors.
 
-    The tolerance for an element has two parts: a few units in the last place of the element, and as many in the last
-    place of the root mean square of its row. If `scale` is given, the tolerance also covers rounding errors of operands
-    that are as large as `scale` (minitri/trust/first_order_error.py).
+    The tolerance for an element is a few units in the last place of a sum: the element plus the root mean square of the
+    element's row. If `scale` is given, the tolerance also covers rounding errors of operands that are as large as
+    `scale` (minitri/trust/first_order_error.py).
     """
     if isinstance(expected, tuple):
         scales = scale if scale is not None else (None,) * len(expected)
@@ -181,7 +181,9 @@ def _tensor(array: Any) -> Any:
 
 
 def _units(eps: float) -> float:
-    """Returns the relative error that another order of summation can cause, for a dtype with the epsilon `eps`."""
+    """Returns the relative error that a different order of additions in a sum can cause, for a dtype with the epsilon
+    `eps`.
+    """
     return eps * (4 if eps > 1e-4 else 64)
 
 
@@ -189,8 +191,9 @@ def _units(eps: float) -> float:
 
 
 def propose(plan: Plan, interpreter: bool, effort: str = "quick", chip: Chip = H200) -> list[Options]:
-    """Returns a short list of candidate options, which change the schedule of one kernel of a plan: the kernel with the
-    most work. A kernel with a matrix product counts as more work than any other kernel.
+    """Returns a short list of candidate options. The options change the schedule of only one kernel of a plan: the
+    kernel that probably takes longest. Kernels with a matrix product come first, then kernels with more axes and more
+    ops.
 
     `chip` describes the GPU that the program runs on.
     """
@@ -209,7 +212,7 @@ def _products(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
     chosen = schedule(kernel, Request(chip))
     rows = chosen.axes[row][1]
     many = rows > products.FEW_ROWS and dot.on_tensor_cores and products.are_described(dot)
-    described = many or products.is_transposed(kernel)  # descriptors read no other factors
+    described = many or products.is_transposed(kernel)  # tensor descriptors only read the factors of these products
 
     def tiled(tile: products.Tile) -> Options:
         blocks = {row: tile.rows, column: tile.columns, dot.over: tile.depth}
@@ -224,7 +227,7 @@ def _products(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
 def _looped(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
     """Returns candidate options for a kernel whose reductions share one loop.
 
-    The candidates differ in the number of rows that one program computes, and in the block size of the loop.
+    The candidates differ in the number of rows that one grid program computes, and in the block size of the loop.
     """
     row, loop = kernel.dots[0].tile[0], kernel.shared_loop or ""
     if interpreter:
@@ -236,8 +239,8 @@ def _looped(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
 
 
 def _is_choice(chosen: Schedule, options: Options) -> bool:
-    """Checks whether these options equal the cost model's choice. The cost model's choice is the first candidate, so
-    the same options need no second measurement.
+    """Checks whether these options equal the cost model's choice. The cost model's choice is always measured as the
+    first candidate, so equal options need no second measurement.
     """
     if chosen.persistent:
         return False
@@ -249,9 +252,9 @@ def _is_choice(chosen: Schedule, options: Options) -> bool:
 def _rows(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
     """Returns candidate options for a kernel with reductions.
 
-    The candidates have different numbers of warps. If no loop is needed, some candidates give each program a quarter of
-    the rows that the cost model chose, or four times as many. If a loop computes the reduction, some candidates halve
-    or double the block of the loop instead.
+    The candidates have different numbers of warps. If no loop is needed, some candidates give each grid program a
+    quarter of the rows that the cost model chose, or four times as many rows. If a loop computes the reduction, some
+    candidates halve or double the block of the loop instead.
     """
     chosen = schedule(kernel, Request(chip, interpreter))
     looped = {name: block for name, (role, block) in chosen.axes.items() if role == "loop" and block > 1}

@@ -1,6 +1,6 @@
 """Measured schedules for programs: when schedules are measured, which results count as right, and what is cached.
 
-In: a program, a call on a GPU, and an effort (how many schedules to measure). Out: the fastest `Options`.
+In: a program, a call on a GPU, and an effort (how many schedules to measure). Out: the fastest `Options`. The file
 minitri/runtime/schedule_search.py measures the candidate options. A candidate counts as right if its result is close to
 the result of the program without optimisations. The chosen options are cached on disk. The cache key contains the
 program, the sizes, strides and dtypes, the GPU and the version of Triton. `effort="full"` does not use options that
@@ -154,8 +154,8 @@ def _reference(program: BaseProgram, given: dict[str, Any]) -> Any:
 
 
 def _scale(program: BaseProgram, call: Call) -> Any:
-    """Returns the magnitude of each element of the result: how large the numbers are whose rounding errors can reach
-    this element (minitri/trust/first_order_error.py).
+    """Returns the magnitude of the numbers whose rounding errors can reach each element of the result
+    (minitri/trust/first_order_error.py).
 
     Returns None if the magnitudes cannot be computed, because the program begins at a stage after the graph, or because
     there is not enough memory.

@@ -5,8 +5,8 @@ On a GPU, each of the first eight shapes gets its own kernels, in which sizes an
 share general kernels, in which a size is a literal only if it was the same in all of the first eight shapes. The
 interpreter always gets kernels for the sizes of the call.
 
-A program with an `effort` measures schedules at the first call of a shape (tuning_policy.py). Left out: calls that
-repeat an earlier call (replay.py).
+A program with the effort "quick" or "full" measures schedules at the first call of a shape (tuning_policy.py). Left
+out: calls that repeat an earlier call (replay.py).
 """
 
 from dataclasses import replace
@@ -71,8 +71,8 @@ class Variants:
         return True
 
     def unchanged(self, call: Call) -> dict[str, int]:
-        """Returns the sizes that were equal in every call that got its own kernels. In general kernels, which run calls
-        of many shapes, such sizes are literals.
+        """Returns the sizes that were equal in every call that got its own kernels. General kernels, which run calls of
+        many shapes, contain the returned sizes as literals.
         """
         seen = [dict(sizes) for sizes, _ in self.shapes]
         return {n: size for n, size in call.sizes.items() if all(s.get(n) == size for s in seen)}

@@ -1,7 +1,8 @@
 """Makes random well-typed programs and arrays, for testing with hypothesis.
 
-In: a source of random choices, which is a seed or the library hypothesis; hypothesis also shrinks a failing program.
-Out: a `RandomProgram`, which has the text of a module and sizes for its dimensions, and numpy arrays as arguments.
+In: a source of random choices, which is a seed or the library hypothesis. With hypothesis, a failing program is also
+made shorter. Out: a `RandomProgram`, which has the text of a module and sizes for its dimensions, and numpy arrays as
+arguments.
 
     @given(programs(max_ops=6), st.integers(0, 99))
     def test(example, seed):
@@ -14,7 +15,7 @@ statement.
     statement_forms.toml   the forms of statements, with placeholders
     statement_writer.py    draws forms and fills them; minitri/bench/random_programs.py uses it too
     statement_placeholders.py        what each placeholder becomes: parameters, values of sample arrays, axes, sizes
-    small_random_programs.py      the statements and the text of a whole program; programs as lists of choices, which shrink
+    small_random_programs.py      the statements and the text of a whole program; shrinks failing programs
     equivalent_programs.py    changed programs that must compute the same result
     random_arrays.py       arrays
 

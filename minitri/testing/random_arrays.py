@@ -1,4 +1,4 @@
-"""Random arrays in any memory layout; some contain special values such as NaN and infinity."""
+"""Makes random arrays in any memory layout. Some arrays contain special values such as NaN and infinity."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,5 +1,5 @@
-"""Random programs for tests: small arrays of all dtypes, ranks and awkward sizes such as 0 and 17, and statements of
-all kinds.
+"""Makes random programs for tests. The programs have statements of all kinds, and small arrays of all dtypes, ranks and
+awkward sizes such as 0 and 17.
 
 In: a function that makes random choices. Out: a `RandomProgram`, which is valid by construction.
 
@@ -8,18 +8,19 @@ In: a function that makes random choices. Out: a `RandomProgram`, which is valid
         v2 = where(v1 > y, v1, 0)
         return v2, v1
 
-statement_forms.toml has the forms of statements, and statement_placeholders.py fills the placeholders of the forms. The
-reference evaluator computes each statement for sample arrays, as soon as the statement is written. So the result of the
-statement is known: the dtype, the shape, and how large the elements are. A statement that the reference accepts stays
-in the program. If the compiler rejects a statement that the reference accepts, the compiler has a bug.
+The file statement_forms.toml has the forms of statements, which contain placeholders. The file
+statement_placeholders.py replaces the placeholders. The reference evaluator computes each statement for sample arrays,
+as soon as the statement is written. So the result of the statement is known: the dtype, the shape, and how large the
+elements are. A statement that the reference accepts stays in the program. If the compiler rejects a statement that the
+reference accepts, the compiler has a bug.
 
 The reference does not check one rule: an axis broadcasts only if the program writes its size as 1, not as a name. If a
 statement reads an array with an axis of size 0 or 1 and the compiler rejects the shapes, the statement is left out.
 
 A `Tape` makes the random choices, and records them as numbers. The function `smaller` removes or decreases numbers in a
 list of choices, as long as the resulting program still fails. The idea comes from the library hypothesis: the search
-shrinks the list of choices instead of the program, because every list of choices gives a valid program. Left out:
-shrinking arrays (minitri/trust/shrink_arguments.py).
+shrinks the list of choices, not the program. Every list of choices gives a valid program. Left out: shrinking arrays
+(minitri/trust/shrink_arguments.py).
 """
 
 import math
@@ -101,9 +102,9 @@ class SmallWriter(FormFiller):
         return self._finished()
 
     def adds(self, kind: str) -> bool:
-        """Adds a statement of the given kind, if the placeholders of one of a few random forms can be filled.
+        """Adds a statement of the given kind. Returns whether a statement was added.
 
-        Returns whether a statement was added.
+        A few random forms are tried, until the placeholders of a form can be filled.
         """
         return any(self.attempt(kind, self.operand(self.kinds[kind])) for _ in range(TRIES))
 
@@ -166,8 +167,8 @@ class SmallWriter(FormFiller):
     def _written(self, lines: Mapping[str, str], results: Sequence[str]) -> RandomProgram:
         """Returns the program whose body consists of the given statements.
 
-        The program gets only the parameters that the statements read, or whose types name a dimension that the
-        statements use.
+        The program gets the parameters that the statements read. It also gets parameters whose types name a dimension
+        that the statements use.
         """
         body = [f"{name} = {text}" for name, text in lines.items()] + [f"return {', '.join(results)}"]
         used = set(words("\n".join(body)))

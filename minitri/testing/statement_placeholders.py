@@ -191,7 +191,7 @@ class FormFiller(StatementWriter):
         return self.array(dtype, [Axis("1", 1) if self.chance(4) else a for a in axes])
 
     def axis_of(self, size: int) -> Axis:
-        """Returns an axis of the given size, written as a dimension that has this size, or as a number: the choice is
+        """Returns an axis of the given size. The text of the axis is a dimension of this size or a number, chosen at
         random.
         """
         return self.choose([*(Axis(n, s) for n, s in self.sizes.items() if s == size), Axis(str(size), size)])
@@ -263,16 +263,16 @@ class FormFiller(StatementWriter):
     # ---- axes and sizes ----------------------------------------------------------------------
 
     def some_size(self, filled: Filled, x: Value) -> str:
-        """Returns a size that the body of the program can write: a dimension or an integer."""
+        """Returns a size that a statement can use: a dimension or an integer."""
         named = [n for n, s in self.dimensions().items() if s <= 33]
         return self.choose(["2", *named, "3", "1", "17", *named])
 
     def place(self, filled: Filled, x: Value, step: int = 0) -> str:
-        """Returns the text of an expression: the index of each element along an axis of x, in a shape that broadcasts
-        with x.
+        """Returns the text of an expression such as `arange(N)[:, None]`: the indices along an axis of x, in a shape
+        that broadcasts with x.
 
-        If `step` is 0, the axis is random. If `step` is not 0, the axis comes `step` axes before the axis that the last
-        index in the same statement runs along.
+        If `step` is 0, the axis is random. If `step` is not 0, the axis comes `step` axes before the axis of the
+        previous expression that this method made for the statement.
         """
         rank = len(x.shape)
         k = (filled["last place"] - step) % rank if step else self.choose(range(rank)[::-1])

@@ -4,9 +4,10 @@ In: a table of forms of statements, and a function that makes random choices. Ou
 
     "relu({x} @ {factor})"     →     v2 = relu(v1 @ w)
 
-Two writers of whole programs share the statement writer of this file. small_random_programs.py writes programs for
-tests, and minitri/bench/random_programs.py writes programs of everyday sizes. Each writer of whole programs defines
-what a placeholder becomes, and computes the value of a statement. A statement that cannot be computed is removed.
+Two writers of whole programs share the statement writer of this file. The file small_random_programs.py writes programs
+for tests, and the file minitri/bench/random_programs.py writes programs of everyday sizes. Each writer of whole
+programs defines what a placeholder becomes, and computes the value of a statement. A statement that cannot be computed
+is removed.
 """
 
 from __future__ import annotations
@@ -59,11 +60,11 @@ class StatementWriter:
     """A program under construction: its parameters, values and statements, by name.
 
     kinds         the kinds of statements of the table; each kind has lists of forms
-    words         lists of texts, by the placeholder that stands for a text of the list
+    words         for each placeholder in this dictionary, a list of texts from which one is chosen
     drawn_again   the placeholders, besides the keys of `words`, that get a new text each time they occur
     refusals      the exceptions that mean that a statement does not fit
 
-    A subclass has two methods:
+    A subclass defines two methods:
 
     placeholder(name, filled)         returns the text for a placeholder; raises DoesNotFit if there is none
     value(text, reads, kind, group)   returns the value that a statement computes; raises DoesNotFit if it has none.

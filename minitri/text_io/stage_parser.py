@@ -5,8 +5,8 @@
 In: the text of a graph, of a plan of kernels or of tile programs. Out: a `Node` for every line and expression, or a
 ParseError MT0501. The one idea: the graph, kernels and tile programs have one grammar (ir.lark), because the lines of
 all three have the same syntax. Nodes know their range of characters in the text, so that an error (`Mistake`) can point
-at a wrong node. graph/text.py, kernels/parse.py and tiles/text.py turn the nodes into a graph, kernels and tile
-programs. The functions of read_expressions.py interpret the names and numbers in nodes.
+at a wrong node. The files graph/text.py, kernels/parse.py and tiles/text.py turn the nodes into a graph, kernels and
+tile programs. The functions of read_expressions.py interpret the names and numbers in nodes.
 
 The size of numbers and the depth of nesting are limited, because the text is not trusted.
 """
@@ -42,10 +42,10 @@ class Node(Text):
     """A syntax node: an expression, or what a grammar rule of ir.lark has parsed.
 
     The `kind` of an expression is number, name, text, list, element, max, min, neg, or an operator: + - * // % < >= ==
-    !=. The `parts` of an expression are its operands or, if the expression has no operands, its value. Any other node
-    has the name of its grammar rule as its `kind`, and the names and nodes of the rule as its `parts`. An optional part
-    of the grammar rule that is missing in the text is None in `parts`. `depth` says how many expressions inside this
-    node are nested in one another.
+    !=. The `parts` of an expression are its operands or, if the expression has no operands, its value. The `kind` of
+    any other node is the name of its grammar rule, and its `parts` are the names and nodes of the rule. If an optional
+    part of the rule is missing in the text, it is None in `parts`. `depth` is the depth of nesting: the depth of `(e)`
+    is one more than the depth of `e`.
     """
 
     kind: str
@@ -207,7 +207,7 @@ def _nested(place: tuple[int, int], kind: str, parts: tuple[Any, ...], depth: in
 
 
 class Builder:
-    """Makes those syntax nodes that need more than the parts of a grammar rule (ir.lark): for example, the depth of
+    """Makes the syntax nodes that need more than the parts of their grammar rule (ir.lark), such as the depth of
     nesting.
 
     Each method has the name of a grammar rule.
@@ -279,8 +279,8 @@ class Callbacks:
 
 
 class Lines:
-    """Removes line ends inside ( ) and [ ] from the stream of tokens, so that a line of the grammar can span several
-    lines of text.
+    """Removes line ends inside ( ) and [ ] from the stream of tokens. So one line of the grammar can span several lines
+    of text.
     """
 
     always_accept = ("_NL",)

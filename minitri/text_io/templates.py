@@ -15,7 +15,8 @@ A template looks like the line that it describes. `<x>` is a placeholder for the
 
 In: the fields of an operation, or a line of text. Out: the line of text for these fields, or the fields of the
 operation in this line. Each intermediate representation (graph, kernels, tile programs) has its templates in a file
-`lines.toml` in its folder. text.py in that folder writes the lines; text.py or parse.py reads them.
+`lines.toml` in its folder. The file text.py in the same folder writes the lines, and text.py or parse.py reads the
+lines.
 """
 
 import re
@@ -53,7 +54,7 @@ class Hole(Record):
     mark: str
 
     def write(self, value: Any, writer: Any) -> str:
-        """Returns the text of the value of a field. If the writer has no method for this kind of field, the text is
+        """Returns the value of a field as text. If the writer has no method for this kind of field, the text is
         `str(value)`.
         """
         write = getattr(writer, self.kind or "ref", str)
@@ -97,7 +98,7 @@ class Template:
 
 
 def templates(module: Any, table: Mapping[str, Any]) -> dict[type[Any], Template]:
-    """Returns a template for each class of a module, from the table `lines` of a TOML file."""
+    """Reads the table `lines` of a TOML file, and returns the template of each class of a module."""
     return {getattr(module, name): Template(line) for name, line in table["lines"].items()}
 
 
@@ -206,8 +207,8 @@ class LineReader(Generic[V]):
         return heads["<op>"], {"op": line.op.name}
 
     def _operands(self, line: Line, holes: Sequence[Hole]) -> dict[str, Any]:
-        """Returns those fields of an operation that are operands. If a template ends with "all remaining operands", the
-        line must have at least one operand.
+        """Returns the fields of an operation that are operands. If the template ends with a placeholder for all
+        remaining operands, such as `<args...>`, the line must have at least one operand.
         """
         fixed, count = [h for h in holes if not h.mark], len(line.operands)
         least = len(fixed) if fixed == holes else max(len(fixed), 1)

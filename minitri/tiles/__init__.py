@@ -1,1 +1,1 @@
-"""Tile programs: the code that each program of a grid runs, block by block, with masks on loads and stores."""
+"""Tile programs: the code that each grid program runs, block by block, with masks on loads and stores."""

@@ -1,13 +1,13 @@
 """The numpy evaluator of tile programs, which defines what a tile program means.
 
-In: tile programs, an array for each input, the sizes. Out: the output arrays. The one idea: numpy runs every program of
-the grid, one after another. Each axis has a current block, and a loop moves the current block along its axis.
+In: tile programs, an array for each input, the sizes. Out: the output arrays. The one idea: numpy runs all grid
+programs one after another. Each axis has a current block, and a loop moves the current block along its axis. The file
 minitri/kernels/evaluate.py computes each op.
 
-In an unmasked program, the evaluator cuts off a block at the end of its axis. In a masked program, every element of a
-block exists, and masks decide which elements an access reads or writes. The sanitizer (minitri/trust/sanitizer.py)
-checks each access of a masked program. The error for a wrong access names the program, its place in the grid and the
-statement.
+In an unmasked tile program, the evaluator cuts off a block at the end of its axis. In a masked tile program, every
+element of a block exists, and masks decide which elements an access reads or writes. The sanitizer
+(minitri/trust/sanitizer.py) checks each access of a masked program. The error for a wrong access names the tile
+program, the point of the grid and the statement.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,8 +26,8 @@ Place = tuple[int, ...]  # the number of a tile along each axis of the grid
 
 
 def evaluate(plan: Plan, programs: Sequence[Program], inputs: Arrays, sizes: Sizes, masked: bool) -> tuple[Any, ...]:
-    """Runs tile programs and returns their outputs as numpy arrays. `masked` says whether the programs have masks for
-    their loads and stores.
+    """Runs tile programs and returns their outputs as numpy arrays. `masked` says whether the tile programs have masks
+    for their loads and stores.
 
     Raises AccessError for the first load or store outside of its array.
     """
@@ -45,15 +45,15 @@ def places(program: Program, sizes: Sizes) -> Iterator[Place]:
 
 
 def run(program: Program, place: Place, masked: bool, watch: Watch) -> None:
-    """Runs the program at one point `place` of the grid. The stores of the program change the memory of `watch`. The
-    object `watch` checks each statement of the program.
+    """Runs a tile program at the point `place` of its grid. The object `watch` checks each statement, and the stores
+    change its memory.
     """
     watch.enter(program, place)
     _Run(program, place, masked, watch).all()
 
 
 class _Run(Values):
-    """The evaluation of one program of the grid."""
+    """The evaluation of one grid program."""
 
     def __init__(self, program: Program, place: Place, masked: bool, watch: Watch) -> None:
         super().__init__([a.name for a in program.axes], watch.memory, watch.sizes)
@@ -66,10 +66,10 @@ class _Run(Values):
             self.start(a.name, grid.get(a.name, 0) * a.block)
 
     def start(self, name: str, first: int, looping: bool = False) -> None:
-        """Moves an axis to the block that starts at the index `first`.
+        """Makes the block that starts at the index `first` the current block of an axis.
 
-        `looping` is true if a loop moves the axis. In an unmasked program, an incomplete last block of a loop has fewer
-        indices.
+        `looping` is true if a loop calls this method. In an unmasked tile program, an incomplete last block of a loop
+        has fewer indices.
         """
         a = self.axes[name]
         self.real[name] = max(0, min(a.block, self.extents[name] - first))
@@ -117,7 +117,7 @@ class _Run(Values):
         return default if bound is None else int(np.asarray(numpy_array_operations.index(bound, self.env)).item())
 
     def lanes(self, op: Op) -> tuple[slice, ...]:
-        """Returns the slices that select, from a carried value, the elements that lie in the current blocks."""
+        """Returns slices for a carried value. The slices select the elements that lie in the current blocks."""
         return tuple(slice(0, self.width(n)) if n in op.axes else slice(None) for n in self.names)
 
     # ---- ops -------------------------------------------------------------------------
@@ -142,8 +142,8 @@ class _Run(Values):
                 self.watch.past_end(op, name, value[past], None if before is None else before[past])
 
     def carry(self, op: Carry) -> Any:
-        """Returns the initial value of a `Carry` (a value that a loop passes on). The value has the size of a complete
-        block, even if the axis ends inside a block.
+        """Returns the initial value of a `Carry` (a value that a loop passes to its next iteration). The value has the
+        size of a complete block, even if the axis ends inside a block.
         """
         looped = {a.name: a.block for a in self.program.axes if a.role == "loop"}
         shape = [looped.get(n, self.width(n)) if n in op.axes else 1 for n in self.names]
@@ -171,8 +171,8 @@ class _Run(Values):
             self.watch.store(op, offset)
 
     def tests(self, op: Access) -> Sequence[Dim]:
-        """Returns the conditions under which a load or store happens. An access through a tensor descriptor only tests
-        the bounds of the array.
+        """Returns the conditions under which a load or store happens. If a tensor descriptor makes the access, only the
+        bounds of the array are tested.
         """
         if self.program.hint(op).descriptor:
             return [c for d, e in zip(op.index, op.buffer.shape) for c in (d, e - 1 - d)]

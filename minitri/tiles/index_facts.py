@@ -3,7 +3,7 @@
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 
 In: a tile program, and one load or store of this program. Out: facts (minitri/base/inequalities.py) that are true
-whenever this load or store runs. The one idea: all facts follow from the blocks of each axis, and from the rule that a
+whenever this load or store runs. The one idea: all facts follow from the blocks of each axis, and from one rule. A grid
 program runs only if no axis of the grid is empty. A loaded value can be any number, so there are no facts about loaded
 values.
 """
@@ -16,8 +16,8 @@ from minitri.tiles.ir import Access, Loop, Program, TileAxis, ends_whole, lane_n
 
 
 def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
-    """Returns the facts that are true whenever the load or store `op` runs. The mask of `op` tests the conditions
-    `tests`.
+    """Returns the facts that are true whenever the load or store `op` runs. `tests` contains the conditions that the
+    mask of `op` tests.
     """
     symbols = {s for d in (*op.index, *tests) for s in d.symbols() if s.kind == "axis"}
     names = {s.name.removesuffix("_lane") for s in symbols}
@@ -34,8 +34,8 @@ def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
 
 
 def running(program: Program) -> Iterator[Fact]:
-    """Returns the fact that no axis of the grid is empty. The fact holds whenever a program runs, because a grid with
-    an empty axis has no programs.
+    """Returns the facts that no axis of the grid is empty. If an axis of the grid is empty, no grid program starts, so
+    every grid program can rely on these facts.
     """
     for a in program.grid:
         yield from _not_empty(a)
@@ -62,8 +62,8 @@ def _range(a: TileAxis, lanes: bool) -> Iterator[Fact]:
 
 
 def _not_empty(a: TileAxis) -> Iterator[Fact]:
-    """Returns the facts that follow if an axis has at least one block: the extent, and each factor of the extent, is at
-    least 1.
+    """Returns facts about an axis that has at least one block: its extent, and each factor of its extent, is at least
+    1.
     """
     yield Fact(a.tiles - 1, f"{a.name} has a block")
     if a.tiles == (a.extent + (a.block - 1)) // a.block:

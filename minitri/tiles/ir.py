@@ -3,17 +3,17 @@ point of the grid.
 
     program = Program(name, axes, buffers, body, hints, warps, stages)
     axis    = TileAxis(name, extent, role, block)
-              "grid"   a program works on `block` neighbouring indices (any number of them)
-              "whole"  a program works on all indices at once (block >= extent)
-              "loop"   a loop in the program works on `block` indices in each iteration
+              "grid"   a grid program works on `block` neighbouring indices (any number of them)
+              "whole"  a grid program works on all indices at once (block >= extent)
+              "loop"   a loop in the grid program works on `block` indices in each iteration
     stmt    = an op of minitri/kernels/ir.py, whose value is now a tile
             | Loop(axes, carries, body, first, last)     nested loops; the last axis is the innermost
-              with `redo`, a value: if all its elements are finite, the one carried value equals it
+              `redo` is None, or a value: if all its elements are finite, it replaces the loop and its carried value
     hint    = Hints(…) of an op or a loop    how the target compiles it: only in `tile.target`
     stage   = Programs(plan, programs)       all programs in launch order, and the buffers that they use
 
 A value of type `f32[i, r]` is a tile. Along each axis a tile has `lanes` elements. The number `lanes` is `block`,
-rounded up to a power of two, because Triton's tiles need such sizes. So some elements of a tile have an index past the
+rounded up to a power of two, because Triton requires powers of two. So some elements of a tile have an index past the
 end of the axis, or past the end of the block. Masks prevent loads and stores of elements outside of the axis or the
 block.
 
@@ -57,7 +57,7 @@ class TileAxis(Axis):
 
     @property
     def blocks(self) -> Dim:
-        """The number of blocks along this axis that the programs of the kernel compute. A "whole" axis has one block,
+        """The number of blocks along this axis that all grid programs together compute. A "whole" axis has one block,
         even if the axis is empty.
         """
         return ONE if self.role == "whole" else self.tiles
@@ -79,7 +79,7 @@ class Loop(Record, eq=False):
     body: tuple[Op, ...]
     first: Dim | None = None  # the index at which a loop over one axis starts, a multiple of the block
     last: Dim | None = None  # the index before which this loop ends
-    because: tuple[str, ...] = ()  # why the loop may skip blocks outside its bounds, or tests inside them
+    because: tuple[str, ...] = ()  # why the loop may skip blocks outside its bounds, or tests inside its bounds
     redo: Op | None = None  # the loop runs only if an element of this value is not finite
 
 
@@ -87,8 +87,8 @@ Stmt = Union[Op, Loop]
 
 
 class Hints(Record):
-    """Hints about how the target compiles one op or loop. The default values of the fields have no effect.
-    Operators with `fast` round differently. No other hint changes the result of a program.
+    """Hints about how the target compiles one op or loop. The default values of the fields have no effect. Operators
+    with `fast` round differently. The other hints do not change the result of a tile program.
 
     descriptor     the access uses a tensor descriptor with a block of these sizes, one for each axis of the array
     evict_first    the L2 cache may drop the loaded elements before others
@@ -112,14 +112,14 @@ PLAIN = Hints()
 class LaunchOptions(Record, kw_only=True, eq=False):
     """The options of a tile program that its schedule chooses.
 
-    warps              the number of warps that run one program
+    warps              the number of warps that run one grid program
     stages             how many blocks a pipelined loop keeps in flight; an option of Triton's compiler
-    group              rasterisation: this many tiles of the last-but-one grid axis run side by side, so that their
-                       operands stay in the L2 cache
+    group              rasterisation: the number of tiles along the last-but-one grid axis that run side by side, so
+                       that their operands stay in the L2 cache
     descriptors        loads use tensor descriptors where that is possible
-    persistent         the number of programs of a persistent kernel; 0 means one program for each tile
+    persistent         the number of grid programs of a persistent kernel; 0 means one grid program for each tile
     registers          the most registers that a thread may use; 0 means that Triton's compiler decides
-    descriptor_stores  with `descriptors`: stores use tensor descriptors too, where that is possible
+    descriptor_stores  if `descriptors` is true: stores use tensor descriptors too, where that is possible
     """
 
     warps: int = 4
@@ -132,14 +132,14 @@ class LaunchOptions(Record, kw_only=True, eq=False):
 
 
 class Program(LaunchOptions, eq=False):
-    """The tile program of one kernel, and the options that it is compiled with.
+    """The tile program of one kernel, and its compile options.
 
     wide         memory offsets are 64-bit integers
-    relaxed      fast math is allowed, as the field `relaxed` of the kernel says
+    relaxed      fast math is allowed; copied from the field `relaxed` of the kernel
     descending   the tiles of the last grid axis run backwards, from the end of the axis to its start
     returning    loops without carried values run backwards, from their last block to their first block
     peeled       tiles that are completely inside the last grid axis skip the bounds checks of that axis
-    early_start  the program starts before the previous kernel ends, and then waits for the results of that kernel
+    early_start  a grid program starts before the previous kernel ends, and then waits for the results of that kernel
                  (dependent launch)
     flattened    the loop over the tiles of a persistent kernel and the loop inside it become one loop
     hints        hints about how the target compiles single ops and loops
@@ -162,21 +162,21 @@ class Program(LaunchOptions, eq=False):
         return self.hints.get(about, PLAIN)
 
     def hinted(self, about: Iterable[Op | Loop], **more: Any) -> Program:
-        """Returns the program with the hints `more` added to the ops and loops in `about`. If `about` is empty, returns
-        `self`.
+        """Returns the tile program with the hints `more` added to the ops and loops in `about`. If `about` is empty,
+        returns `self`.
         """
         found = {x: replace(self.hint(x), **more) for x in about}
         return replace(self, hints={**self.hints, **found}) if found else self
 
     def without_descriptors(self) -> Program:
-        """Returns the program without any use of tensor descriptors, neither in its options nor in its hints."""
+        """Returns the tile program without any use of tensor descriptors, neither in its options nor in its hints."""
         plain = self.hinted([x for x, hints in self.hints.items() if hints.descriptor], descriptor=())
         return replace(plain, descriptors=False, descriptor_stores=False) if self.descriptors else plain
 
     @property
     def peeled_tests(self) -> frozenset[Dim]:
-        """The bounds checks that a tile skips if the tile lies completely inside the axis and the program has the
-        option `peeled`.
+        """The bounds checks that a tile skips if it lies completely inside the last grid axis. The result is empty if
+        the tile program does not have the option `peeled`.
         """
         if not self.peeled or not self.grid or self.grid[-1].lanes != self.grid[-1].block:
             return frozenset()
@@ -196,8 +196,8 @@ class Program(LaunchOptions, eq=False):
     def factors(self, dot: Dot) -> tuple[Op, Op]:
         """Returns the two operands of a matrix product in the order in which they are multiplied.
 
-        If the axis of the columns comes before the axis of the rows in the program, the product is computed transposed:
-        with its factors exchanged.
+        If the tile program has the column axis before the row axis, the product is computed transposed: with its
+        factors exchanged.
         """
         row, column = (next(n for n, a in enumerate(self.axes) if a.name == name) for name in dot.tile)
         return (dot.a, dot.b) if row < column else (dot.b, dot.a)
@@ -216,11 +216,11 @@ def index_axes(op: Access) -> set[str]:
 
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
-    """Solves `condition >= 0` for the index of one axis. The solution has this index alone on one side. The other side
-    of the inequality contains no axis of `lanes` and no loaded value.
+    """Solves `condition >= 0` for the index of one axis, such as `i < n - 2`. In the solution, this index is alone on
+    one side. The other side contains no axis of `lanes` and no loaded value.
 
-    Bounds checks have a single index on one side, such as `i < n - 2`, because Triton then finds how many neighbouring
-    elements have the same result.
+    Bounds checks have a single index on one side, because Triton then finds how many neighbouring elements have the
+    same result.
     """
 
     def varies(s: Symbol) -> bool:
@@ -230,10 +230,10 @@ def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] |
 
 
 def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
-    """Splits an expression into two sums. The host computes the first sum, which depends on sizes only. The second sum
-    consists of all products that depend on more than sizes.
+    """Splits an expression into two sums. The first sum depends on sizes only, so the CPU (the host) computes it. The
+    second sum consists of all products that contain more than sizes.
 
-    Each product of the second sum has a sign, a factor that the host computes, and other factors.
+    Each product of the second sum has a sign, a factor that the CPU computes, and the remaining factors.
     """
     host: dict[Monomial, int] = {}
     products: list[tuple[int, Dim, Monomial]] = []
@@ -259,8 +259,8 @@ class BlockIndex(Record):
 
 
 def block_index(program: Program, index: Dim) -> BlockIndex | None:
-    """Converts an index to a `BlockIndex`: the elements along one axis plus a number that all elements share. Returns
-    None if the index does not have this form.
+    """Converts an index to a `BlockIndex`: an index along one axis, plus a number that is equal for all elements of the
+    block. Returns None if the index does not have this form.
     """
     symbols = {s.name for s in index.symbols()}
     axis = next((a for a in program.axes if a.block > 1 and symbols & {a.name, f"{a.name}_lane"}), None)
@@ -289,8 +289,7 @@ def enclosing(program: Program, op: Op) -> tuple[str, ...]:
 def ends_whole(loop: Loop, axis: TileAxis) -> bool:
     """Checks whether every block of a loop lies completely inside its axis.
 
-    Every block is inside the axis if the loop ends at the last multiple of the block size within the extent, or
-    earlier.
+    This is true if the loop ends at the last multiple of the block size within the extent, or earlier.
     """
     whole = axis.extent // axis.block * axis.block
     if loop.last is None or len(loop.axes) != 1:

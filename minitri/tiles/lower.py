@@ -14,7 +14,7 @@ an earlier phase used, the loop nest loads and computes these elements again. An
 loop, so a row along this axis is read once. For a reduction, a loop carries a partial result for each position in a
 block. One reduction after the loop combines these partial results.
 
-Left out: loops that compute two reductions although one reduction depends on the result of the other.
+Left out: a shared loop for two reductions of which the second depends on the result of the first. The file
 minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose reductions share a loop.
 """
 
@@ -78,11 +78,11 @@ class Lowering:
         return Program(kernel.name, axes, kernel.buffers, tuple(body), relaxed=kernel.relaxed, **options)
 
     def without_transports(self, kernel: Kernel) -> Kernel:
-        """Returns the kernel in which reductions have no `rescale` and no `shift`, except where reductions share a
-        loop (`online`).
+        """Returns the kernel without the corrections `rescale` and `shift`, except in reductions that share a loop
+        (`online`).
 
-        `rescale` and `shift` only correct partial sums in a shared loop. A reduction over all elements at once needs
-        neither `rescale` nor `shift`.
+        Only partial sums in a shared loop need `rescale` and `shift`. A reduction over all elements at once has no
+        partial sum.
         """
 
         def untransported(op: Op) -> Op:
@@ -116,7 +116,7 @@ class Lowering:
 
     def looped_over(self, op: Op) -> list[str]:
         """Returns the looped axes that an op reduces. If an op reduces a looped axis, its result exists only after the
-        loop, so the op ends its phase (a group of loops).
+        loop. The op then ends its phase (a group of loops).
         """
         return [a for a in self.looped if a in ir.reduced_by(op)]
 
@@ -189,7 +189,7 @@ class Lowering:
     # ---- ops in loops ----------------------------------------------------------------
 
     def _whole(self, new: Op, body: OpBuilder) -> Op:
-        """Writes an op that depends on the current block only and needs no value from earlier iterations."""
+        """Writes an op that depends on the current block only, not on earlier iterations."""
         if isinstance(new, Count):
             return self.number(new, product([self.axes[a].extent for a in new.over]), body)
         if isinstance(new, Reduce) and new.op in ("argmax", "argmin"):
@@ -216,7 +216,7 @@ class Lowering:
         """Writes one iteration of argmax or argmin. For each element of a block, the loop carries the best value so far
         and its index.
 
-        A later value replaces the best one only if it is strictly better, so the first of several equal values wins.
+        A later value replaces the best value only if it is strictly better, so the first of several equal values wins.
         """
         x = new.x
         best = self.carry(x.dtype, x.axes, neutral(new.op, x.dtype), new)
@@ -243,8 +243,8 @@ class Lowering:
         earlier blocks.
 
         The loop carries the last element of the scan so far. To select the last element, all other elements are
-        replaced by 0, and the elements are added. It would be simpler to carry the total of all blocks and to add the
-        sum of each block to this total, but Triton 3.6 fails to compile such a loop.
+        replaced by 0, and the elements are added. A loop that carries the total of all blocks and adds the sum of each
+        block to it would be simpler. Triton 3.6 fails to compile this simpler loop.
         """
         rest = tuple(a for a in new.axes if a != new.along)
         carry = self.carry(new.dtype, rest, neutral(new.op, new.dtype), new)

@@ -7,14 +7,15 @@
 The one idea: a kernel only accesses elements inside its arrays, as long as every index is inside its axis. So three
 kinds of loads and stores need a test. Accesses of the first kind use an axis whose extent is no multiple of the block
 size. If the block size does not divide the extent, the last block has elements past the end of the axis (an
-*overhang*). Accesses of the second kind use an axis whose block size is no power of two, so that its tiles have more
-elements than its blocks. Accesses of the third kind have guards, which are conditions of gathers and of operands of a
+*overhang*). Accesses of the second kind use an axis whose block size is no power of two. Then the tiles have more
+elements than the blocks. Accesses of the third kind have guards, which are conditions of gathers and of operands of a
 concat.
 
 Elements past the end of a reduced axis must not change the reduction. So the neutral element of the reduction, such as
 0 for a sum, replaces the elements past the end.
 
-Left out: proofs that a test always succeeds. minitri/optimize/mask_elision.py extends `Masking` with such proofs.
+Left out: proofs that a test always succeeds. The file minitri/optimize/mask_elision.py extends `Masking` with these
+proofs.
 """
 
 from collections.abc import Collection, Mapping
@@ -61,13 +62,15 @@ def reason(axis: TileAxis, needless: str = "") -> str:
 
 def spare_reason(axis: TileAxis) -> str:
     """Returns the text that says why elements past the end of a block are tested. A tile is padded to a power of two,
-    and the padding holds elements that belong to another program.
+    and the padding contains elements that belong to a different grid program.
     """
     return f"{axis.name}: lanes tested, a block is {axis.block} of {axis.lanes} lanes"
 
 
 def dropped_reason(condition: Dim, needless: str) -> str:
-    """Returns the text that says why a guard, or the test of the elements past the end of a block, is left out."""
+    """Returns the text that says why a test is left out. The test is a guard, or tests the elements past the end of a
+    block.
+    """
     return f"{comparison(condition)}: no test, {needless}"
 
 
@@ -77,7 +80,7 @@ def _in_block(axis: TileAxis) -> Dim:
 
 
 def accumulated(op: Op) -> tuple[Op, Number] | None:
-    """Returns x and the initial value of the carry if `op` is a reduction step `carry = combine(carry, x)` in a loop.
+    """If `op` is a reduction step `carry = combine(carry, x)` in a loop, returns x and the initial value of the carry.
     Returns None for any other op.
     """
     match op:
@@ -145,8 +148,8 @@ class Masking:
     # ---- what can be proven ----------------------------------------------------------
 
     def needless(self, op: Load | Store, tests: Mapping[Dim, TileAxis], conditions: Collection[Dim]) -> dict[Dim, str]:
-        """Returns the conditions of a load or store that need no test, each with the reason. `tests` maps each bounds
-        check to its axis.
+        """Returns the conditions of a load or store that need no test, and for each condition the reason. `tests` maps
+        each bounds check to its axis.
         """
         return {}
 

@@ -2,8 +2,8 @@
 
     retyped(program, {%2: f16})        %2: f32[i] = add %0, %1      becomes     %2: f16[i] = add %0, %1
 
-In: a tile program. Out: a new program. If an op was changed, the ops that use this op now use the changed op. The given
-program is not modified.
+In: a tile program. Out: a new tile program. If an op was changed, the ops that use this op now use the changed op. The
+given tile program is not modified.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -32,14 +32,14 @@ def users(program: Program) -> Users:
 
 
 def connected(op: Op, users: Users) -> list[Op]:
-    """Returns the operands of an op, the ops that use it, and the operands of these users."""
+    """Returns three kinds of ops: the operands of `op`, the ops that use `op`, and all operands of these users."""
     return [*children(op), *users[op], *(o for u in users[op] for o in children(u))]
 
 
 def largest_subset(ops: Iterable[Op], users: Users, keeps: Callable[[Op, set[Op]], bool]) -> set[Op]:
-    """Returns the largest subset of `ops` such that `keeps(op, subset)` is true for each op in the subset.
+    """Returns the largest subset of `ops` for which `keeps(op, subset)` is true for each op in the subset.
 
-    The answer of `keeps` must depend only on those ops of the subset that are `connected` to the op.
+    The result of `keeps` must depend only on the ops that the function `connected` returns for the op.
     """
     kept = {*ops}
     todo = [*kept]

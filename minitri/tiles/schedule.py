@@ -31,11 +31,11 @@ UNKNOWN = 1024  # the size that the plain schedule assumes for an unknown extent
 
 
 class Schedule(LaunchOptions):
-    """How one kernel is divided into programs and loops, and the options of its tile program.
+    """How one kernel is divided into grid programs and loops, and the launch options of its tile program.
 
-    axes   name → (role, block); if `axes` has no entry for an axis, each program has one index of this axis
+    axes   name → (role, block); if `axes` has no entry for an axis, each grid program has one index of this axis
     rule   a description of the rule that chose this schedule
-    near   whether a second loop over the same elements finds them in a cache; if so, an online reduction would save
+    near   whether a second loop over the same elements finds them in a cache; if true, an online reduction would save
            nothing
     """
 
@@ -52,12 +52,12 @@ class Options(Record):
     """The caller's decisions about schedules. If an option is None, the schedule rules decide.
 
     blocks       block sizes by axis: {"i": 3}
-    warps        the number of warps that run one program
+    warps        the number of warps that run one grid program
     stages       the number of blocks that a pipelined loop keeps in flight
     group        the number of tiles that run side by side (rasterisation)
     descriptors  True: loads use tensor descriptors. Stores of persistent kernels use tensor descriptors too if there
                  is enough shared memory.
-    persistent   the number of programs of a persistent kernel
+    persistent   the number of grid programs of a persistent kernel
     registers    the most registers that a thread may use (NVIDIA)
 
     Raises CompileError MT0404 if the value of an option is wrong for every program.
@@ -113,7 +113,7 @@ class TileSizes(Record):
     depth: int = 32
 
 
-# In the interpreter a program costs a millisecond, however many elements it has.
+# In the interpreter, a grid program costs a millisecond, however many elements it has.
 INTERPRETER = TileSizes(1 << 18, 1 << 18, side=256, depth=256)
 
 
@@ -137,9 +137,9 @@ def plain(kernel: Kernel, sizes: TileSizes = TileSizes()) -> Schedule:
 def _plain_product(kernel: Kernel, sizes: TileSizes) -> Schedule:
     """Returns the plain schedule of a kernel with matrix products, without software pipelining.
 
-    Parallel axes that are neither rows nor columns are batch axes. Each program has one index of a batch axis. If a
-    product shares a loop with other reductions, one program computes all indices of some axes. The tiles of a product
-    that shares a loop have few rows, so that the tiles fit into shared memory.
+    Parallel axes that are neither rows nor columns are batch axes. Each grid program has one index of a batch axis. If
+    a product shares a loop with other reductions, one grid program computes all indices of some axes (the held axes).
+    The tiles of a product that shares a loop have few rows, so that the tiles fit into shared memory.
     """
     first, held = kernel.dots[0], kernel.held
     summed = {d.over for d in kernel.dots} - held
@@ -199,13 +199,13 @@ def _least_blocks(kernel: Kernel) -> dict[str, int]:
 
 def with_options(kernel: Kernel, chosen: Schedule, options: Options) -> Schedule:
     """Returns the schedule, changed by the caller's options. For a batch axis of a product, the caller's block size is
-    ignored, because a program always works on one batch index.
+    ignored, because a grid program always works on one batch index.
     """
     least = _least_blocks(kernel)
     wanted = {a.name: options.blocks.get(a.name) for a in kernel.axes if not least or a.name in least}
     blocks = {name: max(block, least.get(name, 1)) for name, block in wanted.items() if block is not None}
     axes = {a.name: _with_block(*chosen.axes.get(a.name, ("grid", 1)), blocks.get(a.name)) for a in kernel.axes}
-    own = not (options.blocks or options.warps or options.stages)  # the rule's other choices fit its own tile only
+    own = not (options.blocks or options.warps or options.stages)  # other choices of the rule fit the rule's tile only
     described = chosen.descriptors and own if options.descriptors is None else options.descriptors
     programs = options.persistent or (chosen.persistent if described else 0)
     return replace(
@@ -230,12 +230,12 @@ def _with_block(role: str, block: int, wanted: int | None) -> tuple[str, int]:
 
 
 def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan]]) -> None:
-    """Raises CompileError MT0404 if the caller gives a block size for an axis that the program never has. A block size
-    for a missing axis would have no effect.
+    """Raises CompileError MT0404 if the caller gives a block size for an axis that the minitri program never has. A
+    block size for a missing axis would have no effect.
 
-    `general` makes the plans of this program for other sizes. An axis can be missing for some sizes only, for example
-    because its size is 1 or because it is merged into its neighbour. If other sizes have the axis, its block size is
-    accepted. So block sizes that were measured for arrays of one shape can be used for all shapes.
+    `general` makes the plans of this minitri program for other sizes. An axis can be missing for some sizes only, for
+    example because its size is 1 or because it is merged into its neighbour. If the program has the axis for any sizes,
+    the block size is accepted. So block sizes that were tuned for arrays of one shape are accepted for all shapes.
     """
     missing = [name for name in options.blocks if name not in axis_names(plan)]
     if not missing:

@@ -1,4 +1,4 @@
-"""Formats tile programs as text, and parses such a text.
+"""Formats tile programs as text, and parses this text.
 
     program k0(input x: f32[7], output out: f32[7]) warps 4 {
       grid i: 7 by 4
@@ -16,9 +16,9 @@ In the stage `tile.target`, ops and loops can have hints, in braces:
     %1: f32[i, r] = load x[i, r] {because = ["i: 64 divides 4096"], descriptor = [64, 64]}
     for r {wait = true} {
 
-`parse_programs` parses a text that `format_programs` wrote, perhaps edited by a user. The spans of the parsed ops are
-ranges of this text, not of the user's program. The plan of the parsed programs has no kernels, because the text
-contains no kernels.
+`parse_programs` parses a text that `format_programs` wrote, even if a user has edited the text. The spans of the parsed
+ops are ranges of this text, not of the text of the minitri program. The plan of the parsed programs has no kernels,
+because the text contains no kernels.
 """
 
 from collections.abc import Collection, Iterator, Sequence

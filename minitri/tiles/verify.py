@@ -1,8 +1,8 @@
 """Checks the rules of tile programs.
 
 Every op comes after its operands. The axes and dtype of every value follow from its operands. The index of a load or
-store uses no axes except axes of the program. A looped axis is used only inside its loop. Each tile has a size that
-Triton allows. The checks run after lowering, after masking, and on each program that was parsed from text.
+store uses axes of the tile program only. A looped axis is used only inside its loop. Each tile has a size that Triton
+allows. The checks run after lowering, after masking, and on each program that was parsed from text.
 """
 
 from math import prod
@@ -70,8 +70,8 @@ def _check_hints(program: Program, about: Op | Loop, hints: Hints) -> None:
 
 
 def maximum_of_rows(program: Program, op: Reduce) -> tuple[TileAxis, ...]:
-    """Returns the row axis and the column axis of a tile if `op` is a maximum over each row and can be computed in
-    parts. Returns no axes for any other op.
+    """If `op` is a maximum over each row of a tile and can be computed in parts, returns the row axis and the column
+    axis. Returns no axes for any other op.
     """
     wide = tuple(a for a in program.axes if a.block > 1 and a.name in op.x.axes)
     rows = len(wide) == 2 and [a.name in op.over for a in wide] == [False, True]
@@ -117,8 +117,8 @@ def _type(op: Op) -> tuple[DType, set[str]]:
 
 
 def _check_bounds(loop: Loop, program: Program) -> None:
-    """Checks that the bounds of a loop depend on sizes and on the start of the program's block only. Also checks that
-    the loop begins at a multiple of its block size.
+    """Checks that the bounds of a loop depend only on sizes and on the start of the grid program's block. Also checks
+    that the loop begins at a multiple of its block size.
     """
     bounds = [d for d in (loop.first, loop.last) if d is not None]
     starts = {f"{a.name}_start" for a in program.grid}
@@ -157,7 +157,7 @@ def _check(op: Op, known: set[Op], program: Program, masked: bool, loops: tuple[
 
 
 def _check_product(op: Dot, program: Program) -> None:
-    """Checks the tiles of a product. `tl.dot` takes two axes of each operand, with blocks of at least 16 indices."""
+    """Checks the tiles of a product. Each operand of `tl.dot` has two axes, with blocks of at least 16 indices."""
     own = {*op.tile, op.over}
     small = [a for a in own if program.axis(a).block < 16]
     more = [a for x in (op, op.a, op.b) for a in x.axes if a not in own and program.axis(a).block > 1]

@@ -68,9 +68,9 @@ def _on_disk(source: Any, name: str) -> Any:
 def _new(source: Any, kernel: EmittedKernel, target: Target, name: str) -> Any:
     """Compiles a kernel, and stores it as a folder in Triton's cache folder.
 
-    Each stage of the compiler has a file, and so has the dictionary that describes the kernel. A complete folder gets
-    its name at the end, so that no other process finds a part of a kernel. The functions of Triton's own cache would
-    make and rename a folder for each file, which takes as long as a stage.
+    Each stage of the compiler has a file, and so has the dictionary that describes the kernel. The folder gets its
+    final name only when it is complete, so that no other process reads a part of a kernel. The functions of Triton's
+    own cache would make and rename a folder for each file, which takes as long as a stage.
     """
     import triton
 
@@ -84,7 +84,7 @@ def _new(source: Any, kernel: EmittedKernel, target: Target, name: str) -> Any:
         (unnamed / f"{kernel.name}.{stage}").write_bytes(data)
     try:
         unnamed.rename(folder)
-    except OSError:  # another process has been faster
+    except OSError:  # another process has already stored the kernel
         shutil.rmtree(unnamed)
     return _loaded(source, folder)
 
@@ -106,7 +106,8 @@ def _loaded(source: Any, folder: Path) -> Any:
 
 
 def stages(source: Any, kernel: EmittedKernel, target: Target, metadata: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yields the name and result of each stage of Triton's compiler. A stage runs only when the caller asks for it.
+    """Yields the name and result of each stage of Triton's compiler. A stage runs only when the caller requests the
+    stage's result.
 
     The stages write into the dictionary `metadata`, which describes the compiled kernel.
     """
@@ -157,8 +158,8 @@ def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
 def _is_usual() -> bool:
     """Checks whether minitri can use its own cache key and run the stages of Triton's compiler itself.
 
-    If a setting of Triton forbids cached kernels, keeps them elsewhere, or inspects or changes the compilation, minitri
-    must call `triton.compile` instead.
+    minitri must call `triton.compile` instead if a setting of Triton forbids or moves the cache, or inspects or changes
+    the compilation.
     """
     from triton import knobs
 

@@ -1,9 +1,9 @@
 """Runs Triton's compiler for any target, also on a machine without a GPU, and returns the text of each stage.
 
-In: the Python source of the triton stage, the kernels in this source, and a target. Out: for each kernel, the texts
-that Triton's compiler makes. These are TTIR, TTGIR, LLVM IR, PTX and SASS; for GPUs of AMD, AMDGCN replaces PTX and
-SASS. No function in this file imports torch. If this machine cannot make a stage, such as machine code for another
-vendor's GPU, the functions raise `StageUnavailable`.
+In: the Python source of the triton stage, the kernels in this source, and a target. Out: for each kernel, the text of
+each stage of Triton's compiler. For NVIDIA's GPUs, the stages are TTIR, TTGIR, LLVM IR, PTX and SASS. For AMD's GPUs,
+AMDGCN replaces PTX and SASS. No function in this file imports torch. If this machine cannot make a stage, such as
+machine code for another vendor's GPU, the functions raise `StageUnavailable`.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def disassembly(asm: Mapping[str, Any], ptx: str, kernel: EmittedKernel, target:
     """
     try:
         located = _assembled(ptx, kernel, target)
-    except RuntimeError:  # Triton raises it if its assembler fails
+    except RuntimeError:  # Triton raises RuntimeError if its assembler fails
         located = asm["cubin"]
     shown = located if _instructions(located) == _instructions(asm["cubin"]) else asm["cubin"]
     return inspected(shown, kernel.name, "nvdisasm", "--print-line-info-inline", "--print-code")

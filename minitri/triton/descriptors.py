@@ -55,7 +55,9 @@ class Descriptor(Record):
 
 
 def descriptors(program: Program, pointers: Sequence[Buffer]) -> dict[tuple[Buffer, Block], Descriptor]:
-    """Returns the tensor descriptors of a program. The key of a descriptor is its array and the shape of its blocks."""
+    """Returns the tensor descriptors of a program. The key of each descriptor in the result is the array and the shape
+    of the blocks.
+    """
     accesses = [op for op in program.ops() if isinstance(op, (Load, Store)) and program.hint(op).descriptor]
     wanted = dict.fromkeys((op.buffer, program.hint(op).descriptor) for op in accesses)
     return {(b, block): Descriptor.of(f"desc{k}", pointers.index(b), b, block) for k, (b, block) in enumerate(wanted)}

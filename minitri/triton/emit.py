@@ -1,22 +1,23 @@
 """tile.target → Triton source.
 
 In: a tile program. Out: the text of one `@triton.jit` function, and a description of its arguments. Each line of the
-function holds one operation. For each machine instruction, Triton records the line number, which therefore tells the
-operation that the instruction belongs to. `EmittedKernel.lines` has the operation of each line.
+function computes at most one operation of the tile program. Triton records a line number for each machine instruction.
+The line number of an instruction tells which operation the instruction belongs to. `EmittedKernel.lines` has the line
+number of each operation.
 
     %2: f32[i, j] = subtract %0, %1        v2 = v0 - v1[:, None]
 
 The tile program already contains every choice between programs of different speed, as an operation or as a hint. The
-emitter decides only how to write the program in Triton. For example, a bounds check becomes `i < 777` rather than `777
-- i > 0`, because Triton recognises only the first form when it vectorises loads. The emitter writes Triton's own `//`
-and `%` where the ranges of the operands prove that no operand is negative. Elsewhere the emitter writes calls of `rt`
-functions instead of `//` and `%` (triton/expressions.py). If the axes of a factor of a product have the wrong order,
-`tl.trans` transposes the factor. A condition that several loads or stores test is computed once, under one name.
+emitter decides only how to write the program in Triton. For example, the bounds check `777 - i > 0` becomes `i < 777`,
+because Triton recognises only the second form when it vectorises loads. The emitter writes Triton's own `//` and `%`
+where the ranges of the operands prove that no operand is negative. Elsewhere the emitter writes calls of `rt` functions
+instead of `//` and `%` (triton/expressions.py). If the axes of a factor of a product have the wrong order, `tl.trans`
+transposes the factor. A condition that several loads or stores test is computed once, under one name.
 
-No text from the user gets into the Triton source. Instead, the emitter chooses all names: v0, v1, … for values, p0… for
-buffers, s0… for sizes, a0… for scalars, and i, j, r… for axes. The names of dtypes come from a table, and numbers are
-formatted from their values. An expression that depends only on sizes is computed by the host, and passed to the kernel
-as an integer argument.
+No text from the user gets into the Triton source. The emitter chooses all names: v0, v1, … for values, p0… for buffers,
+s0… for sizes, a0… for scalars, and i, j, r… for axes. The names of dtypes come from a table, and numbers are formatted
+from their values. An expression that depends only on sizes is computed by the host, and passed to the kernel as an
+integer argument.
 """
 
 from contextlib import ExitStack
@@ -48,7 +49,7 @@ class EmittedKernel(Record):
     pointers: tuple[Buffer, ...]
     sizes: tuple[Dim, ...]
     scalars: tuple[Buffer, ...]
-    tiles: Dim  # how many programs run
+    tiles: Dim  # how many grid programs run
     descriptors: tuple[Descriptor, ...]
     lines: tuple[tuple[int, Op], ...]  # (1-based line of `source`, op)
 
@@ -90,10 +91,8 @@ class _Emitter(Expressions):
             self._loop(stmt) if isinstance(stmt, Loop) else self._op(stmt)
 
     def _peeled_branches(self, axis: TileAxis) -> None:
-        """Writes the statements of the kernel twice: without and with the bounds checks along one axis of the grid.
-
-        Complete tiles run the statements without the bounds checks along the axis. The last tile, if it is incomplete,
-        runs the statements with the bounds checks.
+        """Writes the statements of the kernel twice: without and with the bounds checks along one axis of the grid. The
+        last tile, if it is incomplete, runs the statements with the bounds checks.
         """
         whole = self.size(axis.extent // axis.block)
         self._branch(f"if {axis.name}_tile < {whole}:", self.program.peeled_tests)
@@ -106,6 +105,7 @@ class _Emitter(Expressions):
         If both branches assigned to the same name, Triton would pass the value out of the `if` statement, although no
         later statement needs it.
         """
+        # `used` is the number of values in earlier branches, so that no later branch uses their names.
         self.used, self.needless, self.names, self.predicates = self.used + len(self.names), needless, {}, {}
         with self.lines.within(head):
             self._statements()
@@ -158,6 +158,7 @@ class _Emitter(Expressions):
         if text.isidentifier():  # only another name: a cast to the same dtype, or a condition tested before
             self.names[op] = text
             return
+        # The numbers of the names have gaps, because values that only have another name are counted too.
         self.names[op] = f"v{self.used + len(self.names)}"
         self.add(f"{self.names[op]} = {text}", op)
 
@@ -179,7 +180,8 @@ class _Emitter(Expressions):
             case ir.Compute():
                 operands = [self.value(a, context) for a in op.args]
                 text = OPERATORS[op.op].spell(op.args[-1].dtype, *operands, relaxed=self.program.hint(op).fast)
-                return text if context or OPERATORS[op.op].result != "bool" else f"rt.to_bool({text})"  # as in _test
+                # In the interpreter a scalar comparison is an integer; `rt.to_bool` makes it a truth value.
+                return text if context or OPERATORS[op.op].result != "bool" else f"rt.to_bool({text})"
             case ir.Spread():
                 return f"tl.broadcast_to({self.value(op.x, context)}, {self.shape(context)})"
             case ir.Reduce():
@@ -252,8 +254,8 @@ class _Emitter(Expressions):
     def _dot(self, op: ir.Dot) -> str:
         """Returns the source text of a call of `rt.dot`.
 
-        The operands of `rt.dot` have the axes [row, k] and [k, column]. `row` is that axis of the result which comes
-        first in the tile program's order of axes.
+        The operands of `rt.dot` have the axes [row, k] and [k, column]. `row` is the first axis of the result in the
+        tile program's order of axes, and `column` is the second.
         """
         first, second = self.program.factors(op)
         outer, inner = op.tile if first is op.a else op.tile[::-1]

@@ -31,7 +31,7 @@ STEP = "    "
 class Lines:
     """The lines of a Triton function that is being written.
 
-    texts   the lines of source text, with their indentation; each line holds one operation
+    texts   the lines of source text, with their indentation; a line computes at most one operation
     ops     pairs of a line number, counted from 1, and the operation that the line computes
     sizes   for each expression over unknown sizes: the name of the kernel argument that holds its value
     """
@@ -49,8 +49,8 @@ class Lines:
             self.ops.append((len(self.texts), op))
 
     def size(self, d: Dim) -> str:
-        """Returns the source text of a size: an integer literal if the size is known, otherwise the name of a kernel
-        argument that the host computes.
+        """Returns the source text of a size. A known size is an integer literal. An unknown size is the name of a
+        kernel argument that the host computes.
         """
         if d.constant is not None:
             return str(d.constant)
@@ -73,7 +73,7 @@ class Lines:
 def constant(value: int | float | bool, dtype: DType) -> str:
     """Returns a constant as a 0-d tensor.
 
-    Triton turns every number that equals zero into +0.0. So -0.0 is written as the product `0.0 * -1.0`.
+    -0.0 is written as the product `0.0 * -1.0`, because Triton turns every number that equals zero into +0.0.
     """
     if dtype.name == "bf16" and value != 0:  # the only bf16 constant in the interpreter of Triton 3.6 is 0
         return f"rt.to_bf16({constant(value, f32)})"
@@ -122,12 +122,13 @@ def convert(name: str, source: DType, target: DType) -> str:
 
 
 class Expressions:
-    """Writes expressions over the values and axes of one program.
+    """Writes expressions over the values and axes of one tile program.
 
-    extents     for each axis along which a tile has several elements: their number; in the program's order of axes
-    names       for each operation that has been computed: the name of its value in the source
-    predicates  for each condition that has been computed: its name in the source; in a condition, the name of a loaded
-                value stands for the value
+    extents     the number of elements that a tile has along each axis with several elements, in the program's order of
+                axes
+    names       the name in the source of each computed operation, such as v3
+    predicates  the name in the source of each computed condition: m and the number of its line, such as m5. A key
+                contains the name in the source of each loaded value
     """
 
     def __init__(self, program: Program, lines: Lines) -> None:
@@ -179,7 +180,8 @@ class Expressions:
         return f"tl.{'maximum' if isinstance(a, Largest) else 'minimum'}({x}, {y})"
 
     def predicate(self, conditions: Sequence[Dim], context: tuple[str, ...], picks: Picks = ()) -> str:
-        """Returns the source text of "all conditions hold". Each condition is an expression that must be >= 0.
+        """Returns the source text of a test that is true if all conditions are true. Each condition is an expression
+        that must be >= 0.
 
         Each condition is computed only once, on a line of its own. Later masks with the same condition use the name
         that the line of the condition defines.
@@ -190,7 +192,7 @@ class Expressions:
         return " & ".join(tests)
 
     def index_lanes(self, d: Dim, picks: Picks) -> tuple[str, ...]:
-        """Returns the axes on which an index expression depends, and along which tiles have several elements."""
+        """Returns the axes that an index expression depends on. Leaves out axes along which tiles have one element."""
         symbols = d.symbols()
         axes = {s.name.removesuffix("_lane") for s in symbols if s.kind == "axis"}
         return self.lanes(axes | {a for s, v in picks if s in symbols for a in v.axes})

@@ -1,13 +1,13 @@
-"""Writes the first lines of a Triton function, which compute on which tile the running program works.
+"""Writes the first lines of a Triton function, which compute the tile of the running grid program.
 
-    tile = tl.program_id(0)                        the programs are numbered along one axis
+    tile = tl.program_id(0)                        the grid programs are numbered along one axis
     j_tile = tile % 13                             this number is split into one tile number for each grid axis;
     tile = tile // 13                              the last axis changes fastest
     j = j_tile * BLOCK_J + tl.arange(0, BLOCK_J)   each tile number gives the indices of the tile's elements
 
 In: a tile program. Out: lines of Triton source. Three options of a tile program change the order of its tiles. With
 `group`, the tiles are numbered in groups of several rows of tiles. With `descending`, the tiles along the last grid
-axis are numbered from the end of the axis. With `persistent`, each running program computes several tiles, one after
+axis are numbered from the end of the axis. With `persistent`, each grid program computes several tiles, one after
 another.
 """
 
@@ -36,10 +36,10 @@ def widened(lanes: str, program: Program) -> str:
 class Grid:
     """Writes lines that compute the indices along axes with the roles "grid" (split into tiles) and "whole" (one tile).
 
-    For an axis that a loop runs along, the class writes the positions in a block, but only if some operation uses these
+    If a loop runs along an axis, the class writes the positions in a block of the axis, unless no operation uses these
     positions.
 
-    If each running program computes several tiles, all later lines of the function are inside a loop over these tiles.
+    If each grid program computes several tiles, all later lines of the function are inside a loop over these tiles.
     """
 
     def __init__(self, program: Program, lines: Lines) -> None:
@@ -64,10 +64,11 @@ class Grid:
                 self.add(f"{a.name}_lane = " + (f"tl.arange(0, BLOCK_{a.name.upper()})" if a.block > 1 else "0"))
 
     def _persistent_loop(self, first: str) -> str:
-        """Writes the head of the loop over the tiles of a persistent program, and returns the loop variable's name.
+        """Writes the head of the loop over the tiles of a persistent grid program, and returns the loop variable's
+        name.
 
-        The loop variable is the number of a tile, and starts at the running program's own number. Each iteration adds
-        the number of running programs to the loop variable.
+        The loop variable is the number of a tile, and starts at the number of the grid program. Each iteration adds the
+        number of all grid programs to the loop variable.
         """
         flat = ", flatten=True" * self.program.flattened
         self.add(f"for turn in tl.range({first}, {self.size(count(self.program))}, tl.num_programs(0){flat}):")
@@ -96,8 +97,8 @@ class Grid:
     def _grouped(self, row: TileAxis, column: TileAxis, more: bool) -> None:
         """Writes lines that number the tiles in groups of several rows of tiles.
 
-        The programs of one group run at about the same time, so an operand that one of them has loaded is still in the
-        L2 cache for the other programs.
+        The grid programs of one group run at about the same time. An operand that one grid program of a group has
+        loaded is still in the L2 cache when the others load it.
         """
         rows, columns = self.size(row.tiles), self.size(column.tiles)
         place = "tile"

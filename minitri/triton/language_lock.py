@@ -15,7 +15,8 @@ from contextlib import contextmanager
 
 class LanguageLock:
     def __init__(self) -> None:
-        self._changed = threading.Condition()  # an interpreter holds its lock, which a thread can take several times
+        # A running interpreter keeps the lock of this condition, which one thread can take several times.
+        self._changed = threading.Condition()
         self._compilers = 0
 
     @contextmanager

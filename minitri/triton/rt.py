@@ -1,20 +1,20 @@
 """The functions that generated kernels call as `rt.NAME`, and that Triton compiles with the kernels.
 
 In: tiles or scalars of a dtype in which kernels compute (f32, f64, integers, int1). Conversions and `dot` also take f16
-and bf16. Out: the result that numpy would give. Each function exists because Triton's own operation gives another
-result than numpy (docs/reference/semantics.md). For example, Triton's integer division rounds towards zero, and
-Triton's maxima ignore NaN. In Triton, shifts by too many bits and conversions of numbers out of range have undefined
-results.
+and bf16. Out: the result that numpy would give. Most of the functions exist because the operation of Triton gives a
+result that differs from numpy's (docs/reference/semantics.md). For example, Triton's integer division rounds towards
+zero, and Triton's maxima ignore NaN. In Triton, shifts by too many bits and conversions of numbers out of range have
+undefined results.
 
-minitri/triton/rt_interpreter.py has functions with the same names for Triton's interpreter. Change rt.py and
+The file minitri/triton/rt_interpreter.py has functions with the same names for Triton's interpreter. Change rt.py and
 rt_interpreter.py together; tests/test_ops.py compares the names of their functions. Importing rt.py needs triton, but
 not torch. Because triton is not always installed, minitri imports rt.py only when it runs or compiles a generated
 kernel.
 
 Left out: functions that `tl` or `libdevice` already computes as numpy does. Approximations are in
-minitri/triton/rt_fast_math.py, and accurate divisions with few instructions are in minitri/triton/rt_division.py.
-Functions that only make kernels faster, or avoid an error of the compiler, are in minitri/triton/rt_intrinsics.py.
-rt.py exports the functions of all four modules.
+minitri/triton/rt_fast_math.py. Accurate divisions with few instructions are in minitri/triton/rt_float_division.py.
+Functions that only make kernels faster, or avoid an error of the compiler, are in minitri/triton/rt_intrinsics.py. The
+module rt.py exports the functions of all four modules.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
@@ -27,8 +27,8 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from minitri.triton.rt_division import divide, sigmoid  # noqa: F401
 from minitri.triton.rt_fast_math import exp2, relaxed_erf, relaxed_log, relaxed_log1p, relaxed_sigmoid, relaxed_tanh  # noqa: F401
+from minitri.triton.rt_float_division import divide, sigmoid  # noqa: F401
 from minitri.triton.rt_intrinsics import byte_to_f16, settle, unknown, wait_for_previous  # noqa: F401
 
 # ---- elementwise -------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def power(b, n):
         base = base * base
         exponent = exponent >> 1
     if n.dtype.is_int_signed():
-        sign = tl.where((n & 1) != 0, b, 1)  # for b = ±1
+        sign = tl.where((n & 1) != 0, b, 1)  # the result for b = 1 and b = -1
         result = tl.where(n < 0, tl.where((b == 1) | (b == -1), sign, 0), result)
     return result
 
@@ -158,7 +158,8 @@ def shift_right(a, n):
 
 @triton.jit
 def round_to_tf32(x):
-    """Rounds to tf32, which has 11 significant bits and the range of f32. Halves are rounded away from zero.
+    """Rounds a number to tf32, which has 11 significant bits and the range of f32. A number halfway between two tf32
+    numbers is rounded away from zero.
 
     The function adds half of the last bit that is kept, and then clears all bits below the last kept bit.
     """
@@ -246,7 +247,7 @@ scan_sum, scan_prod, scan_max, scan_min = (_along(tl.associative_scan, function)
 
 @triton.jit
 def reduce_max_in_parts(x):
-    """Returns the maximum of each row of a matrix product, which is first reduced to 16 columns by elementwise maxima.
+    """Returns the maximum of each row of a matrix product. Elementwise maxima first reduce the product to 16 columns.
 
     When tensor cores have computed the product, each thread holds a quarter of a row. The maximum of a quarter of a row
     would be one chain of instructions, in which each instruction waits for the previous instruction. After elementwise
@@ -308,7 +309,10 @@ def reduce_argmin(x, index, axis: tl.constexpr):
 
 @triton.jit
 def dot(a, b, acc, precision: tl.constexpr = tl.constexpr("ieee")):
-    """Returns a @ b + acc, accumulated in the dtype of `acc`. minitri/kernels/ir.py explains `precision`."""
+    """Returns a @ b + acc, accumulated in the dtype of `acc`. The docstring of minitri/kernels/ir.py explains
+    `precision`.
+    """
+    # 1.4901161193847656e-08 is 2**-26, which undoes the factor of `_dot_of_parts`.
     if precision == "tf32x3_unchecked":
         return tl.fma(_dot_of_parts(a, b), 1.4901161193847656e-08, acc)
     elif precision == "tf32x3":
@@ -324,8 +328,8 @@ def dot(a, b, acc, precision: tl.constexpr = tl.constexpr("ieee")):
 
 @triton.jit
 def _dot_of_parts(a, b):
-    """Returns a @ b * 2**26, computed from three products of TF32 numbers. The factor 2**26 comes from `_tf32_parts`,
-    which multiplies each operand by 2**13.
+    """Returns `a @ b * 2**26`, computed from three products of TF32 numbers. The factor `2**26` comes from
+    `_tf32_parts`, which multiplies each operand by `2**13`.
 
     The sums start from 0, not from the accumulator of `dot`, because tensor cores truncate sums. After `_dot_of_parts`,
     `dot` adds its accumulator to the sums.
@@ -341,7 +345,7 @@ def _dot_of_parts(a, b):
 def _tf32_parts(x):
     """Returns x * 2**13 as a sum of two TF32 numbers.
 
-    minitri/base/tf32_splitting.py explains how the two TF32 numbers are computed.
+    The file minitri/base/tf32_splitting.py explains how the two TF32 numbers are computed.
 
     `tl.fma` rounds only once, after the addition, so its multiplications are exact. The second of the two numbers is
     not rounded here, because a tensor core truncates it to TF32.

@@ -4,9 +4,9 @@
     rt.relaxed_sigmoid(x)    a relative error of at most 2**-17: two approximate GPU instructions and a few others
 
 In: tiles or scalars of f32. Out: f32 of the same shape. The docstring of each function gives its largest error. The one
-idea: where Triton writes several instructions to keep denormals, an approximation uses one instruction of the GPU's
-special function unit, which flushes denormals to 0. Kernels call the approximations as `rt.NAME`
-(minitri/triton/rt.py). minitri/optimize/fast_math/ decides which kernels use the approximations.
+idea: Triton writes several instructions to keep denormals. An approximation uses one instruction of the GPU's special
+function unit instead, which flushes denormals to 0. Kernels call the approximations as `rt.NAME`
+(minitri/triton/rt.py). The package minitri/optimize/fast_math decides which kernels use the approximations.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
@@ -77,12 +77,12 @@ def relaxed_tanh(x):
 def relaxed_erf(x):
     """Returns erf(x) with a relative error of at most 2**-18, and an absolute error of at most 2**-22.
 
-    The function computes erfc(|x|) as 2**p(|x|), where p is a polynomial. Near zero, computing erf from erfc would lose
-    digits by cancellation, so the function uses a polynomial of two terms for x near zero. The polynomial p has degree
-    8. In the interval [0.088, 4], 2**p differs from erfc by at most 1e-8. Beyond 4, p decreases without bound, so 2**p
-    goes to 0. Because 2**p goes to 0, the result is 1 for large x and for infinity, without a special case. The
-    polynomial p and the polynomial near zero are minimax fits to math.erfc and math.erf at Chebyshev nodes, found by
-    linear programming. The test file tests/test_ops.py measures the errors of the polynomials.
+    The function computes erfc(|x|) as `2**p(|x|)`, where p is a polynomial. Near zero, computing erf from erfc would
+    lose digits by cancellation, so the function uses a polynomial of two terms for x near zero. The polynomial p has
+    degree 8. In the interval [0.088, 4], `2**p` differs from erfc by at most 1e-8. Beyond 4, p decreases without bound,
+    so `2**p` goes to 0. Because `2**p` goes to 0, the result is 1 for large x and for infinity, without a special case.
+    The polynomial p and the polynomial near zero are minimax fits to math.erfc and math.erf at Chebyshev nodes, found
+    by linear programming. The test file tests/test_ops.py measures the errors of the polynomials.
     """
     t = tl.abs(x)
     p = -3.69898225e-05 * t + 3.72217241e-04

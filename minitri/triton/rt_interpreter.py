@@ -2,10 +2,10 @@
 
 In: tensors of the interpreter (a `tl.tensor` around a `TensorHandle` with a numpy array). Out: tensors with elements
 that numpy has computed. A generated kernel calls `rt.reduce_max(x, 1)` or `libdevice.tanh(x)`. In a compiled kernel,
-the names `rt` and `libdevice` are minitri/triton/rt.py and Triton's math library. In an interpreted kernel, `rt` and
-`libdevice` are the two `Namespace` objects of this module. This module replaces functions of Triton's own interpreter
-that are slow or wrong. In Triton's own interpreter, reductions are slow Python loops over elements, `libdevice`
-functions return nothing, conversions to bf16 truncate, and maxima ignore NaN.
+the name `rt` means minitri/triton/rt.py, and `libdevice` means Triton's math library. In an interpreted kernel, `rt`
+and `libdevice` mean the two `Namespace` objects of this module. This module replaces functions of Triton's own
+interpreter that are slow or wrong. In Triton's own interpreter, reductions are slow Python loops over elements,
+`libdevice` functions return nothing, conversions to bf16 truncate, and maxima ignore NaN.
 
 Elementwise functions come from the operator table. Each row of this table has the spelling of an operator in Triton,
 and a numpy function. If the spelling in Triton is a single call, such as `libdevice.tanh({0})`, the interpreted kernel
@@ -129,7 +129,7 @@ rt = Namespace(
         "is_finite": lambda x: np.isfinite(x).all(),
         "to_f32": lambda x: x.astype(np.float32),
         **dict.fromkeys(("to_f16", "byte_to_f16"), lambda x: x.astype(np.float16)),
-        **dict.fromkeys(("settle", "wait_for_previous"), lambda: np.int32(0)),  # nothing runs at the same time
+        **dict.fromkeys(("settle", "wait_for_previous"), lambda: np.int32(0)),  # the interpreter need not wait
         "unknown": lambda x: x,
         "to_bf16": lambda x: x.astype(np.float32).astype(_BF16),
         "reduce_max_in_parts": lambda x: np.maximum.reduce(x, axis=1),

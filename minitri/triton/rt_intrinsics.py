@@ -49,7 +49,7 @@ def byte_to_f16(x, _semantic: Any = None):
 def unknown(start):
     """Returns `start` in a form that hides its value from Triton's compiler.
 
-    minitri/triton/workarounds/loops.py explains why kernels need `rt.unknown`.
+    The file minitri/triton/workarounds/loops.py explains why kernels need `rt.unknown`.
     """
     return tl.where(tl.program_id(0) < 0, tl.zeros_like(start), start)
 
@@ -58,10 +58,10 @@ def unknown(start):
 def settle(_semantic: Any = None):
     """Waits until the tensor cores have read the registers that hold their operands.
 
-    minitri/triton/workarounds/loops.py explains why kernels need `rt.settle`.
+    The file minitri/triton/workarounds/loops.py explains why kernels need `rt.settle`.
 
-    Only GPUs of the Hopper generation (sm90) need the wait, because the program continues there while tensor cores are
-    still reading registers.
+    Only GPUs of the Hopper generation (sm90) need the wait, because there a grid program continues while tensor cores
+    are still reading its registers.
     """
     if getattr(_semantic.builder.options, "arch", None) != "sm90":
         return None

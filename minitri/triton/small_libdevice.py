@@ -6,12 +6,12 @@ Triton's compiler reads all of libdevice for each kernel that calls one of its f
 no other thread can run Python meanwhile. A small copy is read in 1 ms.
 
 In: a kernel in Triton's first IR. Out: the path of a copy that has the functions that the kernel calls. The linker of
-Triton's compiler makes the copy, as text of LLVM IR, which is kept in Triton's cache folder. Every copy has the functions
+Triton's compiler makes the copy, as text of LLVM IR. Triton's cache folder keeps the copy. Every copy has the functions
 that are called most often (`COMMON`), so most kernels share one copy.
 
-Each function of libdevice has two versions: in one of them, denormals are replaced by 0. Triton's compiler decides
-between the versions after LLVM's optimisations, and then some branches remain. The copy has only the version without
-replacement, because no kernel of minitri uses the other version.
+Each function of libdevice has two versions: one version replaces denormals by 0. Triton's compiler chooses the version
+only after LLVM's optimisations, so some branches between the versions remain in the code. The copy has only the version
+that keeps denormals, because no kernel of minitri uses the other version.
 
 Left out: the libraries of AMD's GPUs.
 """

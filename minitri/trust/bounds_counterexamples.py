@@ -44,10 +44,10 @@ class Example(NamedTuple):
 def out_of_bounds(
     program: Program, op: Access, tests: Sequence[Dim], conditions: Sequence[Condition] = (), tries: int = MAX_SIZES
 ) -> Example | None:
-    """Returns a counterexample in which the access leaves its array although all `tests` hold, or None if none is
-    found.
+    """Returns a counterexample: the access leaves its array although all `tests` are true. Returns None if the search
+    finds none.
 
-    Each test is an integer expression; the test holds if the expression is at least 0. The search tries at most `tries`
+    Each test is an integer expression. A test is true if its expression is at least 0. The search tries at most `tries`
     combinations of sizes.
     """
     every = [False, True] if any(not isinstance(a, Symbol) for d in (*op.index, *tests) for a in d.atoms()) else [False]
@@ -69,8 +69,8 @@ def out_of_bounds(
 def not_written_once(
     program: Program, stores: Sequence[Store], tests: Sequence[Sequence[Dim]], conditions: Sequence[Condition] = ()
 ) -> Example | None:
-    """Returns a counterexample with an element of the buffer that the stores write twice or never, or None if none is
-    found.
+    """Returns a counterexample: the stores write an element of the buffer twice or never. Returns None if the search
+    finds none.
 
     `tests` has the conditions of each store's mask.
     """
@@ -117,7 +117,7 @@ def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False)
 
 
 def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str, int], far: bool) -> bool:
-    """Checks whether a call can have the given sizes, and whether the call runs at least one program of the grid.
+    """Checks whether a call can have the given sizes, and whether the call runs at least one grid program.
 
     If `far` is true, the buffers must also be small enough to count the writes of every element.
     """
@@ -146,7 +146,7 @@ class _Points:
         self.exprs = [*op.index, *(op.mask.conditions if op.mask else ())]
         symbols = {s for d in self.exprs for s in d.symbols()}
         used = {s.name.removesuffix("_lane") for s in symbols if s.kind == "axis"}
-        lanes, repeated = set[str](), set[str]()  # a store is repeated over axes that its index may lack
+        lanes, repeated = set[str](), set[str]()  # a store is repeated along axes, also if its index lacks them
         if isinstance(op, Store):
             lanes, repeated = set(op.value.axes), {*(a.name for a in program.grid), *enclosing(program, op)}
         self.axes = [a for a in program.axes if a.name in used | repeated | lanes]
@@ -174,10 +174,10 @@ class _Points:
         return (first[:, None] + lane).reshape(-1), np.tile(lane, len(first))
 
     def _corners(self, a: TileAxis, sizes: Mapping[str, int], line: tuple[Any, Any]) -> tuple[Any, Any]:
-        """Returns a part of `line`.
+        """Returns a few indices from `line`, which has all indices of an axis.
 
-        `line` has all indices of an axis. The part has the indices at the ends of blocks and of the axis. It also has
-        the indices near which a mask condition, or an index of the access, becomes 0.
+        The returned indices are at the ends of blocks, at the ends of the axis, and next to the indices that `_zeros`
+        returns.
         """
         if len(line[0]) <= 64:
             return line
@@ -190,8 +190,7 @@ class _Points:
         return block * a.block + lane, lane
 
     def _zeros(self, a: TileAxis, sizes: Mapping[str, int]) -> Iterator[int]:
-        """Returns the indices along an axis at which the expression of a mask condition, or of an index of the access,
-        becomes 0.
+        """Returns the indices along an axis at which a mask condition, or an index of the access, has the value 0.
 
         Only expressions that depend on this axis and on sizes alone are examined.
         """

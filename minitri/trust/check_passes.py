@@ -62,7 +62,7 @@ MOST_PROGRAMS = 3000  # programs that run one after another with a GPU's schedul
 def check(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL, shrinking: bool = True) -> CheckReport:
     """Compares the result of every pass with the reference.
 
-    If this machine cannot run a stage, the row of the stage gets a note and counts as right.
+    If this machine cannot run a stage, the row of the stage gets a note, and the pass counts as right.
 
     A pass counts as wrong if it raises an exception, or if the stage that it made raises an exception when it runs.
     """
@@ -101,8 +101,8 @@ class _Check:
                 yield from self.passes(variant)
 
     def first(self) -> CheckRow:
-        """Returns the row of the stage where the program begins: the graph, or the stage from whose text the program
-        was loaded.
+        """Returns the row of the stage where the minitri program begins. A minitri program begins at the graph, or at
+        the stage whose text was loaded.
 
         The row of the graph also contains the comparison with the syntax tree.
         """
@@ -134,8 +134,8 @@ class _Check:
     def results(self, compiled: Compilation, stage: str, variant: str) -> tuple[Any, ...]:
         """Returns the results of a stage.
 
-        Raises StageUnavailable if a schedule for a GPU has more than `MOST_PROGRAMS` programs, because these programs
-        would run one after another.
+        Raises StageUnavailable if a schedule for a GPU has more than `MOST_PROGRAMS` grid programs, because a CPU runs
+        them one after another.
         """
         if variant != "interpreter" and (stage == "triton" or stage.startswith("tile")):
             count = run_stage.programs(compiled, self.call)
@@ -180,8 +180,7 @@ def _origin(program: BaseProgram, call: Call) -> tuple[BaseProgram, Call]:
 def _same(before: Any, after: Any) -> bool:
     """Checks whether a pass changed nothing that can affect the result of numpy's evaluator.
 
-    Among the hints for the target, a changed tensor descriptor can affect the result; a changed number of warps, for
-    example, cannot.
+    For example, a changed tensor descriptor can affect this result, but a changed number of warps cannot.
     """
     if isinstance(before, Programs) and isinstance(after, Programs):
         return [_visible(p) for p in before] == [_visible(p) for p in after]
@@ -204,7 +203,7 @@ def enclosures(program: BaseProgram, call: Call) -> tuple[Enclosure, ...]:
 
 
 def worst(results: Sequence[Any], wanted: Sequence[Enclosure]) -> tuple[bool, float, float, str]:
-    """Compares every output, and returns what `compare` returns for the output with the largest error relative to its
+    """Compares every output. Returns the result of `compare` for the output with the largest error relative to its
     bound.
     """
     if len(results) != len(wanted):
@@ -240,7 +239,7 @@ def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
 
 def _smallest(program: BaseProgram, call: Call, row: CheckRow) -> Failure:
     """Makes the arguments of a failing call smaller, as long as the same pass of the same variant is the first wrong
-    one.
+    pass.
     """
 
     def first(arguments: Mapping[str, Any]) -> tuple[Call, CheckRow] | None:

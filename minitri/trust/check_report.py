@@ -12,7 +12,7 @@ import numpy as np
 from minitri.base.text_tables import table
 from minitri.notebook.card_html import card, counted
 
-# What runs for a variant, and on which processor, as reports show it; the other variants have their own names.
+# For some variants, the text that reports show: what runs, and on which processor. Other variants appear by their names.
 PLACES = {"cuda": "cuda:90 on CPU", "cuda general": "any sizes on CPU", "cuda wide": "64-bit offsets on CPU"}
 TEXT = "text"  # `CheckRow.by` of a stage that was loaded from a text
 SHOWN = 24  # elements of an array that a report prints
@@ -165,7 +165,7 @@ def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
 
 
 def culprit(by: str) -> str:
-    """Returns the phrase that says in messages what made a stage: either a pass, or the user, who loaded a text."""
+    """Returns a phrase for messages that says what made a stage: a pass, or a text that the user loaded."""
     return "the text" if by == TEXT else f"the pass `{by}`"
 
 

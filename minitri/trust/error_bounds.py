@@ -13,13 +13,13 @@ analysis: the value and the radius of each node are computed from the values and
 If all operands of an element are exact and the operator is correctly rounded, the language defines every bit of the
 result. The value of the enclosure is then the result of the operator in its own dtype, and the radius is 0. Sums of
 small whole numbers are exact too, because no order of addition rounds them. For each rounding of an inexact element,
-the radius grows by a multiple of u, which is half a unit in the last place of 1 in the dtype of the node. The module
+the radius grows by a multiple of u. In the dtype of the node, u is half a unit in the last place of 1. The file
 error_propagation.py computes how far the result of an operator can move if its operands move.
 
-A radius of inf means that the result can be any number, for example because a sum overflows in some orders of addition,
-or because rounding can change an index. Elements with a radius of inf are not checked. Left out: correlations between
-operands. For example, for an inexact x with radius e, `x - x` gets the radius 2e, although the result is exactly 0.
-Because correlations are left out, a bound is sometimes too large, but never too small.
+A radius of inf means that the result can be any number. Examples: a sum overflows in some orders of addition, or
+rounding can change an index. Elements with a radius of inf are not checked. Left out: correlations between operands.
+For example, for an inexact x with radius e, `x - x` gets the radius 2e, although the result is exactly 0. Because
+correlations are left out, a bound is sometimes too large, but never too small.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from minitri.base.tf32_splitting import BLOCK, FACTOR_ERROR, LEAST_DEPTH
 from minitri.base.types import DType, bf16, f32
 from minitri.graph import evaluate
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
-from minitri.graph.reduced_products import is_discontinuous, reduced_products
+from minitri.graph.roundable_products import is_discontinuous, roundable_products
 from minitri.graph.scalar_form import deviations
 from minitri.graph.weight_scales import find
 from minitri.trust import error_propagation
@@ -78,7 +78,7 @@ def widened(x: Any, dtype: DType) -> Any:
 class Terms(NamedTuple):
     """Two facts about each element of a matrix product, which is a sum of terms.
 
-    `rounds` says how often each term is rounded at most. `size` is the sum of the absolute values of the terms.
+    `rounds` is the largest number of roundings of a term. `size` is the sum of the absolute values of the terms.
     """
 
     rounds: Any
@@ -88,10 +88,12 @@ class Terms(NamedTuple):
 class _Analysis:
     """The values and radii of all nodes.
 
-    `strict` is the analysis of the same graph without fast math, or None in the analysis without fast math itself. If
-    `strict` is given, the radii allow fast math for f32 operators, because kernels that write only 16-bit results use
-    fast math (minitri/optimize/fast_math/relax.py). Functions with jumps, such as floor, take their values and radii
-    from `strict`, because kernels compute the operands of jumps without fast math.
+    There are two analyses, with and without fast math. In the analysis with fast math, `strict` is the analysis without
+    fast math. In the analysis without fast math, `strict` is None.
+
+    With fast math, the radii of f32 operators are larger, because kernels that write only 16-bit results use fast math
+    (minitri/optimize/fast_math/relax.py). Functions with jumps, such as floor, take their values and radii from
+    `strict`, because kernels compute the operands of jumps without fast math.
     """
 
     def __init__(
@@ -102,7 +104,7 @@ class _Analysis:
         self.radii: dict[Node, Any] = {}
         self.terms: dict[Node, Terms] = {}
         scales = [find(n) for n in graph.nodes() if isinstance(n, Contract)]
-        self.stored = reduced_products(graph) if strict is not None else set[Node]()
+        self.stored = roundable_products(graph) if strict is not None else set[Node]()
         self.unrounded = {s.rounded for s in scales if s is not None}
 
     @np.errstate(all="ignore")
@@ -183,7 +185,7 @@ class _Analysis:
         """Returns the extra error of exp(x - h) if it is computed as 2**(x * log2 e - h * log2 e)
         (minitri/optimize/fast_math/relax.py).
 
-        If x is a computed value, not an input, a kernel can multiply x and h by log2 e before it subtracts, so both
+        If x is a computed value, not an input, a kernel can multiply x and h by log2 e before it subtracts h. Then both
         products are rounded. The extra error includes the case that a denormal result becomes 0.
         """
         if node.op not in ("exp", "exp2"):
@@ -201,8 +203,9 @@ class _Analysis:
 
         If the node is an output, the result lies between the converted ends of the operand's interval, because rounding
         keeps order. If the node is no output, a fused kernel can round later in the computation. For example, a kernel
-        for `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums by s.
-        Therefore, if a node is no output, its value stays unrounded, and its radius grows by one rounding error.
+        for `softmax(x) @ v` can divide after the product. A kernel for `x @ (w * s)` can multiply the sums by s.
+        Therefore, the value of a node that is no output is not rounded here, and its radius grows by one rounding
+        error.
         """
         (x,) = node.args
         v, e = self.values[x], self.radii[x]
@@ -256,15 +259,14 @@ class _Analysis:
                 return value, _argument(node, x, e, value)
 
     def running_means_error(self, node: Reduce) -> Any:
-        """Returns the extra error of a sum of products of deviations from a mean, such as a variance, that arises if
-        the sum is computed in parts.
+        """Returns the extra error of a variance, or of a similar sum of products of deviations from means, that is
+        computed in parts.
 
-        Online reductions compute sums in parts, and each part uses the mean of the elements so far, the running mean
-        (minitri/graph/partial_sum_correction.py). The extra error occurs even if every term is
-        exact.
+        Online reductions compute this sum in parts (minitri/graph/partial_sum_correction.py). Each part uses the mean
+        of the elements so far, the running mean. The extra error occurs even if every term is exact.
 
         Let n be the number of elements, V = sum (x - mean)^2, and o the largest error of a running mean. If the running
-        mean changes by d after m elements, the error grows by at most o m |d|; the values m |d| of all changes add up
+        mean changes by d after m elements, the error grows by at most o m |d|. The values m |d| of all changes add up
         to at most sqrt(2 n V). The rounding errors of the sums themselves are added to this bound.
         """
         means = deviations(node)
@@ -322,16 +324,19 @@ class _Analysis:
         return value, np.where((specials > 0) & (seen == 0), np.inf, radius)
 
     def never_skipped(self, factor: Node) -> Any:
-        """Returns 0 for each element of a factor that is 0 and that the program computed, and 1 for all other elements.
+        """Returns an array with a 0 for each computed zero of a factor, and a 1 for each other element.
 
-        A kernel can skip products with zeros that the program computed (minitri/optimize/skip_blocks/skip.py). If a
-        kernel skips a product, an infinity or a NaN in the other factor has no effect.
+        A kernel can skip products with computed zeros, that is, zeros that are not from an input
+        (minitri/optimize/skip_blocks/skip.py). If a kernel skips a product, an infinity or a NaN in the other factor
+        has no effect.
         """
         return 1.0 * ((self.values[factor] != 0) | (not isinstance(_origin(factor), Apply)))
 
 
 def _origin(x: Node) -> Node:
-    """Returns the node from which views and casts alone have made x; x itself if it is neither a view nor a cast."""
+    """Returns the node that x moves or converts by views and casts. If x is neither a view nor a cast, returns x
+    itself.
+    """
     while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
         x = x.x if isinstance(x, View) else x.args[0]
     return x
@@ -346,7 +351,7 @@ def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
     size = np.where(np.isfinite(size), size, 0).astype(np.float64)
     info = np.finfo(dtype.numpy)
     if row.ulp <= 0.5:
-        return unit(dtype) * size + 3 * float(info.smallest_subnormal)  # see minitri/triton/rt_division.py
+        return unit(dtype) * size + 3 * float(info.smallest_subnormal)  # see minitri/triton/rt_float_division.py
     own = (max(row.ulp, NUMPY_ULP) * 2 + 1) * unit(dtype)  # a unit in the last place is 2u at most
     return own * np.maximum(size, float(info.tiny)) + NUMPY_ULP * 2.0**-52 * size  # and the error of the f64 reference
 
@@ -379,7 +384,7 @@ def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
 
 
 def _argument(node: Reduce, x: Any, e: Any, v: Any) -> Any:
-    """Returns how far rounding can move the index of an argmax or argmin.
+    """Returns how far rounding can move the index that argmax or argmin returns.
 
     The index can move to any element whose interval overlaps the interval of the largest (or smallest) element.
     """

@@ -17,8 +17,8 @@ distance is:
     sum of small whole numbers              0, because no order of addition rounds
 
 Here u is half a unit in the last place of 1. The formula is from chapter 4 of Higham's book "Accuracy and Stability of
-Numerical Algorithms". A distance of inf means that the result can be any number, for example because a partial sum
-overflows in some orders of addition. Left out: the rounding of an operator itself (error_bounds.py).
+Numerical Algorithms". A distance of inf means that the result can be any number. Example: a partial sum overflows in
+some orders of addition. Left out: the rounding of an operator itself (error_bounds.py).
 """
 
 import itertools
@@ -33,7 +33,7 @@ from minitri.base.operators_unlike_numpy import float_to_int
 from minitri.base.types import DType
 
 Arrays = Sequence[Any]
-ERRATIC = ("remainder", "fmod", "floor_divide", "power")  # their integer results jump, as those of bit operators do
+ERRATIC = ("remainder", "fmod", "floor_divide", "power")  # their integer results can jump, like bit operators
 WRAPPING = ("add", "subtract", "multiply", "square", "negative", "abs")
 LONGER = np.finfo(np.longdouble).eps < np.finfo(np.float64).eps  # false on some machines
 BITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
@@ -54,7 +54,8 @@ def moved(row: Operator, operand: DType, args: Arrays, radii: Arrays, centre: An
 
 
 def corners(args: Arrays, radii: Arrays) -> list[list[Any]]:
-    """Returns the operands at each corner of a box: the box of the values that they can have, each within its radius.
+    """Returns the operands at each corner of a box. The box contains all values that the operands can have, each within
+    its radius.
 
     Operands with the radius 0 have the same value at all corners.
     """
@@ -63,7 +64,7 @@ def corners(args: Arrays, radii: Arrays) -> list[list[Any]]:
 
 
 def shifted(x: Any, e: Any, sign: int) -> Any:
-    """Returns x + sign * e, one end of the interval of x; where e is 0, returns x itself.
+    """Returns x + sign * e, one end of the interval of x. Where e is 0, the end is x itself.
 
     Integers stop at the limits of their dtype. If a truth value is uncertain (e > 0), it becomes True for sign 1 and
     False for sign -1.
@@ -109,8 +110,8 @@ def _holds_zero(x: Any, e: Any) -> Any:
 
 
 def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
-    """Returns how far x % y can jump: |y| where x / y can round to different integers, inf where y can be 0, and 0
-    elsewhere.
+    """Returns how far x % y can jump. The jump is inf where y can be 0, |y| where x / y can round to different
+    integers, and 0 elsewhere.
     """
     places = [whole(x / y) for x, y in corners(args, radii)]
     jumps = np.logical_or.reduce([p != places[0] for p in places]) & ((radii[0] > 0) | (radii[1] > 0))
@@ -121,8 +122,8 @@ def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
 def _power(args: Arrays, radii: Arrays) -> Any:
     """Returns inf where a small change of an operand can change a power by any amount, and 0 elsewhere.
 
-    The result is inf only where the base can be 0 or negative. If the exponent is exact and not negative, the result is
-    0 for any base.
+    The result is inf only where the base can be 0 or negative. For an exact exponent that is not negative, the result
+    is 0.
     """
     (b, n), (eb, en) = args, radii
     return np.where((b - eb <= 0) & ((en > 0) | ((eb > 0) & (n < 0))), np.inf, 0)

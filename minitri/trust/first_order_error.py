@@ -3,15 +3,15 @@
     sum(x - y)        becomes    sum(2 * abs(x - y))
     exp(x - y)                   exp(x - y) * (1 + abs(x - y)), about
 
-In: a graph. Out: a graph with the same inputs, which returns the magnitude of each float output. The magnitude says how
-large the numbers are whose rounding errors can reach the output. The results of two correct implementations of a
-program differ by a few units in the last place of the magnitude, for any order of addition. If terms cancel each other,
-the result is small, but its magnitude is still that of the terms.
+In: a graph. Out: a graph with the same inputs, which returns the magnitude of each float output. The magnitude is the
+size of the numbers whose rounding errors can reach the output. For any order of addition, the results of two correct
+implementations differ by a few units in the last place of the magnitude. If terms cancel each other, the result is
+small, but its magnitude is as large as the terms.
 
 The method is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms", 2nd
-edition, section 3.3). The analysis is itself a graph, so it runs on the same device as the program. error_bounds.py
-computes guaranteed bounds, but more slowly. Inputs are exact, so their magnitude e is 0. For values that are not exact,
-these rules give the magnitude, where e(x) is the magnitude of x:
+edition, section 3.3). The analysis is itself a graph, so it runs on the same device as the program. The file
+error_bounds.py computes guaranteed bounds, but more slowly. Inputs are exact, so their magnitude e is 0. For values
+that are not exact, these rules give the magnitude, where e(x) is the magnitude of x:
 
     f(a, b)           |result|, and the change of f when a or b changes by units of its magnitude:
     a * b             |result| + |b| e(a) + |a| e(b)
@@ -35,7 +35,7 @@ from minitri.graph import ir
 from minitri.graph.ir import Apply, Contract, Graph, Interner, Node, Reduce, Scan, View, children
 from minitri.graph.rewrite import compute, copy, number
 
-UNITS = {"f64": 2.0**-52, "f32": 2.0**-23}  # one unit of a size
+UNITS = {"f64": 2.0**-52, "f32": 2.0**-23}  # a unit in the last place of 1
 NARROW = {"f16": 2.0**-10, "bf16": 2.0**-7}
 ROUNDED = 1 / 16  # share of a rounding error: two results seldom round to different neighbours
 EXACT = ("negative", "positive", "abs", "maximum", "minimum", "where")  # operators that do not round
@@ -54,8 +54,8 @@ def magnitude(graph: Graph) -> Graph:
 class _Magnitudes:
     """Builds the graph that computes the magnitudes.
 
-    `value` has the copy of each old node in the new graph. `size` has the new node that computes the magnitude of an
-    old node, unless the old node is exact.
+    `value` maps each old node to its copy in the new graph. `size` maps each old node that is not exact to the new node
+    that computes its magnitude.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -71,8 +71,8 @@ class _Magnitudes:
                 self.size[node] = size
 
     def output(self, node: Node) -> Node:
-        """Returns the magnitude of a float node, which is 0 if the node is exact. For a node of another dtype, returns
-        the value of the node.
+        """Returns the magnitude of a float node, which is 0 if the node is exact. For a node that is not a float,
+        returns the value of the node.
         """
         if not node.dtype.is_float:
             return self.value[node]
@@ -155,10 +155,10 @@ class _Magnitudes:
         return self.op("add", one, self.op("divide", self.size[x], size)) if x in self.size else one
 
     def contract(self, node: Contract, a: Node, b: Node) -> Node:
-        """Returns one term of the magnitude of a matrix product, which is itself a matrix product of absolute values
-        and magnitudes.
+        """Returns one term of the magnitude of a matrix product. The term is a matrix product too. Each of its factors
+        contains absolute values or magnitudes.
 
-        For f32, this product is computed in TF32, because magnitudes need few digits.
+        For f32, the term is computed in TF32, because magnitudes need few digits.
         """
         precision = "tf32" if node.dtype == f32 else node.precision
         a, b = (self.i.cast(x, node.dtype) for x in (a, b))

@@ -1,4 +1,5 @@
-"""Proves of a masked program: accesses stay in their arrays, bounds checks are needed, elements are written once.
+"""Proves for a masked tile program that accesses stay in their arrays, bounds checks are needed, and elements are
+written once.
 
 In: a masked tile program, and the conditions that the call has checked. Out: a list of verdicts:
 
@@ -6,7 +7,7 @@ In: a masked tile program, and the conditions that the call has checked. Out: a 
     needed         for each condition of a mask: an example of what happens without it
     written once   for each buffer that is stored: its blocks cover every element, and no element twice
 
-The one idea: memory_proofs.py is an independent checker, which reads the masked program alone and does not rely on the
+The one idea: the proofs come from an independent checker, which reads the masked program alone and does not rely on the
 masking pass. The grid and the block sizes determine which indices an axis has:
 
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
@@ -38,8 +39,8 @@ BOUNDS, NEEDED, ONCE = "in bounds", "needed", "written once"
 class Verdict(NamedTuple):
     """The verdict on one claim about an access.
 
-    status  "proven", "needed" (an example or a reason shows it), "refuted", "idle" (a bounds check that is not needed)
-            or "not proven"
+    status  one of "proven", "needed" (an example or a reason shows it), "refuted", "idle" (the bounds check is not
+            needed) and "not proven"
     why     the proof, the example or the reason in words
     """
 
@@ -80,7 +81,7 @@ class _Proving:
         self.reduced = {a: op for op in program.ops() for a in _reduced(op, program)}
         self.checked = list(_checked(conditions))
         self.common = [*self.checked, *running(program)]
-        # An axis of the grid without blocks: no program runs.
+        # If an axis of the grid has no blocks, no grid program runs.
         self.never = next((a.name for a in program.grid if a.tiles == 0), "")
 
     def run(self, needed: bool) -> list[Verdict]:
@@ -154,7 +155,7 @@ class _Proving:
     def _search(self, op: Access, tests: Sequence[Dim], **tries: int) -> Example | None:
         """Returns an example for which the access is out of bounds, or None if the search finds no example.
 
-        If a value is loaded from memory, the example calls this value by its name in the text of the program.
+        In the example, a value that is loaded from memory has the same name as in the text of the tile program.
         """
         example = out_of_bounds(self.program, op, tests, self.conditions, **tries)
         if example is None or not isinstance(op, Load):
@@ -163,8 +164,8 @@ class _Proving:
         return example._replace(at={names.get(n, n): v for n, v in example.at.items()})
 
     def _meaning(self, op: Load, test: Dim) -> str | None:
-        """Returns why a load needs the condition `test` of its mask, although the load would be in bounds without it;
-        None if there is no reason.
+        """Returns why a load needs the condition `test` of its mask, although the load would be in bounds without this
+        condition. Returns None if there is no reason.
         """
         if test in op.guards:
             return f"the program asks for {op.other} elsewhere"
@@ -214,8 +215,8 @@ class _Proving:
         return [p for _, p in found if p is not None], missing, parts or ["it is one element"]
 
     def _covers(self, a: TileAxis, extent: Dim, facts: Sequence[Fact], inside: Sequence[Fact]) -> Iterator[Goal]:
-        """Returns the goals which together say that the blocks of an axis contain every index below the extent exactly
-        once.
+        """Returns goals (claims to prove). The goals together say that the blocks of an axis contain every index below
+        the extent exactly once.
         """
         yield f"{a.name} reaching {extent}", a.blocks * a.block - a.extent, inside
         yield f"{a.extent} <= {extent}", extent - a.extent, inside
@@ -231,10 +232,9 @@ class _Proving:
         return f"{a.name} meets 0 … {extent - 1} once: {blocks}{end}{apart}"
 
     def _all_inside(self) -> Iterator[Fact]:
-        """Returns facts about the elements of the buffer, all of which must be written.
+        """Returns the facts about an element that must be written.
 
-        The facts say that the index of each element is inside the range of every axis, and that its position in a block
-        is inside the block.
+        The index of the element is inside the range of every axis, and its position in a block is inside the block.
         """
         for a in self.program.axes:
             yield Fact(a.extent - 1 - a.index, f"{a.name} is inside")

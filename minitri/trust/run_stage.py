@@ -1,7 +1,7 @@
 """Runs one stage of a compilation on this machine and returns its outputs.
 
 In: a compilation, the name of a stage, and a checked call with its arrays on the CPU. Out: the outputs as numpy arrays.
-The type of the value that the stage holds selects the evaluator, so a new stage needs no change in run_stage.py:
+The type of a stage's value selects the evaluator, so a new stage needs no change in this file:
 
     a graph             minitri/graph/evaluate.py
     a plan of kernels   minitri/kernels/evaluate.py
@@ -51,7 +51,7 @@ def results(compiled: Compilation, stage: str, call: Call) -> tuple[Any, ...]:
 
 
 def programs(compiled: Compilation, call: Call) -> int:
-    """Returns the total number of programs in the grids of all kernels."""
+    """Returns the total number of grid programs of all kernels."""
     return sum(math.prod(a.tiles.evaluate(call.sizes) for a in p.grid) for p in compiled.value("tile"))
 
 

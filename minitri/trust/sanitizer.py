@@ -5,15 +5,15 @@ one of these kinds:
 
     out of bounds   an access that no mask stops and that leaves its array
     not written     a read of an element that nothing has written yet
-    written twice   an element that is written a second time, by any program
-    never written   an element of an output that no program writes
+    written twice   an element that is written a second time, by any grid program
+    never written   an element of an output that no grid program writes
     layout          a buffer whose shape and strides differ from the shape and strides of the array
-    race            a program reads an element that another program of the same kernel writes
+    race            a grid program reads an element that a different grid program of the same kernel writes
     not neutral     an element past the end of a reduced axis whose value would change the result of the reduction
 
-The error names the program, the position of the program in the grid, the buffer and the index. The error also shows the
-statement as the stage prints it, and the source text of that statement. Left out: whether the values of the elements
-are right (minitri/trust/check_passes.py).
+The error names the tile program, the point of the grid, the buffer and the index. The error also shows the statement as
+the stage prints it, and the source text of that statement. Left out: whether the values of the elements are right
+(minitri/trust/check_passes.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,9 +61,9 @@ def element(buffer: Buffer, index: Sequence[int]) -> str:
 
 
 class Watch:
-    """Checks every access while all programs of a plan run.
+    """Checks every access while all tile programs of a plan run.
 
-    runs      the programs that have begun: the name and the position in the grid of each program
+    runs      the grid programs that have begun: the name of the kernel, and the position in the grid
     writers   for each temporary and output: the number of the run that wrote each element; -1 if no run wrote it
     readers   for each array that the present kernel both reads and writes: the number of the last run that read each
               element
@@ -82,9 +82,7 @@ class Watch:
         self.program: Program | None = None
 
     def enter(self, program: Program, place: tuple[int, ...]) -> None:
-        """Records that a program of the grid starts: all accesses up to the next call of `enter` belong to this
-        program.
-        """
+        """Records that a grid program starts. All accesses up to the next call of `enter` belong to this grid program."""
         if program is not self.program:
             loaded = {op.buffer.name for op in program.ops() if isinstance(op, Load)}
             stored = {op.buffer.name for op in program.ops() if isinstance(op, Store)}
@@ -95,7 +93,7 @@ class Watch:
 
     @property
     def run(self) -> int:
-        """The number of the present run: each run of one program of a grid has a number, counted from 0 over all
+        """The number of the present run. A run is the execution of one grid program. Runs are numbered from 0 over all
         kernels.
         """
         return len(self.runs) - 1
@@ -114,7 +112,7 @@ class Watch:
                 raise self._error("out of bounds", problem, op, found)
 
     def load(self, op: Load, offset: Any, inside: Any) -> None:
-        """Checks that the loaded elements were written before, and not by another program of the same kernel."""
+        """Checks that the loaded elements were written before, and not by a different grid program of the same kernel."""
         writer = self.writers.get(op.buffer.name)
         if writer is None:
             return
@@ -130,8 +128,8 @@ class Watch:
             self.readers[op.buffer.name][places] = self.run
 
     def store(self, op: Store, offset: Any) -> None:
-        """Checks that nothing has written the elements before, and that no other program of the same kernel has read
-        them.
+        """Checks that no grid program has written the elements before, and that no other grid program of the same
+        kernel has read them.
         """
         writer, reader = self.writers.get(op.buffer.name), self.readers.get(op.buffer.name)
         if writer is None:
@@ -140,7 +138,7 @@ class Watch:
         if reader is not None:
             self._race(op, offset[(reader[offset] >= 0) & (reader[offset] != self.run)], "writes", "reads")
         numbers = np.arange(offset.size)
-        writer[offset] = numbers  # of two elements with the same offset, the second number stays
+        writer[offset] = numbers  # for two elements with the same offset, stores the second number
         again = writer[offset] != numbers
         writer[offset] = self.run
         self._twice(op, offset, again)
@@ -161,9 +159,8 @@ class Watch:
             raise self._error("not neutral", problem, op, ())
 
     def done(self, op: Op, values: Mapping[Op, Any], env: Mapping[Symbol, Any], real: Mapping[str, int]) -> None:
-        """Does nothing.
-
-        A hook, which the evaluator calls after each op, so that a subclass can look at the computed values.
+        """A hook that does nothing. The evaluator calls the hook after each op, so that a subclass can look at the
+        computed values.
 
         `env` has, for each axis, the indices of the present tile. `real[axis]` is how many indices of the present tile
         lie inside the axis.
@@ -188,7 +185,7 @@ class Watch:
     def _shape(self, op: Load | Store) -> tuple[int, ...]:
         """Returns the shape of the buffer that an op accesses.
 
-        Raises AccessError if the op assumes another layout of the buffer than the array in memory has.
+        Raises AccessError if the layout that the op assumes differs from the layout of the array in memory.
         """
         buffer = op.buffer
         if buffer not in self.shapes:
@@ -206,7 +203,7 @@ class Watch:
     def _twice(self, op: Store, offset: Any, again: Any) -> None:
         """Raises AccessError if a store writes an element a second time.
 
-        `again` is true for each element that is written a second time; the error names the first such element.
+        `again` is true for each element that is written a second time. The error names the first of these elements.
         """
         if again.any():
             at = self._index(op.buffer, offset[again][0])
@@ -215,10 +212,11 @@ class Watch:
             raise self._error("written twice", problem, op, at)
 
     def _race(self, op: Load | Store, others: Any, does: str, did: str) -> None:
-        """Raises AccessError if one program reads an element that another program of the same kernel writes.
+        """Raises AccessError if one grid program reads an element that a different grid program of the same kernel
+        writes.
 
         The two accesses are an error because the order of the read and the write is not defined. `others` has the
-        offsets of the elements that both programs access.
+        offsets of the elements that both grid programs access.
         """
         if others.size:
             at = self._index(op.buffer, others[0])
@@ -239,10 +237,10 @@ class Watch:
 def _span(program: Program, op: Op) -> Span | None:
     """Returns the source text that an op comes from.
 
-    If the program was loaded from the text of a stage, the result is the op's own line in this text.
+    If the tile program was loaded from the text of a stage, the result is the line of the op in this text.
 
-    If the program was compiled from its source, the result for a load is the text of the op that uses the loaded value.
-    The load's own text is only the type of a parameter.
+    If the tile program was compiled from source text, the result for a load is the text of the op that uses the loaded
+    value. The text of the load itself is only the type of a parameter.
     """
     if op.spans and op.spans[0].text.startswith("%"):
         return op.spans[0]

@@ -10,9 +10,9 @@ Sizes become smaller first: 0, 1, 2, a size next to a block size, half the size,
 the elements of each array become simpler: zeros, ones, or small integers in a row-major layout. If an array has few
 elements, single elements are also replaced by simpler numbers.
 
-The one idea: a smaller array is always a part of the array that failed. A property of all elements therefore stays true
-for the smaller array, for example that no element is NaN. If smaller arguments still fail, the search continues from
-these smaller arguments. Left out: shrinking the program (minitri/testing).
+The one idea: a smaller array is always a part of the array that failed. So a property of all elements, such as "no
+element is NaN", is true for the smaller array too. If smaller arguments still fail, the search continues from these
+smaller arguments. Left out: shrinking the program (minitri/testing).
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -3,11 +3,11 @@
     squeeze(x, axis=0)      calls `squeeze(typer, x=…, axis=…)` of views.py
 
 In: a Typer and the bound arguments of a call. Out: an Array. A function has the name and the parameters that
-minitri/language/signatures.toml gives it. Functions that differ in one operator, such as sum and prod, are one Python
-function with the keyword `op`. The table `BY_OPERATOR` of a file maps names such as sum and prod to the one Python
-function that defines them. A parameter that is annotated as `Array` gets its argument as an array. A parameter that is
-annotated as `Strong` gets its argument as an array with a fixed dtype (an array that is not weak). All other parameters
-get their arguments unchanged.
+minitri/language/signatures.toml gives it. Functions that differ in one operator only, such as sum and prod, share one
+Python function with the keyword `op`. In a file, the table `BY_OPERATOR` maps names such as sum and prod to the shared
+Python function. A parameter that is annotated as `Array` gets its argument as an array. A parameter that is annotated
+as `Strong` gets its argument as an array with a fixed dtype (an array that is not weak). All other parameters get their
+arguments unchanged.
 """
 
 from collections.abc import Callable

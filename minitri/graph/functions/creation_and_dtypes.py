@@ -4,8 +4,8 @@
 
 In: numbers and sizes that are known at compile time. Out: an array. `arange` makes an `Index` node, which computes in
 i64, and a conversion to the dtype of the result. Integers that are too large for an `Index` node are computed from the
-positions 0, 1, 2, … in i64 or u64, by a multiplication and an addition that wrap around. The functions result_type,
-can_cast, isdtype, finfo and iinfo are computed at compile time.
+positions 0, 1, 2, …. Their i64 or u64 arithmetic wraps around. The functions result_type, can_cast, isdtype, finfo and
+iinfo are computed at compile time.
 """
 
 import math
@@ -129,7 +129,7 @@ def result_type(t: Typer, arrays_and_dtypes: Value) -> DType:
 
 
 def can_cast(t: Typer, from_: Value, to: Value) -> bool:
-    """Checks whether an array of the dtype of `from_` and an array of the dtype `to` promote to `to`."""
+    """Checks whether the dtype of `from_` and the dtype `to` promote to `to`, as i8 and i16 promote to i16."""
     return promote(_dtype_of(from_), as_dtype(to)) == to
 
 

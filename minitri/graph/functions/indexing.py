@@ -1,10 +1,10 @@
 """Subscripts by numpy's rules: x[1:], x[..., None], x[i, j].
 
 In: an Array and the items between the brackets: integers, slices, None, ..., integer arrays. Out: a View node (basic
-indexing). If an item is an integer array, a Gather node follows the View node. A negative number in an integer array
-counts from the end of the indexed axis. An element whose index is out of bounds is NaN, 0 or False, depending on the
-dtype, because a kernel cannot raise an error. Left out: boolean masks, because the size of the result depends on the
-data.
+indexing). If an item is an integer array, a Gather node follows the View node. A negative number in an integer array is
+counted from the end of the indexed axis. A kernel cannot raise an error. So an element with an index that is out of
+bounds is NaN, 0 or False, depending on the dtype. Left out: boolean masks, because the size of the result depends on
+the data.
 """
 
 from collections.abc import Sequence
@@ -82,10 +82,10 @@ def _fill_ellipsis(x: Array, items: list[Item]) -> list[Item]:
 
 
 def _position(t: Typer, item: Item, extent: Dim, axis: int) -> Dim:
-    """Returns the index expression for one integer index. A negative index counts from the end.
+    """Returns the index expression for one integer index. A negative index is counted from the end of the axis.
 
-    A symbolic index must have the same sign in each call. The index `-N` counts from the end, and `N - 4` counts from
-    the start, so each call checks that N >= 4.
+    A symbolic index must have the same sign in each call. Example: the index `N - 4` is counted from the start, so each
+    call checks that N >= 4. The index `-N` is counted from the end.
     """
     ensure(isinstance(item, (int, Dim)), "MT0206", f"an index must be an integer, not {describe(item)}")
     k = Dim.of(item)
@@ -97,9 +97,9 @@ def _position(t: Typer, item: Item, extent: Dim, axis: int) -> Dim:
 
 
 def _backwards(t: Typer, k: Dim) -> bool:
-    """Checks whether an index or bound is negative, and so counts from the end.
+    """Checks whether an index or bound is negative. A negative index is counted from the end of the axis.
 
-    A symbolic index must have the same sign in each call. The calls check this.
+    A symbolic index must have the same sign in each call, so each call checks the sign.
     """
     if k.constant is not None:
         return k.constant < 0
@@ -111,7 +111,10 @@ def _backwards(t: Typer, k: Dim) -> bool:
 
 
 def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
-    """Returns the length of a slice, and the index at which axis `axis` of the result reads the sliced axis."""
+    """Returns the length of a slice, and the index expression at which the result reads the sliced axis.
+
+    In the expression, the symbol of the axis `axis` stands for the position in the slice.
+    """
     step = 1 if item.step is None else int(as_offset(as_int(item.step, "the step of a slice"), "the step"))
     ensure(step != 0, "MT0206", "the step of a slice must not be 0")
     start, stop = _bounds(t, item, extent, step > 0)
@@ -156,7 +159,7 @@ def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Di
 
 
 def _bound(t: Typer, value: Value) -> tuple[Dim | None, bool]:
-    """Returns a bound of a slice, and whether the bound counts from the end. A missing bound is None."""
+    """Returns a bound of a slice, and whether the bound is counted from the end. A missing bound is None."""
     if value is None:
         return None, False
     is_known = isinstance(value, (int, Dim)) and not isinstance(value, bool)
@@ -168,7 +171,7 @@ def _bound(t: Typer, value: Value) -> tuple[Dim | None, bool]:
 
 
 def wrapped(t: Typer, item: Item, extent: Dim) -> Array:
-    """Returns an index array as i64, in which the size `extent` of the indexed axis is added to each negative entry."""
+    """Converts an index array to i64, and adds `extent`, the size of the indexed axis, to each negative index."""
     array = t.array(item)
     index = t.cast(array, i64)
     if array.dtype.kind == "u":
@@ -236,9 +239,8 @@ def take_along_axis(t: Typer, x: Strong, indices: Array, axis: Value) -> Array:
 def searchsorted(t: Typer, x1: Array, x2: Array, side: Value, sorter: Value) -> Array:
     """Defines numpy's searchsorted: finds where the elements of x2 belong in the sorted array x1.
 
-    With side "left", returns for each element of x2 how many elements of x1 are less than the element of x2. With side
-    "right", returns how many elements of x1 are less than or equal to the element of x2. NaN counts as larger than
-    every number.
+    With side "left", returns for each element v of x2 how many elements of x1 are less than v. With side "right",
+    returns how many elements of x1 are less than or equal to v. NaN counts as larger than every number.
     """
     ensure(side in ("left", "right"), "MT0102", 'the side of searchsorted is "left" or "right"')
     ensure(x1.rank == 1, "MT0201", f"searchsorted looks into an array of one axis, not {x1}")

@@ -150,8 +150,7 @@ def _pad_widths(t: Typer, value: Value, rank: int) -> list[Shape]:
 def _stacked(t: Typer, arrays: Value, *, name: str, axis: int, new: Mapping[int, Sequence[int]]) -> Array:
     """Joins arrays along an axis.
 
-    An array whose rank is a key of `new` first gets axes of size 1. `new` maps the rank of an array to the positions of
-    the new axes.
+    `new` maps a rank to the positions at which an array of this rank first gets axes of size 1.
     """
     parts = [insert_axes(t, a, new.get(a.rank, ())) for a in _arrays(t, arrays, name)]
     return concat(t, tuple(parts), min(axis, parts[0].rank - 1))
@@ -198,7 +197,7 @@ def split(t: Typer, x: Array, indices_or_sections: Value, axis: Value) -> tuple[
     size = x.shape[k]
     if isinstance(indices_or_sections, tuple):
         places = [as_offset(c, "a place to cut") for c in indices_or_sections]
-        places = [size + p if (p.constant or 0) < 0 else p for p in places]  # a negative position counts from the end
+        places = [size + p if (p.constant or 0) < 0 else p for p in places]  # negative: counted from the end
         ends = [ZERO, *(smallest(largest(p, 0), size) for p in places), size]
     else:
         count = as_int(indices_or_sections, "the number of parts")

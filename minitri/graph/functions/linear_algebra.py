@@ -9,8 +9,8 @@ has is a column axis (N). The axes of `...` have negative numbers as names, and 
 Since -1 is the last axis in every array, the axes of `...` align from the right, as in broadcasting.
 
 `tensordot` moves the summed axes to the end of the first array and to the front of the second array. Next, `tensordot`
-joins the summed axes of each array into one axis, and its other axes into another axis. Then `tensordot` multiplies the
-two matrices, and reshapes the product to the shape of the result.
+makes a matrix of each array: it joins the summed axes into one axis, and all remaining axes into a second axis. Then
+`tensordot` multiplies the two matrices, and reshapes the product to the shape of the result.
 
 Left out: the choice of a good order for several products. Several products are computed from left to right.
 """
@@ -37,8 +37,8 @@ from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, en
 def tensordot(t: Typer, x1: Array, x2: Array, axes: Value) -> Array:
     """Defines numpy's tensordot: multiplies x1 and x2 and sums over pairs of axes.
 
-    If `axes` is a number n, the pairs are the last n axes of x1 and the first n axes of x2. If `axes` is not a number,
-    it is a tuple of two items: the summed axes of x1, and the summed axes of x2.
+    If `axes` is a number n, the pairs are the last n axes of x1 and the first n axes of x2. Otherwise `axes` is a tuple
+    of two items: the summed axes of x1, and the summed axes of x2.
     """
     left, right = _summed_axes(axes, x1.rank, x2.rank)
     for j, k in zip(left, right):
@@ -210,8 +210,8 @@ def _implied(arrays: Sequence[Labels]) -> Labels:
 def _unnamed(arrays: Sequence[Labels]) -> tuple[int, ...]:
     """Returns the axes for which `...` stands in the result.
 
-    In each array, `...` can stand for another number of axes. In the result, `...` stands for the largest number of
-    axes for which `...` stands in any array.
+    `...` can stand for a different number of axes in each array. In the result, `...` stands for as many axes as in the
+    array where it stands for the most axes.
     """
     most = max((sum(isinstance(x, int) for x in labels) for labels in arrays), default=0)
     return tuple(range(-most, 0))
@@ -241,8 +241,8 @@ class _Term(Record):
 def einsum(t: Typer, subscripts: Value, operands: Value, precision: Value) -> Array:
     """Defines numpy's einsum.
 
-    If only one array has an axis, and the result does not have this axis, the axis is summed before the array is
-    multiplied.
+    Example: for "ijk,jl->il", the first array is summed over k before the multiplication, because neither the second
+    array nor the result has the axis k.
     """
     arrays = [t.array(x) for x in (operands if type(operands) is tuple else (operands,))]  # a list is one operand
     names, result = _read_subscripts(subscripts, [a.rank for a in arrays])
@@ -273,7 +273,7 @@ def _sizes(t: Typer, names: Iterable[Labels], arrays: Iterable[Array]) -> dict[L
 def _diagonal(t: Typer, x: Array, labels: Labels, sizes: Mapping[Label, Dim]) -> _Term:
     """Returns the array with one axis for each name: with the subscripts "ii", the diagonal of the array.
 
-    An axis of size 1 is dropped if another axis with the same name has another size.
+    If two axes have the same name but different sizes, also in different arrays, the axis of size 1 is dropped.
     """
     kept = list(dict.fromkeys(n for n, e in zip(labels, x.shape) if e != 1 or sizes[n] == 1))
     index = [ir.axis(kept.index(n)) if e != 1 or sizes[n] == 1 else dims.ZERO for n, e in zip(labels, x.shape)]
@@ -297,7 +297,7 @@ def _joined(t: Typer, x: _Term, y: _Term, later: Container[Label], precision: st
     if not over:
         labels = (*batch, *rows, *columns)
         return _Term(multiplied(t, x.aligned(t, labels), y.aligned(t, labels)), labels)
-    wide = [*batch, *rows[:-1], *columns[:-1]]  # the last row and column axis form the matrix, all others batch axes
+    wide = [*batch, *rows[:-1], *columns[:-1]]  # the last row and column axis form the matrix; others are batches
     row, column = rows[-1:] or [NONE], columns[-1:] or [NONE]
     depth = dims.product([x.array.shape[x.labels.index(n)] for n in over])
     left, right = x.aligned(t, [*wide, *row, *over]), y.aligned(t, [*wide, *over, *column])

@@ -1,4 +1,5 @@
-"""Makes matrix products as graph nodes: for `x @ w`, and for other products, which call the function `product`.
+"""Makes the graph nodes of matrix products such as `x @ w`. Functions such as einsum call the function `product` of
+this file.
 
     x @ w               contract x, w
 

@@ -1,5 +1,5 @@
-"""Reductions and scans as graph nodes: sums, extremes, means, variances, argmax and argmin, cumulative sums; also the
-differences of neighbouring elements.
+"""Makes reductions and scans as graph nodes: sums, extremes, means, variances, argmax, argmin, cumulative sums. Also
+makes differences of neighbouring elements.
 
     sum(x, axis=1)                 reduce.sum x {axes = [1]}
     mean(x, axis=1)                the sum, divided by the number of elements
@@ -33,7 +33,7 @@ def accumulator(dtype: DType) -> DType:
 
 
 def reduce(t: Typer, op: str, x: Array, axes: tuple[int, ...], keepdims: Value, dtype: DType) -> Array:
-    """Applies the reduction `op` to some axes of x. With `keepdims`, the reduced axes stay as axes of size 1."""
+    """Applies the reduction `op` to some axes of x. With `keepdims`, the reduced axes are kept as axes of size 1."""
     axes = tuple(sorted(axes))
     node = x.node
     if axes:
@@ -106,8 +106,8 @@ def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correct
 def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
     """Returns count - correction, the divisor of a variance or mean.
 
-    If count - correction is not positive, returns a divisor for which the variance becomes NaN. If the correction is 0
-    or 1, the divisor is 0, because the divided sum is 0 too. If the correction is another number, the divisor is NaN.
+    If count - correction is not positive, returns a divisor for which the variance becomes NaN. For a correction of 0
+    or 1, this divisor is 0, because the divided sum is 0 too. For any other correction, this divisor is NaN.
     """
     if correction == 0:
         return plain(count)  # an empty sum is 0, and 0 / 0 is NaN

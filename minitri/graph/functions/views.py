@@ -11,8 +11,8 @@ from minitri.base import dims, intervals
 from minitri.base.dims import Dim
 from minitri.base.symbolic_minmax import largest
 from minitri.graph import ir
-from minitri.graph.constant_nodes import shown
 from minitri.graph.ir import Shape
+from minitri.graph.literals import shown
 from minitri.graph.parameter_binding import FAR, as_axes, as_axis, as_dim, as_shape, items_of
 from minitri.graph.typing_rules import Array, Typer, Value, ensure, insert_axes, read_at, view
 
@@ -33,9 +33,9 @@ def reshape(t: Typer, x: Array, shape: Value) -> Array:
 
 
 def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
-    """Returns the new shape of an array of shape `old`, where a size replaces -1.
+    """Returns the shape for `reshape`, with a size in place of -1. `old` is the shape before `reshape`.
 
-    Raises CompileError MT0205 if there are several -1, other negative sizes, or no size that fits.
+    Raises CompileError MT0205 if there are several -1, if a size is below -1, or if no size fits.
     """
     holes = [k for k, e in enumerate(shape) if e == -1]
     fits = len(holes) <= 1 and all(e.constant is None or e.constant >= -1 for e in shape)
@@ -48,7 +48,7 @@ def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
     message = "cannot tell what -1 stands for next to a size of 0"
     t.require(known, ">=", dims.ONE, "MT0205", message)
     size = rest // known
-    if rest != dims.product(old):  # a removed size may be 0: then the sizes of the whole arrays say nothing
+    if rest != dims.product(old):  # a removed size may be 0, so the whole arrays prove nothing
         message = f"no size fits -1: without the sizes that both shapes have, {rest} is not a multiple of {known}"
         t.require(rest, "==", size * known, "MT0205", message)
     return tuple(size if e == -1 else e for e in shape)
@@ -78,8 +78,8 @@ def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
 def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
     """Returns the index map of one group of `_groups`: an index for each old axis, as an expression over the new axes.
 
-    `first` is the position of the first new axis in the new shape. The old axes and the new axes of a group number the
-    same elements in row-major order.
+    `first` is the position of the first new axis in the new shape. Both the old axes and the new axes of a group
+    enumerate the same elements in row-major order.
     """
     if len(old) == len(new) == 1:
         return [ir.axis(first)]
@@ -168,7 +168,8 @@ def _short(shift: Dim, extent: Dim) -> Dim:
 def _shifts(shift: Value, axis: Value, rank: int) -> list[tuple[int, Dim]]:
     """Returns the pairs (axis, shift) of numpy's roll.
 
-    A single shift belongs to every axis, and a single axis to every shift. An axis can occur several times.
+    If there is only one shift, every axis gets it. If there is only one axis, every shift applies to it. An axis can
+    occur several times.
     """
     shifts = [as_dim(s, "shift") for s in items_of(shift)]
     axes = [as_axes((k,), rank)[0] for k in items_of(axis)]

@@ -2,12 +2,12 @@
 
 Three examples: numpy's `average` is called `mean` in the language. The name `abs` is the same in numpy and in the
 language. For numpy's `unique`, the language has no counterpart, and reasons.csv says why. The file names.csv has a row
-for each name of another library, reasons.csv has the reasons why names are missing, and libraries.toml has the names of
-libraries. The columns of names.csv:
+for each name of another library. The file reasons.csv has the reasons why names are missing. The file libraries.toml
+has the names of libraries. The columns of names.csv:
 
     name        such as `average`; `.real` is an attribute, and `*` stands for any other name of the library
-    arguments   the calls that the row is for: `x, axis`, `x, *, alpha`, `x: 1` (rank 1), `*rest` (any others). The table
-                `looks` of libraries.toml says how an argument looks, for example that one for `M` is a size
+    arguments   the calls that the row is for: `x, axis`, `x, *, alpha`, `x: 1` (rank 1), `*rest` (any others). The
+                table `looks` of libraries.toml says how an argument looks: an argument for `M` is a size
     libraries   the libraries that have the name, as keys of `LIBRARIES` (libraries.toml)
     instead     what to write: an expression of the arguments, or the name itself if the language has it
     reason      for a name that the language does not have: a key of reasons.csv
@@ -20,9 +20,9 @@ a library. Each function that looks up a name returns an `Answer`, which contain
 an `Answer` says what to write instead of the name, or why the language has nothing like the name. If no library has the
 name, the result is None.
 
-The function `rewritten_call` rewrites a call in the language, with the caller's own arguments. The column `instead` is
-then a template, in which the name of a parameter stands for an argument. An argument such as `x + 1` gets parentheses
-where it stands beside an operator of the template:
+The function `rewritten_call` turns a call of another library into a call of the language, with the arguments that the
+user wrote. The column `instead` is then a template, in which the names of parameters are replaced by the arguments. An
+argument such as `x + 1` gets parentheses if an operator of the template is next to it:
 
     np.average(x + 1, axis=0)      row: average(x, axis) → mean(x, axis=axis)      mean(x + 1, axis=0)
 """
@@ -206,7 +206,7 @@ def prefixed(
     None if the program does not call the name.
     """
     of = library(path)
-    places = ("F", "nn", of) if of == "modules" else (of,)  # `nn.relu` is a function, no layer
+    places = ("F", "nn", of) if of == "modules" else (of,)  # `nn.relu` is a function, not a layer
     wrong = [a for a in _any(name, name, ["other"]) if args and a.row.arguments and a.row.takes(args, keywords)]
     own = [Answer(name, place, row) for place in places for row in rows(name, place)]
     return _first(sorted([*own, *wrong], key=lambda a: not a.row.arguments), args, keywords)
@@ -215,7 +215,7 @@ def prefixed(
 def called(name: str, args: Sequence[str], keywords: Sequence[str] = (), *, method: bool = False) -> Answer | None:
     """Returns the translation of a call `name(x, …)` or `x.name(…)`.
 
-    `args` are the texts of the positional arguments, of which `x` is the first, also for a method.
+    `args` are the texts of the positional arguments. For a method call too, `x` is the first argument.
     """
     functions = [k for k in LIBRARIES if k not in METHODS]
     order = ["other", *METHODS, *functions] if method else [*functions, *METHODS]

@@ -7,8 +7,8 @@ faster instruction with a relative error of about 2**-18 (`relaxed` of minitri/b
 
 In: a masked program. Out: the same program; if the program is `relaxed`, operators with a faster instruction have the
 hint `fast`. The fast instruction for `2**x` returns 0 instead of a denormal number. So the fast instruction for `2**x`
-is used only for exponents x - h, where h is one value for the whole row, for example the row's maximum. If h is the
-row's maximum, the largest power `2**(x - h)` of the row is 1, so denormal powers are too small to change the sum of all
+is used only for exponents x - h. Here h is one value for the whole row, for example the row's maximum. If h is the
+row's maximum, the largest power `2**(x - h)` of the row is 1. So denormal powers are too small to change the sum of all
 powers.
 """
 

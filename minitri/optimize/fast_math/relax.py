@@ -99,7 +99,7 @@ def _ops_before_jumps(kernel: Kernel) -> set[Op]:
 
 def _is_arithmetic(op: Op) -> bool:
     """Checks whether an op computes a float that fast math could round differently. Loads and selections never round,
-    so the result for them is False.
+    so this function returns False for them.
     """
     if isinstance(op, (Reduce, Scan)):
         return op.dtype.is_float and reduction(op.op).kind in ("sum", "product")
@@ -251,7 +251,7 @@ def is_of_a_row(h: Op) -> bool:
 
 def _may_be_spread(y: Op, c: float) -> bool:
     """Checks whether log2 e can be merged into the constant c. The product y * (c * log2 e) must be about as accurate
-    as y * c, which holds if y is a rounded result with an error of its own. Also, y * (c * log2 e) must not overflow
+    as y * c. The product is accurate enough if y already has a rounding error. Also, y * (c * log2 e) must not overflow
     unless y * c overflows.
     """
     inner = y

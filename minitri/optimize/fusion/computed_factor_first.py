@@ -37,7 +37,7 @@ def _any_buffer(node: Node) -> Buffer:
 
 def _is_second_computed(kernel: Kernel) -> bool:
     """Checks whether some second factor of the products is computed, while all first factors are loaded. All second
-    factors must have floats of 16 bits.
+    factors must be 16-bit floats.
 
     A product with few rows must also have a factor that is computed from 8 bits.
     """

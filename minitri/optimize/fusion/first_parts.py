@@ -3,7 +3,7 @@ cost of computing a value twice.
 
 In: a graph. Out: the compute nodes of the graph, divided into parts. Each reduction, scan and product starts a part of
 its own, with the elementwise nodes that only this part uses. If several parts use an elementwise node, there are two
-choices: each of these parts computes the node, or one part stores the value of the node for all parts. Each part
+choices. Either each of these parts computes the node, or one part stores the value of the node for all parts. Each part
 computes the node for itself if loading the node's operands is cheaper than storing and loading the node's value. Later,
 minitri/optimize/fusion/partition.py merges parts.
 """
@@ -50,7 +50,7 @@ class FirstParts:
 
     def _reads(self) -> dict[Node, tuple[Node, ...]]:
         """Returns the compute nodes and inputs that each compute node reads. A view costs nothing, so a node that reads
-        a view counts as a reader of the viewed node.
+        a view is a reader of the viewed node.
         """
         reached: dict[Node, tuple[Node, ...]] = {}
         reads: dict[Node, tuple[Node, ...]] = {}
@@ -134,8 +134,8 @@ class FirstParts:
         """Checks whether memory traffic is saved if the parts `homes` compute a node repeatedly, instead of loading its
         stored value.
 
-        If the node is repeated, each part loads the operands of the node, unless the part loads them anyway. If the node
-        is stored, the operands are loaded once, the value is written once, and each part loads the value.
+        If the node is repeated, each part loads the operands of the node, unless the part loads these operands anyway.
+        If the node is stored, the operands are loaded once, the value is written once, and each part loads the value.
         """
         cone = self._repeated_nodes(node)
         operands = self.leaves(cone)

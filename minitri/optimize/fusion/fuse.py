@@ -4,10 +4,10 @@
 
 At first, every reduction, scan and product is a part (a future kernel), with the elementwise nodes that only this part
 uses. After that, parts are merged, beginning with the two parts that exchange the most bytes. A merge has two
-conditions. First, the parts must not depend on each other in a cycle after the merge, which partition.py checks. Second,
-the merged part must still be one kernel on named axes, which one_kernel.py checks. The reasons against a merge appear
-in the ledger, the list of fusion decisions. An elementwise value that two parts need is computed in both parts if this
-is cheaper than storing and loading the value.
+conditions. First, the parts must not depend on each other in a cycle after the merge (partition.py). Second, the merged
+part must still be one kernel on named axes (one_kernel.py). The reasons against a merge appear in the ledger, the list
+of fusion decisions. An elementwise value that two parts need is computed in both parts if this is cheaper than storing
+and loading the value.
 
 Left out: schedules. Block sizes and loops are chosen after fusion.
 """
@@ -67,9 +67,10 @@ def _ledger(parts: Partition) -> tuple[Decision, ...]:
 
 
 def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, int]]:
-    """Yields, for each reader of a value: the reader, the part of the reader, whether this part also computes the value
-    ("fused"), and a number of memory accesses. For a fused reader, this number counts the accesses that fusion saves.
-    For any other reader, this number counts the accesses that the reader causes.
+    """Yields four facts about each reader of a value: the reader, the part of the reader, whether the reader is fused,
+    and a number of memory accesses. A reader is fused if its part also computes the value. For a fused reader, this
+    number counts the accesses that fusion saves. For any other reader, this number counts the accesses that the reader
+    causes.
 
     A reader in the kernel that computes the value (a fused reader) saves one load. In a kernel that does not compute
     the value, one load serves all readers. The store of the value is counted only once, not for each reader. The store

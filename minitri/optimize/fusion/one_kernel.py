@@ -10,7 +10,7 @@ these values are stored in memory, the rest of the part can become one kernel.
 
     every reduction is indexed by all parallel axes, each once, without offsets
     every result is indexed by all parallel axes, so that each element is stored once
-    all products have the same rows and columns
+    all products have their rows along one axis, and their columns along one axis
     a scan runs along an axis with no other loop around it or inside it
 
 A reduction that lacks one of the kernel's parallel axes would be computed again for each index along that axis.
@@ -22,8 +22,8 @@ attention:
     n[i] = sum(r) p                 n lacks l, but it is computed and stored once
 
 In a loop that reductions and products share, a reduction is allowed to lack an axis if every program has all indices of
-this axis. minitri/optimize/online_reductions/merge_loops.py decides whether one loop is enough for all reductions and
-products of a kernel.
+this axis. The file minitri/optimize/online_reductions/merge_loops.py decides whether one loop is enough for all
+reductions and products of a kernel.
 """
 
 from collections.abc import Sequence
@@ -86,8 +86,8 @@ def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand
 
 
 def _check_tiles(part: FusedIndexing, contracts: Sequence[Contract]) -> None:
-    """Checks that all products have the same tile, because programs have only one index of each other axis. In a loop
-    that products share with reductions, only the rows must be the same.
+    """Checks that all products have rows and columns along the same axes, because a program has only one index of each
+    other axis. If products share a loop with reductions, only the rows must lie along the same axis.
     """
     sides = slice(-2, None if part.loop is None else -1)
     tiles = {frozenset(map(plain_axis, d.index[sides])) for n in contracts for d in part.demands[n]}

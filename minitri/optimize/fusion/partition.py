@@ -7,8 +7,9 @@ traffic comes first.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import networkx as nx
 
@@ -21,7 +22,7 @@ from minitri.optimize.fusion.one_kernel import one_kernel
 from minitri.optimize.fusion.shared_axes import MAX_BUFFERS, FusedIndexing
 from minitri.optimize.online_reductions.merge_loops import one_loop
 
-MANY = 64  # so many times fewer elements than another value are few elements
+MANY = 64  # a value is small if the largest value of a part has at least MANY times as many bytes
 MAX_REDUCTIONS = 12  # each one can keep an accumulator as large as a block in registers
 
 
@@ -35,8 +36,7 @@ class Partition(FirstParts):
     def __init__(self, graph: Graph, stored: set[Node]) -> None:
         super().__init__(graph, stored)
         self._merged: dict[int, int] = {}  # parts that are now within another part
-        self._changes: dict[int, int] = defaultdict(int)  # how often each part changed
-        self._known: dict[object, str | None] = {}  # refusals of parts as they were
+        self._attempts: dict[object, FusedIndexing | NotOneKernel] = {}  # for the nodes and the roots of a part
 
     def run(self) -> list[FusedIndexing]:
         """Merges parts and returns the index notation of each part, in an order in which the parts can run.
@@ -59,7 +59,7 @@ class Partition(FirstParts):
         """Refuses parts that read too many arrays, before merging spends time on all of these arrays.
 
         Raises NotOneKernel with values that must be stored in memory. Each part that reads too many arrays is divided
-        at the values that the exception lists: one kernel stores such a value, and another kernel loads it.
+        at the values that the exception lists. One kernel stores such a value, and another kernel loads the value.
         """
         cuts: list[Node] = []
         for part in self.parts.values():
@@ -92,11 +92,21 @@ class Partition(FirstParts):
         Raises NotOneKernel if the part cannot be one kernel. Raises NotOneLoop if reductions and products of the part
         cannot share one loop.
         """
-        check_time()
-        found = one_kernel(frozenset(part), list(reversed(roots)), self.allows)
-        if found.loop is not None and (reason := one_loop(trial_kernel(found), found.loop)) is not None:
-            raise NotOneLoop(reason, roots[0])
+        key = frozenset(part), tuple(roots)
+        if key not in self._attempts:
+            self._attempts[key] = self._attempt(*key)
+        if isinstance(found := self._attempts[key], NotOneKernel):
+            raise found
         return found
+
+    def _attempt(self, part: frozenset[Node], roots: tuple[Node, ...]) -> FusedIndexing | NotOneKernel:
+        check_time()
+        try:
+            found = one_kernel(part, list(reversed(roots)), self.allows)
+        except NotOneKernel as refusal:
+            return refusal
+        reason = one_loop(trial_kernel(found), found.loop) if found.loop is not None else None
+        return found if reason is None else NotOneLoop(reason, roots[0])
 
     def quotient(self) -> nx.DiGraph[int]:
         """Returns the graph whose nodes are the parts. An edge leads from a part to each part that reads its values."""
@@ -108,8 +118,8 @@ class Partition(FirstParts):
         return graph
 
     def _merge_edges(self, graph: nx.DiGraph[int]) -> None:
-        """Merges pairs of parts of which one part reads values of the other part, beginning with the pair that saves
-        the most bytes.
+        """Merges pairs of parts in which one part reads values of the other. Begins with the pair whose merge saves the
+        most bytes.
 
         One merge can make other merges possible, so the search repeats until nothing can be merged.
         """
@@ -123,8 +133,8 @@ class Partition(FirstParts):
                     merged = True
 
     def _carried(self) -> dict[tuple[int, int], int]:
-        """Returns, for each pair of parts of which one reads values of the other, the bytes of memory traffic that a
-        merge would save.
+        """Returns the bytes of memory traffic that a merge of two parts would save. The result has an entry for each
+        pair of parts in which one part reads values of the other.
         """
         carried: dict[tuple[int, int], int] = defaultdict(int)
         for node in self.compute:
@@ -148,19 +158,10 @@ class Partition(FirstParts):
         inside = joined | self.parts[last]
         if sum(not isinstance(n, Apply) for n in inside) > MAX_REDUCTIONS:
             return f"{MAX_REDUCTIONS} reductions are enough for one kernel"
-        homes = (*joining, last)
-        roots = self.roots(*homes)
-        key = homes, tuple(self._changes[h] for h in homes), tuple(roots)
-        if key not in self._known:
-            self._known[key] = self._refused(joining, last, inside, roots)
-        return self._known[key]
-
-    def _refused(self, joining: Sequence[int], last: int, inside: set[Node], roots: Sequence[Node]) -> str | None:
-        """Returns the reason why the nodes `inside` cannot be one kernel, or None if they can be one kernel."""
         dear = any(self.has_costly_prologue(h, last) for h in joining)
         again = "it would be computed again for every tile of the product" if dear else None
         try:
-            found = self._one_kernel(inside, roots)
+            found = self._one_kernel(inside, self.roots(*joining, last))
         except NotOneLoop as refusal:
             return f"not one loop: {refusal.reason}"
         except NotOneKernel as refusal:
@@ -168,7 +169,6 @@ class Partition(FirstParts):
         return again if found.loop is None else None  # a program that loops holds all columns of a product
 
     def _merge(self, joining: Sequence[int], b: int, graph: nx.DiGraph[int]) -> None:
-        self._changes[b] += 1
         for a in joining:
             part = self.parts.pop(a)
             self._merged[a] = b
@@ -178,7 +178,9 @@ class Partition(FirstParts):
             nx.contracted_nodes(graph, b, a, self_loops=False, copy=False)
 
     def _merge_siblings(self, graph: nx.DiGraph[int]) -> None:
-        """Merges independent parts that read the same arrays or have results of the same shape."""
+        """Merges independent parts that read the same arrays or have results of the same shape. After each success, the
+        next attempt merges twice as many parts at once.
+        """
         for chain in _chains(self._sibling_pairs()):
             first, more = 0, 1  # where one pair merges, the next ones usually do: each success doubles `more`
             while first + 1 < len(chain):
@@ -209,23 +211,23 @@ class Partition(FirstParts):
     def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
         """Moves the first elementwise operations of a part into the previous part, in two cases.
 
-        First, if this leaves fewer bytes to store. Example: the previous part computes a, b and c, which have one value
-        per row, and this part begins with `a+b-c`. The sum `a+b-c` also has one value per row, so storing this sum is
-        cheaper than storing a, b and c. Second, if the operations have few elements. Example: this part begins with the
-        root of a variance of each column, which it would compute again for each row.
+        In the first case, the previous kernel then stores fewer bytes. For example, the previous part computes a, b and
+        c, which have one value per row, and the next part begins with `a+b-c`. Storing `a+b-c` is cheaper than storing
+        a, b and c. In the second case, the operations have few elements. For example, a part begins with the root of
+        the variance of each column. Without the move, this part would compute the root again for each row.
         """
         for a, b in sorted(graph.edges):
             self._move(self._first_steps(b), a, graph)
             self._move(self._few_elements(a, b), a, graph, few=True)
 
     def _move(self, nodes: set[Node], a: int, graph: nx.DiGraph[int], few: bool = False) -> None:
-        """Moves nodes from all their parts into part `a`, if the parts can still be kernels. If the nodes are not `few`,
-        they are moved only if the kernels then store fewer bytes.
+        """Moves nodes from all their parts into part `a`, if the parts can still be kernels. If `few` is false, the
+        nodes are moved only if the kernels then store fewer bytes.
         """
-        before = {h: self.parts[h] for h in sorted({a, *(h for n in nodes for h in self.homes[n])})}
-        traffic = self._stored_bytes(*before)
         if not nodes or not nodes.isdisjoint(self.stored):
             return
+        before = {h: self.parts[h] for h in sorted({a, *(h for n in nodes for h in self.homes[n])})}
+        traffic = self._stored_bytes(*before)
         for h, part in before.items():
             self._assign(h, part | nodes if h == a else part - nodes)
         makers = {self.homes[s][0] for n in nodes for s in self.sources[n] if s not in self.parts[a]}
@@ -233,13 +235,13 @@ class Partition(FirstParts):
         acyclic = not connected(graph, {a, *readers}, makers) and not connected(graph, readers, [a])
         if acyclic and (few or self._stored_bytes(*before) < traffic) and not self._indexed(before)[1]:
             graph.add_edges_from([*((m, a) for m in makers), *((a, h) for h in readers)])
-        else:
+        else:  # back to the parts before the move
             for h, part in before.items():
                 self._assign(h, part)
 
     def _first_steps(self, home: int) -> set[Node]:
-        """Returns the elementwise nodes of a part that its reductions depend on, and that do not depend on a reduction
-        themselves.
+        """Returns the first elementwise nodes of a part. Reductions of the part depend on these nodes, but these nodes
+        do not depend on any node of the part except each other.
         """
         part = self.parts[home]
         steps: set[Node] = set()
@@ -253,8 +255,8 @@ class Partition(FirstParts):
         return steps & feeding
 
     def _few_elements(self, a: int, b: int) -> set[Node]:
-        """Returns the elementwise nodes of part `b` that need no other nodes of `b`, need values of part `a`, and have
-        few elements, compared with the largest value of `b`.
+        """Returns the elementwise nodes of part `b` that use values of part `a`, but no nodes of `b` except each other.
+        Each returned node has few bytes, compared with the largest value of `b`.
         """
         found, part = set[Node](), self.parts[b]
         largest = max(map(self.bytes, part))
@@ -266,24 +268,22 @@ class Partition(FirstParts):
         return found
 
     def _assign(self, home: int, part: set[Node]) -> None:
+        """Replaces the nodes of a part by the nodes `part`. The homes of a node are the parts that contain the node."""
         for n in self.parts[home] | part:
             rest = [h for h in self.homes[n] if h != home]
             self.homes[n] = sorted([*rest, home]) if n in part else rest
         self.parts[home] = part
-        self._changes[home] += 1
 
     def _stored_bytes(self, *homes: int) -> int:
         return sum(self.bytes(n) for h in homes for n in self.roots(h))
 
     def _sibling_pairs(self) -> list[tuple[int, int]]:
+        """Returns pairs of parts that read the same arrays or have results of the same shape, the most alike first."""
         by_key: dict[object, list[int]] = defaultdict(list)
         for h, part in sorted(self.parts.items()):
             for key in (*self.leaves(part), *{r.shape for r in self.roots(h)}):
                 by_key[key].append(h)
-        pairs: dict[tuple[int, int], int] = defaultdict(int)
-        for homes in by_key.values():
-            for first, second in zip(homes, homes[1:]):
-                pairs[first, second] += 1
+        pairs = Counter(pair for homes in by_key.values() for pair in pairwise(homes))
         return sorted(pairs, key=lambda p: (-pairs[p], p))
 
     # ---- the result ------------------------------------------------------------------
@@ -309,8 +309,8 @@ def _chains(pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
 
 
 def connected(graph: nx.DiGraph[int], starts: Iterable[int], ends: Iterable[int]) -> bool:
-    """Checks whether a path leads from one of `starts` to one of `ends`. A node in both `starts` and `ends` counts as a
-    path.
+    """Checks whether a path leads from one of `starts` to one of `ends`. A node in both `starts` and `ends` is a path
+    of length 0.
 
     The search starts from both sides at once and always extends the smaller side. So the search stays fast even if a
     thousand parts read the same part.
@@ -330,7 +330,7 @@ def connected(graph: nx.DiGraph[int], starts: Iterable[int], ends: Iterable[int]
 
 
 def detour(graph: nx.DiGraph[int], a: int, b: int) -> bool:
-    """Checks whether a path leads from `a` to `b`, other than the edge between them."""
+    """Checks whether a path leads from `a` to `b`, besides the edge from `a` to `b`."""
     if graph.out_degree(a) < 2 or graph.in_degree(b) < 2:  # then there is no other edge to begin or to end with
         return False
     starts = (s for s in graph.successors(a) if s != b)

@@ -4,10 +4,10 @@
     s[i] = sum over r of exp(x - m)     read x[i, r], so softmax is one kernel
 
 In: a part of a graph (the nodes that one kernel computes). Out: the demands of the part, which say at which index each
-node is needed. A *demand* is an index at which a node is needed, such as `x[i, r]`. minitri/kernels/demand.py computes
-the demands of a part with a single operation. In a part with several operations, each further result or reduction
-reuses existing axes with the same extent. If several axes have the right extent, the chosen axis makes operations read
-the same operands at the same indices as often as possible.
+node is needed. A *demand* is an index at which a node is needed, such as `x[i, r]`. The file minitri/kernels/demand.py
+computes the demands of a part with a single operation. In a part with several operations, each further result or
+reduction reuses existing axes with the same extent. If several axes have the right extent, the chosen axis makes
+operations read the same operands at the same indices as often as possible.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -38,7 +38,7 @@ class FusedIndexing(Indexing):
         self.held: Set[str] = set()
         self.inner: set[str] = set()
         self.transposed = False
-        self._rows: dict[Node, str] = {}  # the row axes of products that results need before their operands do
+        self._rows: dict[Node, str] = {}  # product → its row axis, if a result needs this axis before the operands do
         super().__init__(inside, roots, allows)
 
     def _order(self) -> list[Node]:
@@ -78,10 +78,10 @@ class FusedIndexing(Indexing):
 
     def _digits_of_row(self, root: Node) -> dict[int, Dim]:
         """Returns the index along each axis of a result, if the result splits the row axis of a product into several
-        axes. Returns an empty dict for other results.
+        axes. If the result does not split the row axis of a product, returns an empty dict.
 
-        For example, if the element [d0, d1] of the result is in the row `32*d0 + d1` of the product, with d1 < 32, and
-        i is the row axis, then d0 is `i // 32` and d1 is `i % 32`.
+        For example, the element [d0, d1] of the result is in the row `32*d0 + d1` of the product, with d1 < 32. If i is
+        the row axis, d0 is `i // 32` and d1 is `i % 32`.
         """
         products = any(map(_is_product, self.inside))
         stack, seen = [element(root, tuple(map(axis, range(root.rank))))] if products else [], set[Node]()
@@ -106,8 +106,8 @@ class FusedIndexing(Indexing):
     def _match(self, node: Node, k: int, index: list[Dim]) -> str | None:
         """Returns an existing axis of the kernel for axis k of a further result.
 
-        Among several candidates, the chosen axis lets the result read the most operands at indices at which the kernel
-        already reads these operands.
+        If several axes match, the chosen axis lets the result share the most operands with the kernel, at the same
+        indices.
         """
         free = [a for a in self.axes if a not in map(plain_axis, index)]
         candidates = [a for a in free if self.axes[a] == node.shape[k]]
@@ -135,8 +135,8 @@ class FusedIndexing(Indexing):
         """Returns the axes that a reduction runs over: existing axes of the kernel if their extents match, or else new
         axes.
 
-        Among existing axes, the chosen axis lets the reduction read the most operands at indices at which the kernel
-        already reads these operands.
+        If several axes match, the chosen axis lets the reduction share the most operands with the kernel, at the same
+        indices.
         """
         kept = {s.name for d in demand.index for s in d.symbols()} | self._product_axes()
         chosen: list[str] = []
@@ -164,14 +164,14 @@ class FusedIndexing(Indexing):
         return {a for a in sides if a is not None} - self.reduced
 
     def _reused(self, node: Reduce, demand: Demand, names: Sequence[str]) -> int:
-        """Returns how many operands a reduction over the axes `names` would read at indices at which the kernel already
-        reads these operands.
+        """Returns the number of operands that the kernel and a reduction read at the same indices, if the reduction
+        runs over the axes `names`.
         """
         return self._count_shared(node.x, Demand(with_axes(demand.index, node.axes, names), demand.guards))[0]
 
     def _count_shared(self, node: Node, demand: Demand, limit: int = 64) -> tuple[int, int]:
-        """Returns two numbers about the operands that the node needs for `demand`: how many operands the kernel already
-        needs at the same index, and how many operands are new.
+        """Counts the operands that the node needs for `demand`. Returns the number of operands that the kernel already
+        needs at the same index, and the number of new operands.
 
         If the kernel already needs an operand, the search does not continue to the operands of this operand. The search
         stops after `limit` demands.
@@ -206,8 +206,8 @@ def _digits(index: Dim, extents: Mapping[Symbol, Dim], whole: Dim) -> dict[int, 
     """Returns the factor (weight) of each axis in `index`, if the axes are the digits of a non-negative number below
     `whole`. Returns an empty dict for any other index.
 
-    Example: `32*d0 + d1` is a number with the digits d0 and d1 if d1 has 32 values and d0 has `whole // 32` values, so
-    the weights are {0: 32, 1: 1}.
+    Example: d1 has 32 values and d0 has `whole // 32` values. Then `32*d0 + d1` is a number with the digits d0 and d1,
+    and the weights are {0: 32, 1: 1}.
     """
     weights = {s: c for m, c in index.terms if len(m) == 1 and isinstance(s := m[0], Symbol)}
     digits: dict[int, int] = {}

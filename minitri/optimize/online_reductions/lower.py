@@ -12,7 +12,7 @@ special case:
               0. If the maximum is used in other ways, this number is 0, and the correction factor is 1. After the loop,
               one more factor corrects the sum to the true maximum. So a row that contains only -inf gives the result
               that the definition gives.
-    mean      While the count of elements is 0, the mean is 0 / 0, and 0 replaces the shift (the correction summand).
+    mean      While the count of elements is 0, the mean is 0 / 0. So 0 replaces the shift (the correction summand).
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,8 +33,8 @@ from minitri.tiles.lower import Lowering, Nest
 
 
 def followed(op: Op) -> tuple[Op, ...]:
-    """Returns the reductions and counts whose old values occur in the transport (correction) of an op. An op is said to
-    follow the reductions whose old values correct its partial sum.
+    """Returns the reductions and counts that an op follows: their old values correct the partial sum of the op. For
+    example, the sum of a softmax follows the maximum.
     """
     transports = [t for name in ("rescale", "shift") if (t := getattr(op, name, None)) is not None]
     olds = [o for t in transports for o in ir.needed(t) if isinstance(o, Old)]
@@ -142,8 +142,8 @@ class OnlineLowering(Lowering):
     # ---- reductions that follow others -----------------------------------------------
 
     def _lower_following(self, op: Op, new: Reduce | Dot, nest: Nest) -> tuple[Carry, Op]:
-        """Lowers a sum that depends on other reductions. Each iteration corrects the partial sum by its transport, and
-        adds the sum of the block.
+        """Lowers a sum that depends on other reductions. Each iteration corrects the partial sum by a factor or summand
+        (the transport), and adds the sum of the block.
         """
         body = nest.body
         carry = self.top[op] = self.carry(new.dtype, new.axes, neutral("sum", new.dtype), new)
@@ -177,8 +177,8 @@ class OnlineLowering(Lowering):
         return body.once(body.computed("where", untouched, self.constant(transport, identity), transport))
 
     def _corrected_after_loop(self, op: Reduce | Dot) -> Op:
-        """Returns the final sum after the loop. In rows whose maximum is -inf, the sum is corrected from the finite
-        number that the loop used as the maximum to the true maximum.
+        """Returns the final sum after the loop. In rows whose maximum is -inf, the loop used a finite number as the
+        maximum. One more factor corrects the sum for the true maximum.
         """
         assert op.rescale is not None
         (y,) = followed(op)

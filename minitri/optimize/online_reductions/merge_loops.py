@@ -7,17 +7,17 @@
 
 With one loop for the maximum and another loop for the sum, x would be read twice. In a single loop, the partial sum was
 computed with an old maximum m, but the result needs the newer maximum m'. A factor or summand called *transport*
-corrects the partial sum (minitri/graph/partial_sum_correction.py). For each sum and product over a
-looped axis, this pass looks for a transport (correction), and adds ops that compute the transport to the kernel. In the
-text of a kernel, `old %1` is the old maximum m and `%1` is the new maximum m'. If all elements are reduced at once, as
-in the numpy evaluator of kernels, there is no old value, and nothing is corrected. In this evaluator, every correction
+corrects the partial sum (minitri/graph/partial_sum_correction.py). For each sum and product over a looped axis, this
+pass looks for a transport. If there is a transport, the pass adds ops that compute the transport. In the text of a
+kernel, `old %1` is the old maximum m and `%1` is the new maximum m'. If all elements are reduced at once, as in the
+numpy evaluator of kernels, there is no old value, and nothing is corrected. In the numpy evaluator, every correction
 factor (`rescale`) is 1, and every correction summand (`shift`) is 0.
 
-If a factor inside a sum depends on another reduction but not on the summed axes, the factor is first moved out of the
-sum. For example, the sum of (e / l) * v becomes (sum of e * v) / l.
+For example, the sum of (e / l) * v becomes (sum of e * v) / l, if l is another sum. Factors that depend on another
+reduction, but not on the summed axes, are first moved out of a sum.
 
 A mean is a sum divided by the number of elements. Inside the loop, the mean is the partial sum divided by the number of
-elements so far, which is called `count`.
+elements so far. The number of elements so far is called `count`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -92,8 +92,7 @@ def _is(op: Op, name: str) -> bool:
 
 
 class KernelTerms(Terms[Op]):
-    """Access to the expressions of a kernel, in the form that
-    minitri/graph/partial_sum_correction.py needs.
+    """Reads the expressions of a kernel for the functions in minitri/graph/partial_sum_correction.py.
 
     `over` contains the axes that are reduced.
     """
@@ -143,7 +142,7 @@ class _Online(OpBuilder):
         return bool(self.looped & set(ir.reduced_by(op)))
 
     def _is_sum(self, op: Op) -> TypeGuard[Reduction]:
-        """Checks whether an op is a sum or product of floats over a looped axis."""
+        """Checks whether an op is a sum or a matrix product of floats over a looped axis."""
         is_sum = isinstance(op, Dot) or isinstance(op, Reduce) and op.op == "sum" and op.dtype.is_float
         return is_sum and self._over(op)
 
@@ -161,11 +160,12 @@ class _Online(OpBuilder):
         return result
 
     def _without_factors(self, x: Op, over: tuple[str, ...]) -> tuple[Op, list[tuple[str, Op]]]:
-        """Returns x without divisors that can move out of the sum, and these divisors, which are applied after the sum.
+        """Removes from x the divisors that can move out of the sum. Returns the rest of x, and the removed divisors,
+        which are applied after the sum.
 
-        A divisor can move out of a sum if it is constant along the summed axes and at least 1. x can also be the cast
-        of a quotient. The divisor of a cast quotient can move out only if the numerator is an exponential. An
-        exponential of x - max is at most 1, so its cast does not overflow.
+        A divisor can move out of a sum if it is constant along the summed axes and at least 1. The argument x can also
+        be the cast of a quotient. The divisor of a cast quotient can move out only if the numerator is an exponential.
+        An exponential of x - max is at most 1, so its cast does not overflow.
         """
         match x:
             case Compute(op="cast", args=(y,)) if y.dtype.is_computed_as(x.dtype):
@@ -255,9 +255,9 @@ class _Online(OpBuilder):
         return reduce(lambda a, b: self._compute("multiply", a, b), [factor(h) for h in found.shifts])
 
     def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
-        """Rewrites a sum of products of deviations from two means. In each deviation, the running mean replaces the
-        mean. For the two means a and b, the partial sum is corrected by adding n * (old a - a) * (old b - b), where n
-        counts the elements before the current block.
+        """Rewrites a sum of products of deviations from two means, as in a covariance. In each deviation, the running
+        mean replaces the mean. For the two means a and b, the correction adds n * (old a - a) * (old b - b) to the
+        partial sum. Here n is the number of elements before the current block.
         """
         count = self.once(ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over))
         before = self._old(count)

@@ -3,13 +3,14 @@
     for r { scores of some rows, by a product; their maximum; sums; another product }
 
 In: the products of a loop, the sizes of these products and their operands. Out: an `AttentionTile`: the rows of a
-program, the length of a block of the loop, the warps, and how blocks are loaded. Along all axes of a product except the
-rows and the axis of the loop, a program keeps all elements in registers. The number of multiprocessors is a property of
-the chip. The numbers in this module were measured on an H200, which has 65,536 registers on each multiprocessor.
+program, the length of a block of the loop, the warps, and how blocks are loaded. A program keeps all elements in
+registers along every axis of a product, except the row axis and the axis of the loop. The number of multiprocessors is
+a property of the chip. The numbers in this module were measured on an H200, which has 65,536 registers on each
+multiprocessor.
 
     many rows           A tile has many rows if there are enough such tiles for all multiprocessors. A tile has few rows
-                        if masks leave each row only a short part of the loop. This does not hold for products of
-                        128 columns whose blocks are loaded by tensor descriptors.
+                        if masks leave each row only a short part of the loop. This rule does not hold for
+                        products of 128 columns whose blocks are loaded by tensor descriptors.
     descriptors         Tensor descriptors load complete blocks if there is enough work. A program then has eight warps
                         with 128 registers per thread, which are half of the registers of a multiprocessor. While one
                         program waits for its products, another program computes exponentials. Most attention loops with
@@ -86,8 +87,8 @@ class Task(NamedTuple):
         """Checks whether the chip is nearly full in each wave of programs, with `at_once` programs on each
         multiprocessor.
 
-        If masks give programs different numbers of iterations, a single wave does not count as full, because the chip
-        waits for the longest program.
+        If masks give programs different numbers of iterations, a single wave is never full, because the chip waits for
+        the longest program.
         """
         programs = self.batch * -(-self.rows // tile.rows)
         wave = chip.multiprocessors * at_once
@@ -110,8 +111,8 @@ def attention(kernel: Kernel, request: Request) -> Schedule | None:
     """Returns the schedule of a kernel whose products share a loop with other reductions. Returns None for any other
     kernel.
 
-    Each program computes some rows of the result and iterates over the loop. Along all other axes of the products, a
-    program has all indices.
+    Each program computes some rows of the result and iterates over the loop. A program covers all indices along all
+    other axes of the products.
     """
     loop = kernel.shared_loop
     if loop is None:

@@ -20,15 +20,15 @@ from minitri.kernels.ir import Axis, Kernel, Load, Store
 from minitri.tiles.schedule import ceil_pow2, size
 
 LEAST = 128  # elements: shorter rows of a tile use cache lines badly
-ENOUGH = 1024  # the usual number of elements of a program
+ENOUGH = 1024  # the usual number of elements of a program, if they have more than 16 bits
 
 
 def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) -> dict[str, int]:
     """Returns block sizes whose product is about `elements`, or less if the axes are short.
 
     `blocks` gives the smallest allowed block sizes. Blocks grow along the first axis, and after that along the next
-    axis. An axis of unknown size is assumed to be long. If blocks along the first axis would have many indices past its
-    end, they are smaller, and the next axis has larger blocks: 8 by 128 for [1000, 528], not 1 by 1024.
+    axis. An axis of unknown size is assumed to be long. For example, a block of 1024 indices along an axis of 528 would
+    have 496 indices past the end. So an array of shape [1000, 528] gets blocks of 8 by 128, not blocks of 1 by 1024.
     """
     made, axes = dict(blocks), [*axes]
     left = elements // math.prod(blocks.values())
@@ -41,8 +41,8 @@ def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) 
 
 
 def _fitting(extent: int, block: int, most: int, times: int) -> int:
-    """Returns the largest block size of at most `most` that leaves few indices past the end of an axis, and that is at
-    least `times` times as large as `block`.
+    """Returns the largest block size that leaves few indices past the end of an axis. The block size is at most `most`,
+    and at least `times` times as large as `block`.
     """
     largest = max(block, min(most, ceil_pow2(extent)))
     fewest = -(-extent // LEAST) * LEAST
@@ -61,8 +61,8 @@ def contiguity(kernel: Kernel, fastest: bool = False, sectors: bool = False) -> 
     """Returns for each axis the bytes that the kernel loads and stores with stride 1 along this axis.
 
     A load or store with a small stride counts partly: only the bytes of each memory sector that the kernel uses are
-    counted. With `fastest`, each load or store counts only for the axis along which its stride is smallest. With
-    `sectors`, each element counts as a whole sector.
+    counted. If `fastest` is true, each load or store is counted only for the axis along which its stride is smallest.
+    If `sectors` is true, a whole sector is counted for each element.
     """
     weight = {a.name: 0 for a in kernel.axes}
     for op in kernel.body:
@@ -116,8 +116,8 @@ def touched(kernel: Kernel, op: Load | Store) -> int:
 
 
 def vector(op: Load | Store, along: Symbol) -> int:
-    """Returns how many elements one instruction can load or store: neighbours along the axis `along`, from an address
-    that is a multiple of their size.
+    """Returns how many neighbouring elements along the axis `along` one instruction can load or store. The address of
+    these elements must be a multiple of their total size.
     """
     width = ALIGNMENT // op.dtype.bytes
     for monomial, c in op.offset.terms:
@@ -136,6 +136,13 @@ def widest_bytes(kernel: Kernel) -> int:
     accesses = [op for op in kernel.body if isinstance(op, (Load, Store))]
     most = max((touched(kernel, op) for op in accesses), default=0)
     return max((op.buffer.dtype.bytes for op in accesses if touched(kernel, op) == most), default=4)
+
+
+def elements_of_a_program(kernel: Kernel) -> int:
+    """Returns the usual number of elements of a program. A program has twice as many elements if they have at most 16
+    bits.
+    """
+    return 2 * ENOUGH if widest_bytes(kernel) <= 2 else ENOUGH
 
 
 def at_most(warps: int, blocks: Mapping[str, int]) -> int:

@@ -10,19 +10,20 @@ is short, so that loads and stores both access whole cache lines. If the contigu
 next axis too.
 
 A program has about 1024 elements (2048 if they have 16 bits or fewer) and at most 4 warps. A transpose has 8 warps, or
-16 if it computes much for each element. A transpose whose accesses move a single element of 16 bits has smaller tiles
-and 4 warps, and so does a transpose of few elements. In Triton's interpreter a program costs about a millisecond and an
-element costs almost nothing, so tiles are very large.
+16 if it computes much for each element. If the accesses of a transpose move single elements of 16 bits, the transpose
+has smaller tiles and 4 warps. A transpose of few elements also has smaller tiles. In Triton's interpreter a program
+costs about a millisecond and an element costs almost nothing, so tiles are very large.
 """
 
 import math
+from collections.abc import Sequence
 
-from minitri.hardware.chips import SECTOR
+from minitri.hardware.chips import SECTOR, Chip
 from minitri.kernels.ir import Axis, Kernel, Load, Store
 from minitri.optimize.schedules.block_sizes import (
-    ENOUGH,
     at_most,
     contiguity,
+    elements_of_a_program,
     filled,
     innermost,
     rival,
@@ -42,22 +43,33 @@ def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
         return None
     if not kernel.axes:
         return Schedule({}, "one element", warps=1)
-    order, bytes = innermost(kernel.axes, contiguity(kernel)), widest_bytes(kernel)
-    first, second = order[0], rival(order, kernel)
-    if second is not None and not request.interpreter:
-        share = math.prod(size(a, SQUARE) for a in kernel.axes) // request.chip.multiprocessors  # of each, if all work
-        side = min(128 if bytes <= 2 else 64, max(SECTOR, ceil_pow2(math.isqrt(share))))
-        accesses = [op for op in kernel.body if isinstance(op, (Load, Store)) and _is_unit(op, first)]
-        narrow = bytes <= 2 and all(vector(op, first.symbol) == 1 for op in accesses)
-        other = min(side, 32) if narrow else side
-        blocks = filled(order, min(SQUARE, share), filled([first], side) | filled([second], other))
-        shape = "a square" if blocks[first.name] == blocks[second.name] else "a rectangle"
-        warps = 4 if narrow else more_warps(kernel, blocks, 8, most=512)
-        rule = f"{shape}: two axes are contiguous"
+    order = innermost(kernel.axes, contiguity(kernel))
+    second = rival(order, kernel)
+    if request.interpreter or second is None:
+        elements = INTERPRETER.elements if request.interpreter else elements_of_a_program(kernel)
+        blocks, warps = filled(order, elements), 4
+        rule = f"elements, contiguous along {order[0].name}"
     else:
-        blocks = filled(order, INTERPRETER.elements if request.interpreter else 2048 if bytes <= 2 else ENOUGH)
-        warps, rule = 4, f"elements, contiguous along {first.name}"
+        blocks, warps = _transpose(kernel, order, second, request.chip)
+        shape = "a square" if blocks[order[0].name] == blocks[second.name] else "a rectangle"
+        rule = f"{shape}: two axes are contiguous"
     return Schedule({a.name: ("grid", blocks[a.name]) for a in kernel.axes}, rule, warps=at_most(warps, blocks))
+
+
+def _transpose(kernel: Kernel, order: Sequence[Axis], second: Axis, chip: Chip) -> tuple[dict[str, int], int]:
+    """Returns the block sizes and the number of warps of a transpose, which is contiguous along the first axis of
+    `order` and along `second`.
+
+    A tile has at most SQUARE elements, and fewer if not all multiprocessors would have a tile.
+    """
+    first, is_16_bit = order[0], widest_bytes(kernel) <= 2
+    share = math.prod(size(a, SQUARE) for a in kernel.axes) // chip.multiprocessors
+    side = min(128 if is_16_bit else 64, max(SECTOR, ceil_pow2(math.isqrt(share))))
+    accesses = [op for op in kernel.body if isinstance(op, (Load, Store)) and _is_unit(op, first)]
+    narrow = is_16_bit and all(vector(op, first.symbol) == 1 for op in accesses)  # one element at a time
+    least = filled([first], side) | filled([second], min(side, 32) if narrow else side)
+    blocks = filled(order, min(SQUARE, share), least)
+    return blocks, 4 if narrow else more_warps(kernel, blocks, 8, most=512)
 
 
 def _is_unit(op: Load | Store, axis: Axis) -> bool:

@@ -3,9 +3,9 @@
     gelu(x).T, x: bf16[4096, 4096]      a tile of 128 by 128: 16 warps, so a thread has 32 elements instead of 64
 
 Triton's compilers unroll a tile: each thread has its own instructions for each element that it computes. The time to
-compile a kernel grows with the instructions of a thread, up to a second for 64 elements of a long body. More warps share
-the elements of the same tile. On an H200, programs with tiles of 32 or more elements a thread were then as fast or up to
-1.2 times as fast.
+compile a kernel grows with the instructions of a thread, up to a second for 64 elements of a long body. More warps
+share the elements of the same tile. On an H200, programs with 32 or more elements a thread were as fast with more
+warps, or up to 1.2 times as fast.
 
 In: a kernel, its block sizes and its number of warps. Out: the number of warps. Left out: tiles with fewer elements for
 each thread, whose threads would load less at once.
@@ -22,8 +22,8 @@ MANY = 32  # elements of a thread
 
 
 def more_warps(kernel: Kernel, blocks: Mapping[str, int], warps: int, most: int) -> int:
-    """Returns twice as many warps if a thread would have more than `most` instructions for at least `MANY` elements,
-    else `warps`.
+    """Returns `2 * warps` if a thread would have at least `MANY` elements and more than `most` instructions. Otherwise
+    returns `warps`.
     """
     threads = 32 * warps
     computed = [op for op in kernel.body if isinstance(op, Compute)]

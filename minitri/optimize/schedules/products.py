@@ -1,8 +1,8 @@
 """Chooses tile sizes for matrix products, and the order in which programs compute the tiles.
 
 In: the sizes of a product and the ops that make its factors. Out: a `TileChoice`, or, for autotuning
-(runtime/schedule_search.py), a few tiles that are worth measuring. Blocks that are being loaded into shared memory are
-said to be in flight. The tiles and their speeds were measured on an H200. The depth is the axis that a product sums over.
+(runtime/schedule_search.py), a few tiles that are worth measuring. A block in flight is being loaded into shared
+memory. The tiles and their speeds come from measurements on an H200. The depth is the axis that a product sums over.
 
     many rows           The tile is chosen that causes the least work in all waves of programs. Smaller tiles work more
                         slowly, because each element in shared memory is multiplied by fewer other elements.
@@ -15,9 +15,9 @@ said to be in flight. The tiles and their speeds were measured on an H200. The d
                         multiprocessor: one tile is computed while the other is stored.
     few tiles           Each program has a multiprocessor and the shared memory to itself, so more blocks are in flight.
     computed second     The product is transposed, so that the computed factor comes first and stays in registers
-    factor              (kernels/lower_graph.py). There are few registers, so tiles have few columns. While one
-                        program computes its factor, another program on the same multiprocessor multiplies. A cost model
-                        chooses the number of rows (optimize/dequantised_product_cost.py).
+    factor              (optimize/fusion/computed_factor_first.py). There are few registers, so tiles have few
+                        columns. While one program computes its factor, another program on the same multiprocessor
+                        multiplies. A cost model chooses the number of rows (optimize/dequantised_product_cost.py).
     few rows            Most of the time is spent on loading the second factor once. Tiles are narrow, and as many
                         blocks are in flight as fit into shared memory.
 
@@ -43,11 +43,11 @@ from minitri.optimize.split_k import FEW_ROWS, NARROW
 from minitri.tiles.schedule import Schedule, deep, fitting, size
 
 LITTLE_DEPTH = 512
-DESCRIBED = 1 << 30  # operations of a product, at least: fewer take about a microsecond
-WEIGHTS = 1 << 20  # elements of a converted factor, at least
-RESERVED = 2048  # bytes of shared memory: for what orders the reading, and small values of tiles
+DESCRIBED = 1 << 30  # the fewest operations for which descriptors pay; fewer take about a microsecond
+WEIGHTS = 1 << 20  # the fewest elements of a converted factor for which descriptors pay
+RESERVED = 2048  # bytes of shared memory for the barriers of loads, and for small values of tiles
 MOST_AXES = 5
-UNKNOWN = 4096  # what a size that is not known is taken for
+UNKNOWN = 4096  # the assumed extent of an axis of unknown size
 
 
 class Tile(NamedTuple):
@@ -75,9 +75,7 @@ class Tile(NamedTuple):
         return self.depth * sum(n * (self.stages * _read(f, d) + _made(f, d)) for n, f, d in factors)
 
     def within(self, shared: int, dots: Sequence[Dot]) -> Tile:
-        """Returns the tile; if it does not fit into `shared` bytes of shared memory, fewer blocks are loaded at the
-        same time (`stages`).
-        """
+        """Returns the tile, with fewer `stages` (blocks loaded at once) if `shared` bytes of memory are too few."""
         fitting = (self._replace(stages=n) for n in range(self.stages, 0, -1))
         return next((t for t in fitting if t.bytes(dots) <= shared), self._replace(stages=1))
 
@@ -87,7 +85,7 @@ class Tile(NamedTuple):
 
 
 def _read(factor: Op, dot: Dot) -> int:
-    """Returns the bytes loaded for each element of a factor. Arrays with one axis, such as scales, do not count."""
+    """Returns the bytes loaded for each element of a factor. Arrays with one axis, such as scales, are not counted."""
     return sum(op.dtype.bytes for op in _rows_of(factor, dot))
 
 
@@ -117,8 +115,9 @@ def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
 
 
 def _large(kind: str) -> tuple[tuple[Tile, Pace], ...]:
-    """Returns the tiles of a kind of product, each with its pace. If the table has relative speeds of tiles, not
-    measured times, only one program fits on a multiprocessor, and the times are in units of the largest tile's rate.
+    """Returns the tiles of a kind of product, each with its pace. Products of TF32 parts have the measured times
+    `TF32_PARTS`. Other kinds have relative speeds in the table. For these kinds, a time is `rows * columns / speed`,
+    and one program fits on a multiprocessor.
     """
     works = [(t, t.rows * t.columns / speed) for t, speed in zip(_tiles(kind), TABLE[kind].get("speeds", ()))]
     paces = [Pace(t.rows, t.columns, work, 2 * work, 1, 0.0) for t, work in works] or TF32_PARTS
@@ -135,7 +134,7 @@ def product(kernel: Kernel, request: Request) -> Schedule | None:
     """Returns the schedule of a kernel with products. Returns None if the kernel has no products, or if products share
     a loop with other reductions.
 
-    Each program computes one tile of the result. Along every batch axis, a program has one index.
+    Each program computes one tile of the result. A program covers one index of every batch axis.
     """
     if not kernel.dots or kernel.shared_loop is not None:
         return None
@@ -203,15 +202,15 @@ def _kind(dot: Dot) -> str:
 
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
-    """Returns the tile; if each of the `tiles` tiles has a multiprocessor to itself, more blocks are loaded at the same
-    time (`stages`).
+    """Returns the tile. If each of the `tiles` tiles has a multiprocessor to itself, the tile gets more `stages`: more
+    blocks are loaded at the same time.
     """
     return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and tiles <= chip.multiprocessors else tile
 
 
 def is_transposed(kernel: Kernel) -> bool:
-    """Checks whether the kernel computes a single product of 16-bit floats whose second factor is computed, with the
-    columns of the result before the rows.
+    """Checks whether the kernel computes a transposed product: a single product of 16-bit floats whose column axis
+    comes before its row axis. The second factor of a transposed product is computed, not loaded.
     """
     if len(kernel.dots) != 1 or _kind(kernel.dots[0]) != "16" or isinstance(kernel.dots[0].b, Load):
         return False
@@ -247,7 +246,8 @@ def _streaming(m: int, n: int, batch: int, dot: Dot, chip: Chip) -> Tile:
 
 
 def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip: Chip) -> TileChoice:
-    """Returns the tile and the number of programs of a product whose factors tensor descriptors can load.
+    """Returns the tile and the number of programs of a product whose factors tensor descriptors can load. Only the
+    largest tile, the first in tiles.toml, can have persistent programs.
 
     tiles     the number of tiles
     shallow   whether the depth is small

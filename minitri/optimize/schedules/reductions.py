@@ -7,8 +7,8 @@ the kernel also writes rows:
     short             A program computes several rows, which have 1024 elements together. If a thread loads few bytes
                       at once, rows that are only reduced or share a bias or scale have 2048 elements together.
     fits              A program keeps one row in registers: one read, one write. A row has up to 32768 elements. The
-                      limit is 16384 if elements have 64 bits or are only reduced. The limit is 2048 for argmax and
-                      argmin.
+                      limit is 16384 if elements have 64 bits or are only reduced. The limit is 2048 for rows that are
+                      only reduced, if argmax, argmin or special functions need many registers.
     16 bits, near     The row has more than 16384 elements but fits into a quarter of the L1 cache. Each reduction has a
                       loop of its own, which reads the row again from the cache. There are no online reductions.
     longer            A program loops over blocks of a row. The blocks are large if the row is read again to write
@@ -83,12 +83,12 @@ def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: 
 def _longest(kernel: Kernel) -> int:
     """Returns the length, in elements, of the longest row that a program keeps in registers.
 
-    argmax and argmin need three registers for each element, and special functions of f32 need many. The result is
-    smaller for rows that are only reduced: if a row is so long that one program keeps a multiprocessor busy, a loop over
-    blocks is as fast as a row in registers.
+    argmax and argmin need three registers for each element, and special functions of f32 need many. The returned length
+    is smaller for rows that are only reduced. If such a row is so long that one program keeps a multiprocessor busy, a
+    loop over blocks is as fast as a row in registers.
     """
     if _only_reduces(kernel):
-        return 2 * ENOUGH if _pairs(kernel) or _is_dear(kernel) else WHOLE_ROW // 2
+        return 2 * ENOUGH if _finds_positions(kernel) or _is_dear(kernel) else WHOLE_ROW // 2
     return WHOLE_ROW if widest_bytes(kernel) <= 4 else WHOLE_ROW // 2
 
 
@@ -122,7 +122,8 @@ def _is_dear(kernel: Kernel) -> bool:
     return not kernel.relaxed and widest_bytes(kernel) > 2 and _special(kernel) >= DEAR
 
 
-def _pairs(kernel: Kernel) -> bool:
+def _finds_positions(kernel: Kernel) -> bool:
+    """Checks whether the kernel computes an argmax or argmin."""
     return any(isinstance(op, Reduce) and op.op in POSITIONS for op in kernel.body)
 
 
@@ -147,14 +148,14 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
     """Returns the number of elements of a program that computes several rows.
 
-    If a thread loads few bytes at once, a program has twice as many elements in two cases: the rows are only reduced,
-    or all rows use the same bias or scale.
+    If a thread loads few bytes at once, a program can have twice as many elements. It has twice as many if the rows are
+    only reduced, or if all rows use the same bias or scale.
     """
     inner, narrow = max(kernel.reduced, key=lambda a: weight[a.name]), widest_bytes(kernel) <= 2
     if _is_aligned(kernel, inner) and not narrow:
         return ENOUGH
     if _only_reduces(kernel):
-        return ENOUGH if narrow and _pairs(kernel) else 2 * ENOUGH
+        return ENOUGH if narrow and _finds_positions(kernel) else 2 * ENOUGH
     return 2 * ENOUGH if _shares(kernel, inner) else ENOUGH
 
 
@@ -206,7 +207,9 @@ def _reads_again(kernel: Kernel) -> bool:
 
 
 def _chained(kernel: Kernel) -> bool:
-    """Checks whether a reduction depends on another one, so that a loop would read elements twice or correct sums."""
+    """Checks whether a reduction uses the result of another reduction, as a variance uses the mean. A loop would have
+    to read the elements twice or correct its sums.
+    """
     reductions = {op for op in kernel.body if isinstance(op, Reduce)}
     return any(not reductions.isdisjoint(ir.needed(op.x)) for op in reductions)
 
@@ -230,7 +233,7 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
         longest, warps = (WHOLE_ROW, 32) if bytes <= 4 and -length % WHOLE_ROW * 8 <= length else (8192, 16)
     elif corrects:
         longest, warps = 8192, 4
-    elif _pairs(kernel):
+    elif _finds_positions(kernel):
         longest, warps = 512, 4 if bytes <= 2 else 8
     else:
         longest, warps = 4096 if scans else 2048, 8
@@ -259,73 +262,75 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
 
     If the contiguous axis and the reduced axis are both short, a program covers several indices of the other parallel
     axes. In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one
-    element. The programs of slow elements are narrower if there are few programs. A program with a long scan has one warp,
-    whose threads add up the elements of a column without exchanging partial results. `few` is the number of programs up
-    to which most of the chip is idle.
+    element. Elements are slow if they need special functions or unaligned loads. If slow elements have few programs,
+    each program covers 32 columns instead of 64. A program with a long scan has one warp, whose threads add up the
+    elements of a column without exchanging partial results. `few` is the number of programs up to which most of the
+    chip is idle.
     """
     lanes = innermost(kernel.parallel, weight)
-    second, bytes = rival(lanes, kernel), widest_bytes(kernel)
+    second, bytes, aligned = rival(lanes, kernel), widest_bytes(kernel), _is_aligned(kernel, lanes[0])
     corrects = any(isinstance(op, Old) for op in kernel.body)  # has online reductions
-    aligned = _is_aligned(kernel, lanes[0])
-    scans = any(isinstance(op, Scan) for op in kernel.body) and size(lanes[0], 64) >= 32 and (aligned or bytes < 4)
     columns, rows = math.prod(size(a, ENOUGH) for a in kernel.parallel), math.prod(size(a, 1) for a in kernel.reduced)
     near = [lanes[0], *(a for a in lanes[1:] if weight[a.name] * 8 > weight[lanes[0].name])]  # axes of neighbours
     held = _whole_columns(kernel, near, columns, few) if second is None and not corrects else None
     if held is not None:
         return held
-    narrow = 2 * SECTOR // min(SECTOR, bytes)  # elements along both axes of a transpose
+    scans = any(isinstance(op, Scan) for op in kernel.body) and size(lanes[0], 64) >= 32 and (aligned or bytes < 4)
     slow = not corrects and (not aligned or _special(kernel) > 0)  # needs many threads
     half = slow and columns <= 128 * few and rows > HELD_COLUMN and (bytes >= 4 or not aligned)
     half = half or scans and columns <= 64 * few
-    blocks = filled(lanes[:1], 2 * narrow) | filled([second], narrow) if second else filled(near, 32 if half else 64)
+    if second is None:
+        blocks, loads = filled(near, 32 if half else 64), 1 if scans else 2
+    else:  # a transpose
+        side = 2 * SECTOR // min(SECTOR, bytes)
+        blocks, loads = filled(lanes[:1], 2 * side) | filled([second], side), 8
     width = math.prod(blocks.values())
-    roles = {a.name: "grid" for a in kernel.parallel}
-    deep = (8 if second is not None else 1 if scans else 2) * ENOUGH // width
-    more = 2 if corrects else 1  # fewer iterations have fewer corrections
-    programs = columns // width
+    programs, deep = columns // width, loads * ENOUGH // width
     most = 8192 // width if programs <= few and not scans else deep  # a few programs load all their rows at once
-    for a in reversed(kernel.reduced):
-        whole = ceil_pow2(size(a, more * deep))
-        if a.extent.constant is not None and whole <= most:
-            roles[a.name], blocks[a.name] = "whole", whole
-        else:  # also with `more`, because the online reductions of this kernel need the loop
-            roles[a.name], blocks[a.name] = "loop", min(more * deep, whole)
-        deep, most = (max(1, n // blocks[a.name]) for n in (deep, most))
-    many, looped = programs > 8 * few, {a for a, role in roles.items() if role == "loop"}
-    blocks = filled(lanes if many else lanes[1:], ENOUGH, blocks)  # wider blocks mean fewer programs
-    arrays = {op.buffer for op in kernel.body if isinstance(op, Load) and not looped.isdisjoint(op.axes)}
-    loaded = max(1, len(arrays)) * math.prod(blocks.values()) * (4 if slow and not half else bytes)
-    if corrects or scans:  # each iteration waits for all warps at least twice
-        warps = 1 if scans else 2 if programs > 2 * few else 4
+    # Fewer iterations have fewer corrections.
+    reduced = _rows_at_once(kernel, deep, most, 2 if corrects else 1)
+    blocks |= {name: block for name, (_, block) in reduced.items()}
+    blocks = filled(lanes if programs > 8 * few else lanes[1:], ENOUGH, blocks)  # wider blocks mean fewer programs
+    if scans:
+        warps = 1
+    elif corrects:  # each iteration waits for all warps at least twice
+        warps = 2 if programs > 2 * few else 4
     else:  # elements of 8 bits are converted
+        looped = {name for name, (role, _) in reduced.items() if role == "loop"}
+        arrays = {op.buffer for op in kernel.body if isinstance(op, Load) and not looped.isdisjoint(op.axes)}
+        loaded = max(1, len(arrays)) * math.prod(blocks.values()) * (4 if slow and not half else bytes)
         warps = 8 if bytes == 1 else max(4, min(8, loaded // 1024))
-    axes = {name: (role, blocks[name]) for name, role in roles.items()}
+    axes = {a.name: ("grid", blocks[a.name]) for a in kernel.parallel} | reduced
     return Schedule(axes, f"columns, contiguous along {lanes[0].name}", warps=at_most(warps, blocks))
 
 
-def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, few: int) -> Schedule | None:
-    """Returns the schedule of a program that holds columns in registers. Returns None for long columns, for
-    short columns of narrow elements whose rows are not aligned to 16 bytes, and for a few columns that are only reduced.
+def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, tuple[str, int]]:
+    """Returns the role and the block size of each reduced axis of columns.
 
-    If a kernel also writes columns, or if one reduction depends on another, it need not read the columns again. A
-    program has 256 bytes of each row, fewer of long columns, and more of very short ones. A warp has at least two
-    kilobytes of the columns. If there are few columns, they may be longer, and a program has at least one sector of
-    each row, so that more multiprocessors work. Short columns that are only reduced have one warp, because several
-    warps would exchange their partial results through shared memory, for a few elements each. If such columns have at
-    most 16 elements, each warp has 512 bytes of a row, also for a few columns.
+    A program keeps columns of up to `most` rows in registers. A program loops over longer columns, with up to `more *
+    deep` rows in each iteration. Columns whose sums are corrected need the loop even if they have no more than `more *
+    deep` rows.
     """
-    many = columns > 512 * few
+    axes: dict[str, tuple[str, int]] = {}
+    for a in reversed(kernel.reduced):
+        block = ceil_pow2(size(a, more * deep))
+        is_whole = a.extent.constant is not None and block <= most
+        axes[a.name] = ("whole", block) if is_whole else ("loop", min(more * deep, block))
+        deep, most = (max(1, n // axes[a.name][1]) for n in (deep, most))
+    return axes
+
+
+def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, few: int) -> Schedule | None:
+    """Returns the schedule of a program that holds columns in registers. Returns None for long columns, and for a few
+    columns that are only reduced. Also returns None for short columns of narrow elements, if rows are not aligned to 16
+    bytes.
+
+    For example, a softmax along columns uses each element twice. A program that keeps its columns in registers reads
+    them only once (`_kept_columns`). The function `_reduced_columns` decides about columns that are only reduced.
+    """
     column, bytes = math.prod(ceil_pow2(size(a, 2 * ENOUGH)) for a in kernel.reduced), widest_bytes(kernel)
-    if _only_reduces(kernel) and not _chained(kernel):
-        alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1
-        width = max(min(256 // bytes, 2048 // column), ENOUGH // (column if alone else 2 * column) if many else 1)
-        fits, warps = column <= SHORT_COLUMN and (many or alone), width * bytes // 512 if alone else 1
-    else:
-        narrowest = 32 if column <= HELD_COLUMN else SECTOR // bytes
-        width = max(narrowest, max(min(256, 8192 // column), 2048 // column) // bytes)
-        warps = ceil_pow2(column * width * _read(kernel)) // 4096 * (4 if _is_dear(kernel) else 1)
-        scans = any(isinstance(op, Scan) for op in kernel.body)
-        fits = column <= (HELD_COLUMN if scans or _reads_again(kernel) or columns > 16 * few else ENOUGH)
+    chosen = _reduced_columns if _only_reduces(kernel) and not _chained(kernel) else _kept_columns
+    fits, width, warps = chosen(kernel, column, columns, few)
     narrow = column <= SHORT_COLUMN and bytes < 4 and not _is_aligned(kernel, lanes[0])
     if not fits or narrow or math.prod(size(a, ENOUGH) for a in lanes) < width:
         return None
@@ -333,3 +338,35 @@ def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, few: int
     axes = {name: ("grid", block) for name, block in blocks.items()}
     axes |= {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
     return Schedule(axes, f"columns held whole, contiguous along {lanes[0].name}", warps=max(1, min(16, warps)))
+
+
+def _reduced_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[bool, int, int]:
+    """Returns three facts about columns that are only reduced: whether a program keeps them in registers, the number of
+    columns, and the number of warps.
+
+    A program with such columns has one warp, because several warps would exchange partial results of a few elements
+    through shared memory. If the columns have at most 16 elements, each warp has 512 bytes of a row, even if there are
+    few columns.
+    """
+    bytes, many = widest_bytes(kernel), columns > 512 * few
+    alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1
+    least = ENOUGH // (column if alone else 2 * column) if many else 1
+    width = max(min(256 // bytes, 2048 // column), least)
+    return column <= SHORT_COLUMN and (many or alone), width, width * bytes // 512 if alone else 1
+
+
+def _kept_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[bool, int, int]:
+    """Returns three facts about columns that a loop would read twice: whether a program keeps them in registers, the
+    number of columns, and the number of warps.
+
+    A program covers 256 bytes of each row. If columns are long, a program covers fewer bytes, and if columns are very
+    short, it covers more bytes. A warp has at least two kilobytes of the columns. If there are few columns, longer
+    columns are kept in registers too. A program then covers as little as one sector of each row, so that more
+    multiprocessors work.
+    """
+    bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
+    narrowest = 32 if column <= HELD_COLUMN else SECTOR // bytes
+    width = max(narrowest, max(min(256, 8192 // column), 2048 // column) // bytes)
+    longest = HELD_COLUMN if scans or _reads_again(kernel) or columns > 16 * few else ENOUGH
+    warps = ceil_pow2(column * width * _read(kernel)) // 4096 * (4 if _is_dear(kernel) else 1)
+    return column <= longest, width, warps

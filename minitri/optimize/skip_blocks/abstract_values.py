@@ -6,15 +6,16 @@ the value.
     m = maximum(m', -inf)                            m', whatever it is
     exp(m - m), m finite                             1
 
-In: an op, and facts about its operands. Out: a `Value`. A `Value` has the kinds of numbers that the result can be, the
-number itself if only one number is possible, and a name, called the term of the value. Values with equal terms are
-equal in every element. Each function returns every possible kind of number, and sometimes also kinds that are
-impossible (Cousot and Cousot, "Abstract interpretation", POPL 1977).
+In: an op, and facts about its operands. Out: a `Value`. A `Value` contains the kinds of numbers that the result can be.
+If only one number is possible, the `Value` also contains this number. Each `Value` has a name, called its term. Values
+with equal terms are equal in every element. Each function returns every possible kind of number, and sometimes also
+kinds that are impossible (Cousot and Cousot, "Abstract interpretation", POPL 1977).
 
-A kind stands for many numbers, for example for all negative numbers. An operator of the table `MONOTONE` is monotone in
-each operand within each kind. So all results of a monotone operator lie between the results for the smallest and the
-largest number of each kind. numpy computes the results for the smallest and the largest number of each kind. Zeros of
-both signs are one kind, because a sum of 0.0 and -0.0 can have either sign (docs/reference/semantics.md).
+A kind stands for many numbers, for example for all negative numbers. The operators in the table `MONOTONE`, such as
+`multiply`, are monotone in each operand within each kind. So all results of a monotone operator lie between the results
+for the smallest and the largest number of each kind. numpy computes the results for the smallest and the largest number
+of each kind. Zeros of both signs are one kind, because a sum of 0.0 and -0.0 can have either sign
+(docs/reference/semantics.md).
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -73,7 +74,7 @@ def constant(x: Any, dtype: DType) -> Value:
 
 def anything(dtype: DType, term: Hashable, kinds: Iterable[str] | None = None) -> Value:
     """Returns a `Value` of the given kinds of numbers, or of all kinds if `kinds` is None. If only one kind is
-    possible, and this kind contains a single number, returns this number as a constant.
+    possible, and this kind contains a single number (such as the kind inf), returns this number as a constant.
     """
     every = {"b": TRUTHS, "i": FINITE, "u": FINITE - {NEGATIVE}}.get(dtype.kind, FLOATS)
     found = frozenset(every if kinds is None else kinds)
@@ -83,13 +84,15 @@ def anything(dtype: DType, term: Hashable, kinds: Iterable[str] | None = None) -
 
 
 def joined(values: Sequence[Value], dtype: DType, term: Hashable) -> Value:
-    """Returns a `Value` for a result that equals one of `values`, if it is not known which one."""
+    """Returns what is known about a result that equals one of `values`, such as the result of `where` with an unknown
+    condition.
+    """
     if len({v.term for v in values}) == 1:
         return values[0]
     return anything(dtype, term, frozenset().union(*(v.kinds for v in values)))
 
 
-Terms = dict[Hashable, int]  # the number of each term. Equal operators of equal operands have the same term
+Terms = dict[Hashable, int]  # an operator and the terms of its operands → the number in the term of the result
 
 
 # ---- elementwise operators -----------------------------------------------------------------------
@@ -112,8 +115,8 @@ def computed(op: Compute, args: Sequence[Value], terms: Terms) -> Value:
 
 
 def _depends_on_sign_of_zero(op: Compute, args: Sequence[Value]) -> bool:
-    """Checks whether the result of an op could depend on the sign of a zero operand. The sign of a zero is unknown, and
-    1 / 0.0 differs from 1 / -0.0, for example.
+    """Checks whether the result of an op could depend on the sign of a zero operand. For example, 1 / x is inf for x =
+    0.0, but -inf for x = -0.0. The sign of a zero is unknown.
     """
     zero = any(a.kinds == {ZERO} and x.dtype.is_float for a, x in zip(args, op.args))
     return zero and op.op not in MONOTONE | {"cast", "where", "equal", "not_equal"}
@@ -135,8 +138,8 @@ def _unchanged_operand(op: Compute, args: Sequence[Value]) -> Value | None:
 
 
 def _winner(op: Compute, a: Value, b: Value) -> Value | None:
-    """Returns `a` if the maximum or minimum of `a` and `b` is always `a`, or else None. The maximum or minimum of a nan
-    and a number is nan.
+    """Returns `a` if the maximum or minimum of `a` and `b` always equals `a`. Otherwise returns None. The maximum or
+    minimum of a nan and a number is nan.
     """
     if a.term == b.term:
         return a
@@ -171,7 +174,9 @@ def _kinds_reached(op: str, dtype: DType, operands: tuple[Operand, ...]) -> froz
 
 
 def _between(kinds: set[str]) -> set[str]:
-    """Returns the given kinds of numbers, and all kinds that lie between two of these kinds."""
+    """Returns the given kinds of numbers, and all kinds that lie between two of these kinds. For example, zero lies
+    between negative and positive.
+    """
     places = [ORDER.index(k) for k in kinds if k in ORDER]
     return kinds | set(ORDER[min(places) : max(places) + 1]) if places else kinds
 
@@ -206,7 +211,7 @@ def _apply(op: str, dtype: DType, dtypes: Sequence[DType], values: Sequence[Any]
 
 
 def free(op: Op, kinds: Iterable[str] | None = None) -> Value:
-    """Returns a `Value` of the given kinds of numbers about which nothing else is known. Two calls for the same op
+    """Returns a `Value` for an op of which only the possible kinds of numbers are known. Two calls for the same op
     return values with equal terms.
     """
     return anything(op.dtype, ("op", id(op)), kinds)

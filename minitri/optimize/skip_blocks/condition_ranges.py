@@ -1,5 +1,4 @@
-"""Conditions on positions: for which loop indices a condition can hold, and for which indices the condition certainly
-holds.
+"""Finds the loop indices at which a condition on positions can hold, and the indices at which it certainly holds.
 
     (i >= r) & ~(r < 4)        i - r >= 0  and  r - 4 >= 0
     can hold                   4 <= r < i_start + 64        for some i of the block i_start … i_start + 63
@@ -11,7 +10,7 @@ every index at which the condition can hold, and possibly further indices. The s
 which the condition certainly holds, but not always all of these indices.
 
 Not analysed: values that come from memory, products of positions, and numbers that could exceed 32 bits. A condition
-that is not analysed becomes `UNKNOWN`, which can hold everywhere and certainly holds nowhere.
+that is not analysed becomes `UNKNOWN`, a formula that can hold everywhere and certainly holds nowhere.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from minitri.kernels.text import comparison
 from minitri.optimize.affine_gathers import RING
 
 SAMPLES = 8  # rows that `average_steps` looks at
-NEAR, PLACES = 1 << 29, 4  # limits on the number in a test, and on the number of its indices and sizes
+NEAR, PLACES = 1 << 29, 4  # a test has a constant below NEAR, and adds up at most PLACES indices and sizes
 DEEPEST = 64  # the most nested operators, because formulas are built recursively
 T = TypeVar("T")
 Combine = Callable[[T, T], T]
@@ -87,7 +86,7 @@ def as_text(f: Formula) -> str:
 
 
 def formula(condition: Op, holds: bool = True, depth: int = 0) -> Formula:
-    """Returns the formula for the indices at which a boolean op has the value `holds`."""
+    """Returns a formula that is true at the indices where a boolean op has the value `holds`."""
 
     def inner(op: Op, value: bool = holds) -> Formula:
         return formula(op, value, depth + 1) if depth < DEEPEST else UNKNOWN
@@ -115,7 +114,7 @@ def formula(condition: Op, holds: bool = True, depth: int = 0) -> Formula:
 
 
 def _comparison(condition: Op) -> Formula:
-    """Returns the formula for the indices at which a comparison or a bounds check is true. Raises NotAffine if a
+    """Returns a formula that is true at the indices where a comparison or a bounds check is true. Raises NotAffine if a
     compared value is not an affine expression of positions.
     """
     match condition:
@@ -205,7 +204,7 @@ def surely_holds(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
 
 
 def _where_positive(expr: Dim, axis: Symbol, extent: Dim, ends: Ends, end: int) -> Interval | None:
-    """Returns the interval of the indices of `axis` with expr >= 0, or None if the interval is unknown.
+    """Returns the interval of the indices along `axis` at which expr >= 0, or None if the interval is unknown.
 
     The expression has the form c * index + rest. If `end` is 0, the interval is computed with the least value that the
     rest has in the block. If `end` is 1, the interval is computed with the largest value that the rest has in the
@@ -257,10 +256,11 @@ def _of_known(choose: Callable[[Dim, Dim], Dim], a: Dim | None, b: Dim | None) -
 
 
 def average_steps(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) -> int:
-    """Returns the average number of loop indices, out of `steps`, that the masks do not exclude for a row.
+    """Returns how many of the `steps` loop indices the masks leave for a row, on average. A causal mask leaves about
+    half.
 
-    Returns 0 if ops other than masks depend on the position in the loop. The number is an estimate for the choice of a
-    schedule. The estimate assumes that all masked blocks can be skipped.
+    Returns 0 if ops other than masks depend on the position in the loop. The returned number is an estimate that helps
+    to choose a schedule. The estimate assumes that all masked blocks can be skipped.
     """
     choices = [op for op in kernel.body if isinstance(op, Compute) and op.op == "where"]
     conditions = {op.args[0] for op in choices if isinstance(op.args[2], Constant) and is_known(formula(op.args[0]))}
@@ -272,9 +272,7 @@ def average_steps(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) 
 
 
 def _only_through(kernel: Kernel, loop: Axis, conditions: Set[Op]) -> bool:
-    """Checks whether no op depends on the position in the loop, except selections (`where` ops) by the given
-    `conditions`.
-    """
+    """Checks whether only selections (`where` ops) with the given `conditions` depend on the position in the loop."""
     inside = {o for c in conditions for o in needed(c) if loop.name in o.axes}
     for op in kernel.body:
         if isinstance(op, Position) and loop.symbol in op.expr.symbols() and op not in inside:
@@ -286,6 +284,6 @@ def _only_through(kernel: Kernel, loop: Axis, conditions: Set[Op]) -> bool:
 
 
 def _remaining_steps(f: Formula, at: Mapping[Symbol, int], loop: Symbol, steps: int) -> int:
-    """Returns the number of loop indices, out of `steps`, at which a formula can hold for one row."""
+    """Returns how many of the `steps` loop indices of one row are indices at which a formula can hold."""
     found = can_hold(f, loop, Dim.of(steps), lambda d: None if (v := d.substitute(at)).constant is None else (v, v))
     return max(0, int(found.high or Dim.of(steps)) - int(found.low or ZERO))

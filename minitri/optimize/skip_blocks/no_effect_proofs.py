@@ -15,10 +15,11 @@ value is unchanged after the iteration.
 An online sum is multiplied by exp(m - m') when its running maximum changes from m to m'
 (minitri/optimize/online_reductions/lower.py). If m stays the same, the factor is exp(m - m), which is 1 for a finite m
 and nan for any other m. So the proof has a separate case for each kind of number that the running maximum m can be. If
-the maximum m is not finite, the proof needs a fact about the sum, which is proven by induction over the iterations:
+the maximum m is not finite, the proof needs one of the two following facts about the sum. Induction over the iterations
+proves each fact:
 
-    m is -inf          the sum is 0 or nan: it starts at 0, and terms of -inf add 0
-    m is inf or nan    the sum is nan: the element that made m inf or nan has a term that is nan
+    m is -inf          the sum is 0 or nan: the sum starts at 0, and an element -inf adds 0
+    m is inf or nan    the sum is nan: the element that made m inf or nan adds nan to the sum
 
 If all elements of one factor are zero, a product does not read the other factor. So a product with a factor of zeros
 does not change the sum that the product is added to (docs/reference/semantics.md).
@@ -44,8 +45,8 @@ class Update(NamedTuple):
 
 
 def unchanged(loop: Loop, before: Sequence[Op], assumed: Known) -> tuple[str, ...] | None:
-    """Returns for each carried value the reason why an iteration does not change it. The assumptions `assumed` hold in
-    the iteration.
+    """Returns one reason for each carried value: why an iteration leaves this value unchanged. The assumptions
+    `assumed` are true in this iteration.
 
     Returns None if the iteration could change a carried value.
     """
@@ -102,15 +103,16 @@ class _Proof:
         return stays[NAN] and kinds == {NAN} and self._after(update, {y.following: free(y.carry, {NAN})}).is_nan
 
     def _after(self, update: Update, known: Known, some: bool = False) -> Value:
-        """Returns what is known about a sum after an iteration that certainly runs. `known` has the assumptions for the
-        iteration.
+        """Returns what is known about a sum after an iteration that certainly runs. `known` contains the assumptions
+        about the iteration.
         """
         return _Iteration(self.loop, {**self.before, **known}, some, runs=True).values[update.following]
 
     def _is_zero_or_nan(self, update: Update, y: Update) -> bool:
         """Checks whether a sum can only be 0 or nan while its running maximum is -inf.
 
-        That the sum is 0 or nan is proven for the start of the loop, and for an iteration whose elements are all -inf.
+        The proof has two steps. The sum is 0 at the start of the loop. After an iteration whose elements are all -inf,
+        the sum is still 0 or nan.
         """
         bottom, own = free(y.carry, {BOTTOM}), _own_maximum(y)
         assert own is not None
@@ -120,7 +122,7 @@ class _Proof:
     def _is_nan_after_inf(self, update: Update, y: Update) -> bool:
         """Checks whether a sum is certainly nan once its running maximum is inf.
 
-        That the sum is nan is proven for the iteration in which the maximum becomes inf, and for all later iterations.
+        The proof covers two cases: the iteration in which the maximum becomes inf, and all later iterations.
         """
         top, own = free(y.carry, {TOP}), _own_maximum(y)
         assert own is not None
@@ -146,8 +148,8 @@ def _starts_at(carry: Carry, value: float) -> bool:
 
 
 def _own_maximum(update: Update) -> Reduce | None:
-    """Returns the maximum of an iteration's own elements if the update is a running maximum. Returns None for any other
-    update.
+    """Returns the maximum of the elements of one iteration if the update is a running maximum. Returns None for any
+    other update.
     """
     op = update.following
     if not isinstance(op, Compute) or op.op != "maximum" or update.carry not in op.args:
@@ -156,10 +158,10 @@ def _own_maximum(update: Update) -> Reduce | None:
 
 
 class _Iteration:
-    """One iteration, evaluated with assumptions.
+    """One iteration of a loop, evaluated under assumptions about some ops.
 
     known   assumed values of some ops, which are not computed
-    some    whether possibly only some elements of a block have the assumed values
+    some    whether the assumptions may be true for some elements of a block only
     runs    whether the iteration certainly runs, so that a product reads both factors
     """
 

@@ -5,19 +5,19 @@
       %9: bool[i, r] = greater_equal %7, %8             (the index of i is at least that of r)
       %10: f32[i, r] = where %9, %6, %3                 (elsewhere -inf)
 
-In: a tile program. Out: the same program, in which some loops have bounds. The bounds depend on the index at which the
-program's block of a grid axis starts. With loop bounds, causal and windowed attention compute half of their blocks or
-fewer. The pass works for all loops and contains no rule for attention in particular. A block is skipped if two things
-are proven:
+In: a tile program. Out: the same program, in which some loops have bounds. The bounds depend on the start of the block
+that a grid program computes. With loop bounds, causal and windowed attention compute half of their blocks or fewer. The
+pass works for all loops and contains no rule for attention in particular. A block is skipped if two things are proven:
 
     failing          a condition fails for every element of the block (optimize/skip_blocks/condition_ranges.py)
     no change        an iteration in which the condition fails changes no carried value
                      (optimize/skip_blocks/no_effect_proofs.py)
 
-For blocks in which the condition of a `where` certainly holds, a loop does not need to test this condition. So the pass
-replaces one loop by two or three loops over the same carried values: one loop without the test, and the other loops
-with the test. The text of each loop lists what was proven (`because`). If the last block of a loop with products can be
-incomplete, this block gets a loop of its own. So the loop over all complete blocks needs no bounds check.
+In causal attention, the condition of the `where` holds for all elements of the blocks below the diagonal. A loop over
+these blocks does not need to test the condition. So the pass replaces one loop by two or three loops over the same
+carried values. One of these loops does not test the condition. The text of each loop lists what was proven (`because`).
+If the last block of a loop with products can be incomplete, this block gets a loop of its own. So the loop over all
+complete blocks needs no bounds check.
 
 Left out: loops over several axes, loops that store, and conditions on values read from memory. The technique is from
 Griebl, Feautrier and Lengauer, "Index set splitting", 2000.
@@ -46,7 +46,7 @@ def skip(program: Program) -> Program:
 
 
 class _Choice(Record):
-    """A `where` (selection) in a loop whose condition depends on positions.
+    """A selection (`where` op) in a loop. The condition of the selection depends on positions.
 
     An iteration changes no carried value if the condition differs from `holds` for all elements of the iteration's
     block.
@@ -73,7 +73,9 @@ class _Skipping:
         self.condition = ranges.all_of(dict.fromkeys(ranges.formula(c.op.args[0], c.holds) for c in self.choices))
 
     def _neutral_choices(self) -> list[_Choice]:
-        """Returns the selections (`where` ops) whose condition can make an iteration change nothing."""
+        """Returns the selections (`where` ops) that let the loop skip blocks. If the condition of a returned selection
+        fails in a whole block, the iteration for this block changes nothing.
+        """
         before = list(self.program.ops())
         before = before[: before.index(self.loop.body[0])] if self.loop.body else before
 
@@ -89,9 +91,9 @@ class _Skipping:
         """Returns the pieces of the loop in the order in which they run. The pieces run in the order along the axis, or
         in reverse order if the loop computes a product.
 
-        In reverse order the piece with the most iterations comes last and needs fewer registers. If the last piece
-        always had iterations, as the piece at the diagonal of causal attention has, NVIDIA's assembler would make the
-        tensor cores wait for each instruction (its message C7515). If a piece is pipelined later,
+        In reverse order the piece with the most iterations comes last and needs fewer registers. The piece at the
+        diagonal of causal attention always has iterations. If this piece came last, NVIDIA's assembler would make the
+        tensor cores wait for each instruction (message C7515 of the assembler). If a piece is pipelined later,
         minitri/optimize/software_pipelining.py moves this piece to the front again.
         """
         pieces = self._pieces()
@@ -153,7 +155,8 @@ class _Skipping:
         products and reductions, and if the last block can be incomplete.
         """
         kinds, extent = {type(op) for op in self.loop.body}, self.axis.extent
-        one = extent.constant is not None and extent.constant < 2 * self.axis.block  # its last block is a large part
+        # an axis of one or two blocks: the last block is a large part of it
+        one = extent.constant is not None and extent.constant < 2 * self.axis.block
         return not one and {Dot, Reduce} <= kinds and any(c % self.axis.block for _, c in extent.terms)
 
     def _down(self, d: Dim) -> Dim:

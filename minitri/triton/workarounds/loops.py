@@ -1,11 +1,10 @@
 """tile → tile: adds hints for loops that Triton 3.6 compiles wrongly, or not at all.
 
 *Overwritten operands of products.* A tensor core of a Hopper GPU reads the first operand of a product from registers,
-if the program has computed this operand. The program continues while the tensor core is still reading the registers of
-the operand. In a loop that Triton pipelines, the program meanwhile computes the operand of the next product. Nothing in
-Triton 3.6 keeps the program from writing the next operand to registers that are still being read (triton-lang/triton,
-issue 9433). If the registers are overwritten too early, the sums of the product are wrong, and differ from call to
-call.
+if the grid program has computed this operand. The grid program continues while the tensor core is still reading the
+registers. In a loop that Triton pipelines, the grid program meanwhile computes the operand of the next product. Triton
+3.6 lets the grid program write this operand to registers that are still being read (triton-lang/triton, issue 9433). If
+the registers are overwritten too early, the sums of the product are wrong, and differ from call to call.
 
     for r_start in range(0, 512, BLOCK_R):
         rt.settle()                             becomes wgmma.wait_group 0
@@ -47,8 +46,8 @@ def settle(program: Program) -> Program:
 
 
 def settles(program: Program, loop: Loop) -> bool:
-    """Checks whether each iteration of a loop must wait, because tensor cores are possibly still reading an operand of
-    an earlier iteration.
+    """Checks whether each iteration of a loop must wait for tensor cores, which possibly still read an operand of an
+    earlier iteration.
     """
     dots = [op for op in loop.body if isinstance(op, Dot) and op.on_tensor_cores]
     factors = [program.factors(d) for d in dots]
@@ -58,7 +57,7 @@ def settles(program: Program, loop: Loop) -> bool:
 
 
 def _runs_unawaited(program: Program, loop: Loop, dot: Dot, first: Op) -> bool:
-    """Checks whether a loop computes the first operand of a product, and does not wait for the product's end."""
+    """Checks whether a loop computes the first operand of a product, and continues before the product ends."""
     row = next(a for a in dot.tile if a in first.axes)
     computed = first in loop.body and not isinstance(first, Load)
     # If the operand is computed from a product, the program has waited for this product.
@@ -83,7 +82,7 @@ def hide_starts(program: Program) -> Program:
 
 
 def _unknown_starts(program: Program) -> set[Carry]:
-    """Returns the accumulators in which a loop reduces loaded blocks, and which several later loops read."""
+    """Returns the accumulators that several later loops read, if a loop reduces loaded blocks into them."""
     loops = [stmt for stmt in program.body if isinstance(stmt, Loop)]
     return {
         carry

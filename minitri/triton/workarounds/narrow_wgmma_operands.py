@@ -24,7 +24,7 @@ from minitri.tiles.schedule import Schedule, ceil_pow2
 
 NARROW = 32  # columns of a narrow block
 ROWS = 64  # rows of one Hopper tensor core instruction
-COPIED = 4  # the fewest contiguous bytes that Triton copies ahead
+COPIED = 4  # the fewest contiguous bytes that Triton copies in advance
 
 
 def avoided(kernel: Kernel, chosen: Schedule) -> Schedule:

@@ -158,8 +158,8 @@ class Interpreter:
     def _key(self, value: Value) -> Hashable:
         """Returns a key for a value.
 
-        Two values have equal keys if no program can tell them apart. The values 1, 1.0 and True have different keys,
-        and so do 0.0 and -0.0.
+        Two values have equal keys if no minitri program can tell them apart. The values 1, 1.0 and True have different
+        keys, and so do 0.0 and -0.0.
         """
         match value:
             case tuple():

@@ -54,7 +54,7 @@ def require_power_fits(t: Typer, power: Power, dtype: DType, help: str = "") -> 
 
 
 def constants_in(node: Node) -> list[int | float | bool]:
-    """Returns the constants from which a node is made by views and concatenations alone.
+    """Returns the constants in a node that consists of constants, views and concatenations.
 
     Example: the constants of `reshape([200, 1], (2, 1))` are 200 and 1.
     """
@@ -66,10 +66,11 @@ def constants_in(node: Node) -> list[int | float | bool]:
 
 
 def names_in(value: Dim) -> str:
-    """Returns the names of the sizes in an expression, such as "M, N", for the text beside the carets of an error.
+    """Returns the names of the sizes in an expression, such as "M, N". An error message shows these names beside its
+    carets (^^^).
 
-    When a call breaks a condition, the sizes are known, and the text beside the carets shows them: "M=2, N=3". For a
-    single name the function returns "", because the error message itself then says "N = 3".
+    When a call breaks a condition, the sizes are known, and the text beside the carets shows them: "M=2, N=3". If the
+    expression is a single name, returns "", because the error message itself then says "N = 3".
     """
     return "" if isinstance(value.atom, Symbol) else ", ".join(sorted(s.name for s in value.symbols()))
 

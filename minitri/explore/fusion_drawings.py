@@ -28,8 +28,8 @@ from minitri.optimize.fusion.first_parts import TYPICAL
 from minitri.optimize.fusion.fuse import fuse
 
 Operation = Compute | Reduce | Scan | Dot
-MAX_PLANS = 24  # values for which the pass is asked again
-MAX_NODES = 2400  # of the graphs of all plans together: of a large graph there are fewer plans
+MAX_PLANS = 24  # values for which the fusion pass runs again
+MAX_NODES = 2400  # nodes in the drawings of all plans together; a large graph gets fewer plans
 
 
 def plans(trace: Trace) -> dict[str, Any] | None:
@@ -135,5 +135,5 @@ def operator(op: Operation) -> str:
 
 
 def _key(value: str, spans: Sequence[Span]) -> tuple[Any, ...]:
-    """Returns what identifies a value: its name in the fusion decision, and its places in the source."""
+    """Returns a key that identifies a value: its name in the fusion decision, and its places in the source."""
     return value, *((id(s.source), s.start, s.end) for s in spans)

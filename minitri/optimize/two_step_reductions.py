@@ -5,16 +5,15 @@
     argmax x                the part with the largest max, and its argmax
 
 In: a reduction or a product, and the length of a part. Out: nodes that compute each part, and nodes that combine the
-parts. A sum can depend on the maximum or the mean of the same elements. In each part, a sum that depends on a maximum
-or mean uses the maximum or mean of this part alone, called the *own* maximum or mean. When the parts are combined, a
-transport corrects the sum to the maximum or mean of all parts
-(minitri/graph/partial_sum_correction.py).
+parts. A sum can depend on the maximum or the mean of the same elements. In each part, such a sum uses the maximum or
+mean of this part alone, called the *own* maximum or mean. When the parts are combined, each partial sum is corrected
+for the maximum or mean of all parts. The correction is called a transport (minitri/graph/partial_sum_correction.py).
 
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. So if the maximum of a part is -inf, 0 replaces this
 maximum, and 1 replaces the correction factor of the part. If the maximum of all parts is -inf, 0 replaces this maximum
-too. If 0 has replaced the maximum of all parts, one more factor corrects the final sum from 0 to the true maximum -inf.
-If the extent of the axis is not a multiple of the length of a part, the axis is padded. The operand of an exponential
-is padded with -inf, so that the exponential is 0. Other operands are padded with the neutral element of the reduction.
+too. If 0 has replaced the maximum of all parts, one more factor corrects the final sum for the true maximum, -inf. If
+the extent of the axis is not a multiple of the length of a part, the axis is padded. The operand of an exponential is
+padded with -inf, so that the exponential is 0. Other operands are padded with the neutral element of the reduction.
 
 Other modules decide which nodes to split, and into how many parts: split_reduction.py, split_kv.py, split_k.py and
 split_scan.py.
@@ -243,15 +242,15 @@ class Following:
         return build(self.i, self.terms, root, cut.x.shape, at, {y.x: maximum.x, y.y: own})
 
     def _axes_in(self, cut: Cut, places: tuple[Dim, ...]) -> Axes:
-        """Expresses the index along each axis of the sum's operand by the axes of the split array `cut.x`. `places` is
-        the index at which the reduction `cut` reads its own operand, as expressions of the axes of the sum's operand.
+        """Returns the index along each axis of the sum's operand, in terms of the axes of the split array `cut.x`.
+        `places` has one expression for each axis of the operand of `cut`, in terms of the axes of the sum's operand.
         """
         unit: Axes = {axis_symbol(k): dims.ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}
         return {**unit, **{s: cut.x.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}
 
     def merged(self, found: Rescale[Element], partial: Node, parts: Node, place: int) -> Node:
-        """Returns the sum of the partial sums, each corrected from the maximum of its own part to the maximum of all
-        parts.
+        """Returns the sum of the partial sums. Each partial sum was computed with the maximum of its part, so it is
+        first corrected for the maximum of all parts.
 
         `parts` contains the maximum of each part and has the shape of `partial`. Axis `place` of both arrays is the
         axis of parts.
@@ -266,8 +265,8 @@ class Following:
         return compute(i, "multiply", total, self._factor(found, all_, whole))
 
     def _factor(self, found: Rescale[Element], old: Node, new: Node, place: int | None = None) -> Node:
-        """Returns the factor that corrects a sum from the maximum `old` to the maximum `new`. The factor is the product
-        of exp(h(old) - h(new)) over all `shifts` h of the transport `found`.
+        """Returns the factor that corrects a sum when its maximum changes from `old` to `new`. The factor is the
+        product of exp(h(old) - h(new)) over all `shifts` h of the transport `found`.
 
         `place` is the position of the axis of parts among the axes of `old` and `new`. `place` is None if `old` and
         `new` have no axis of parts.
@@ -290,8 +289,8 @@ class Following:
     # ---- means -----------------------------------------------------------------------
 
     def shifted(self, cut: Cut, found: Shift[Element]) -> Node:
-        """Returns a sum of products of two deviations from means, such as a variance. The partial sums are added, each
-        corrected from the means of its own part to the means of all parts.
+        """Returns a sum of products of two deviations from means, such as a variance. Each partial sum was computed
+        with the means of its part, so it is corrected for the means of all parts before it is added.
         """
         i, counts = self.i, self._counts(cut)
         own = {m: compute(i, "divide", self.cuts[m.y.y.node].first, counts) for m in dict.fromkeys(found.means)}

@@ -1,0 +1,49 @@
+"""Finds the products that may be rounded to bf16, and the operations whose results can jump.
+
+    p = x @ w              a product of bf16 arrays
+    y = sum(p, axis=1)     p may be rounded, because a reduction (or a scan, or a concat) uses it
+    z = floor(p)           floor is discontinuous: a rounding error of p can change z by 1
+
+In: a graph. Out: sets of nodes. The pass minitri/optimize/round_products.py rounds some of these products to bf16. The
+error bounds of minitri/trust/error_bounds.py include this rounding error for all these products.
+"""
+
+from collections.abc import Callable
+
+from minitri.base.nodes import children
+from minitri.base.operators import JUMPS, reduction
+from minitri.base.types import bf16
+from minitri.graph.ir import Apply, Concat, Const, Contract, Graph, Node, Reduce, Scan, View
+
+
+def roundable_products(graph: Graph) -> set[Node]:
+    """Returns the products of bf16 arrays on which a reduction, scan or concat depends. Returns no product if some
+    result of the graph is not bf16.
+    """
+    used = used_by(graph, lambda n: isinstance(n, (Concat, Reduce, Scan)))
+    narrow = all(o.dtype == bf16 for o in graph.outputs)
+    return {n for n in used if narrow and isinstance(n, Contract) and n.a.dtype == n.b.dtype == bf16}
+
+
+def used_by(graph: Graph, user: Callable[[Node], bool]) -> set[Node]:
+    """Returns the operands of each node `n` for which `user(n)` is true, and all nodes on which these operands depend."""
+    used: set[Node] = set()
+    for node in reversed(graph.nodes()):
+        if node in used or user(node):
+            used |= {*children(node)}
+    return used
+
+
+def is_discontinuous(node: Node) -> bool:
+    """Checks whether the result of an operation can jump if an operand changes a little, as in `floor`.
+
+    A power cannot jump if its exponent is a constant n or n + 1/2, because kernels compute such a power from products
+    and square roots.
+    """
+    match node:
+        case Apply(op="power", args=(_, View(x=Const(value=n)) | Const(value=n))) if node.dtype.is_float:
+            return not (2 * float(n)).is_integer()
+        case Apply():
+            return node.op in JUMPS or not node.dtype.is_float
+        case _:
+            return isinstance(node, Reduce) and reduction(node.op).kind in ("position", "logical")

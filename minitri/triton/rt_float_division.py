@@ -1,0 +1,78 @@
+"""Accurate divisions that take fewer instructions than Triton's `div_rn`.
+
+    tl.div_rn(x, y)      about 16 instructions for each element, and a branch for special cases
+    rt.divide(x, y)      9 instructions for each element if y has one value for a whole row, and no branch
+
+In: tiles or scalars of f32 or f64. Out: the result. The largest errors, in units in the last place, are the numbers
+`ulp` in minitri/base/operators.toml. The one idea: work that all elements of a row share is done once, and special
+cases that cannot occur need no instructions. Kernels call the functions as `rt.NAME` (minitri/triton/rt.py).
+
+Left out: quotients of two tiles of the same shape, for which `divide` calls `div_rn`.
+"""
+
+# Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
+# pyright: basic, reportOperatorIssue=false, reportAttributeAccessIssue=false, reportAssignmentType=false
+
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+from minitri.triton.rt_fast_math import reciprocal
+
+
+@triton.jit
+def sigmoid(x):
+    """Returns 1 / (1 + exp(-x)), computed from exp(-|x|), because exp(-|x|) cannot overflow.
+
+    The divisor is in [1, 2], so its reciprocal needs no special cases. One step of Newton's method makes the GPU's
+    approximation of the reciprocal exact, up to a rounding.
+    """
+    z = libdevice.exp(-tl.abs(x))
+    above, below = tl.where(x >= 0, 1.0, z), 1.0 + z
+    if x.dtype == tl.float64:
+        return above / below
+    else:
+        r = reciprocal(below)
+        return above * tl.fma(r, tl.fma(-r, below, 1.0), r)
+
+
+@triton.jit
+def divide(a, b):
+    """Returns a / b. If b has one value for a whole row of a, the reciprocal of b is computed once for the row.
+
+    The quotient of f32 numbers is rounded correctly. If one value of b divides a row, the error of quotients below
+    `2**-100` is up to 3 units in the last place.
+    """
+    if a.dtype == tl.float64:
+        return a / b
+    elif len(a.shape) == 0:
+        return tl.div_rn(a, b)
+    elif a.numel < 32768 and (len(b.shape) == 0 or b.numel < a.numel):
+        return _divide_by_few(a, b)
+    else:  # also if each of 1024 threads has 32 elements: no registers are left for intermediate results
+        return tl.div_rn(a, b)
+
+
+@triton.jit
+def _divide_by_few(a, b):
+    """Returns a / b with few instructions for each element of a.
+
+    A power of two scales a and b. If b is a normal number and `|b| < 2**126`, the scaled |b| is between 1/2 and 1. Any
+    other finite b except 0 gets a scaled |b| between `2**-23` and 4, whose reciprocal is a normal number too. The
+    quotient a * (1 / b) is corrected twice by its remainder, which a fused multiplication and addition computes
+    exactly. The second correction rounds correctly: Markstein, Computation of elementary functions on the IBM RISC
+    System/6000 processor, 1990. The corrected quotient is half of the result, so it is finite even where the result is
+    the largest number or overflows. If a or the quotient is zero, infinite or NaN, the uncorrected quotient is returned. In
+    these cases, the remainder is not smaller than a.
+    """
+    # The exponent of an f32 has 8 bits, above 23 bits of mantissa, and is stored plus 127. The stored exponents of b and
+    # of the scale add up to 253, so that of b * scale is 253 - 127 = 126, which stands for a number from 1/2 to 1.
+    exponent = (b.to(tl.int32, bitcast=True) >> 23) & 255
+    scale = (tl.maximum(253 - exponent, 1) << 23).to(tl.float32, bitcast=True)
+    a, b = a * (scale * 0.5), b * scale
+    r = tl.div_rn(1.0, b)
+    q = a * r
+    rest = tl.fma(q, b, -a)
+    near = tl.fma(-rest, r, q)
+    near = tl.fma(-tl.fma(near, b, -a), r, near)
+    return tl.where(tl.abs(rest) < tl.abs(a), near, q) * 2.0
