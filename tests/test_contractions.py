@@ -107,6 +107,22 @@ def test_one_product_of_two_matrices(name: str) -> None:
     assert [str(a.extent) for a in kernel.axes] == extents
 
 
+ROWS_APART = {  # an axis of rows of one product numbers the matrices of the other product
+    "a sum": 'einsum("bmk,bkn->bmn", a, b) + einsum("bmk,mkn->bmn", a, c)',
+    "two results": 'einsum("bmk,bkn->bmn", a, b), einsum("bmk,mkn->mbn", a, c)',
+    "scores": 'softmax(einsum("bmk,bkn->bmn", a, b) + einsum("bmk,mkn->bmn", a, c)) @ b.mT',
+    "values": 'einsum("bmn,bkn->bmk", softmax(a @ b), b) + einsum("bmn,mkn->bmk", softmax(a @ b), c)',
+}
+
+
+@pytest.mark.parametrize("name", list(ROWS_APART))
+def test_products_with_rows_along_different_axes(name: str) -> None:
+    """Relative positions in attention, for example. Each product has its own kernel, in which its rows have blocks."""
+    shapes = [(3, 9, 8), (3, 8, 5), (9, 8, 5)]
+    report = mt.compile(ROWS_APART[name], **typed(shapes, "f16")).check(*small(shapes, "f16"))
+    assert report.ok, report
+
+
 @pytest.mark.parametrize("axis, precision", [(1, "tf32x3"), (2, "ieee")])
 def test_a_softmax_before_a_product_over_another_axis(axis: int, precision: str) -> None:
     """A softmax over the summed axis could share the loop of the product, so its batch of few rows stays."""

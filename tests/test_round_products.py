@@ -12,6 +12,7 @@ BF16 = mt.bf16.numpy
 
 ROUNDED = {
     "a sum over rows": "sum(x @ w, axis=1)",
+    "a sum of squares": "sum((x @ w) ** 2, axis=1)",
     "a norm": "(x @ w - mean(x @ w, axis=1, keepdims=True)) / (std(x @ w, axis=1, keepdims=True) + 1)",
     "after a bias": "max(relu(x @ w + b), axis=0)",
     "a scan": "cumulative_sum(x @ w, axis=1)",
@@ -72,10 +73,10 @@ def test_an_infinity_and_a_nan_stay() -> None:
 
 @pytest.mark.parametrize("text", [
     "mean(x @ w, axis=1), (x @ w) @ v", "mean(where(x.shape[0] > 3, x @ w, floor(x @ w)), axis=1)",
-    "mean(where(x.shape[0] > 100, ((x @ w) @ v)[:, 0], 0)[:, None] + x @ w, axis=1)",
+    "mean(where(x.shape[0] > 100, ((x @ w) @ v)[:, 0], 0)[:, None] + x @ w, axis=1)", "mean((x @ w) ** 2, axis=1)",
 ])  # fmt: skip
 def test_the_bounds_know_what_simplification_leaves(text: str) -> None:
-    """A thin product, a condition on sizes: the operation that forbids the rounding is gone when the pass runs."""
+    """A thin product, a condition on sizes, a power: what forbids the rounding is gone when the pass runs."""
     rng = np.random.default_rng(0)
     given = {"x": (64, 32), "w": (32, 48), "v": (48, 1)}
     arrays = {a: rng.standard_normal(s).astype(BF16) for a, s in given.items() if a == "x" or f" {a}" in text}

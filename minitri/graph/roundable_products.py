@@ -14,7 +14,7 @@ from collections.abc import Callable
 from minitri.base.nodes import children
 from minitri.base.operators import JUMPS, reduction
 from minitri.base.types import bf16
-from minitri.graph.ir import Apply, Concat, Contract, Graph, Node, Reduce, Scan
+from minitri.graph.ir import Apply, Concat, Const, Contract, Graph, Node, Reduce, Scan, View
 
 
 def roundable_products(graph: Graph) -> set[Node]:
@@ -36,7 +36,15 @@ def used_by(graph: Graph, user: Callable[[Node], bool]) -> set[Node]:
 
 
 def is_discontinuous(node: Node) -> bool:
-    """Checks whether the result of an operation can jump if an operand changes a little, as in `floor`."""
-    if isinstance(node, Apply):
-        return node.op in JUMPS or not node.dtype.is_float
-    return isinstance(node, Reduce) and reduction(node.op).kind in ("position", "logical")
+    """Checks whether the result of an operation can jump if an operand changes a little, as in `floor`.
+
+    A power cannot jump if its exponent is a constant n or n + 1/2, because kernels compute such a power from products
+    and square roots.
+    """
+    match node:
+        case Apply(op="power", args=(_, View(x=Const(value=n)) | Const(value=n))) if node.dtype.is_float:
+            return not (2 * float(n)).is_integer()
+        case Apply():
+            return node.op in JUMPS or not node.dtype.is_float
+        case _:
+            return isinstance(node, Reduce) and reduction(node.op).kind in ("position", "logical")

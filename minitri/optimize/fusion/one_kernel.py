@@ -11,6 +11,7 @@ one kernel.
 
     every reduction is indexed by all parallel axes, each once, without offsets
     every result is indexed by all parallel axes, so that each element is stored once
+    all products have their rows along one axis, and their columns along one axis
     a scan runs along an axis with no other loop around it or inside it
 
 A reduction that lacks one of the kernel's parallel axes would be computed again for each index along that axis.
@@ -55,6 +56,7 @@ def one_kernel(inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -
     for node in reductions:
         for demand in part.demands[node]:
             _check_reduction(part, node, demand, bool(contracts))
+    _check_tiles(part, contracts)
     for node, demand in part.stores:
         _check_store(part, node, demand)
     for node in reductions:
@@ -82,6 +84,16 @@ def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand
         raise NotOneKernel("a reduction would be repeated for every element of another axis", refused)
     if part.loop is not None or contracts and not isinstance(node, Contract):
         raise NotOneKernel("a reduction and a matrix product share no iteration space", node)
+
+
+def _check_tiles(part: FusedIndexing, contracts: Sequence[Contract]) -> None:
+    """Checks that all products have rows and columns along the same axes, because a program has only one index of each
+    other axis. If products share a loop with reductions, only the rows must lie along the same axis.
+    """
+    sides = slice(-2, None if part.loop is None else -1)
+    tiles = {frozenset(map(plain_axis, d.index[sides])) for n in contracts for d in part.demands[n]}
+    if len(tiles) > 1:
+        raise NotOneKernel("products have rows along different axes", contracts[-1])
 
 
 def _check_store(part: FusedIndexing, node: Node, demand: Demand) -> None:
