@@ -4,8 +4,8 @@
 
     UIADD3 UR4, UP0, UR11, 0x20, URZ        no line above writes UR11
 
-Such code shows a bug of the assembler ptxas (minitri/triton/workarounds/narrow_wgmma_operands.py). The programs are
-those of tests/triton_texts.py and random products of 16-bit arrays, several in a kernel. The result depends on the
+Such code shows a bug of the assembler ptxas (minitri/triton/workarounds/ptxas_uninitialised_address.py). The programs
+are those of tests/triton_texts.py and random products of 16-bit arrays, several in a kernel. The result depends on the
 ptxas that Triton includes. So run this with the Triton that is in use. Code is read from the first line to the last;
 branches are not followed.
 """

@@ -279,7 +279,8 @@ def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
 def _by_sum(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
     """Proves goal >= 0 by writing the goal as a weighted sum of facts, or returns None if no such sum is found.
 
-    If the facts alone are not enough, the sum also contains products of factors and facts (see `_products`).
+    If the facts alone are not enough, the sum also contains facts that are multiplied by a positive term, such as a
+    size N (see `_products`).
     """
     columns = [(ONE, f) for f in dict.fromkeys(facts)]
     for terms in (columns, [*columns, *_products(goal, facts)]):

@@ -339,8 +339,8 @@ _ROLES = {role: re.compile(pattern) for role, pattern in MACHINES[TENSOR].items(
 
 
 def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
-    """Returns the rows of a kernel's lines, with the name `TENSOR`. The row of a line that allocates tensor memory also
-    defines `TENSOR`, and the row of a line that accesses tensor memory also uses `TENSOR`.
+    """Returns the given rows, and adds the name `TENSOR` to the rows of instructions that use tensor memory. An
+    instruction that allocates tensor memory defines `TENSOR`, and an instruction that accesses it uses `TENSOR`.
 
     `head` is the source line at which the kernel begins. Instructions whose source line is `head` count as instructions
     without a source line.

@@ -78,8 +78,8 @@ def followed(trace: Trace, stages: Iterable[str]) -> int | None:
 
 
 class _Walk:
-    """The walk along a node: the tile program that computes the node, and the accesses (loads or stores) that drawings
-    of the walk show.
+    """The data of a guided walk that follows one graph node. The data are the tile program that computes the node,
+    and the loads and stores that drawings of the walk show.
 
     load     the load to draw: best a load along a loop, second best a load along an axis that one block covers
     tested   the last axis that a mask tests

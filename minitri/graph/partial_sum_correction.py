@@ -26,7 +26,7 @@ The transport (correction of a partial sum) `Rescale` is the correction in the o
 "Online normalizer calculation for softmax", 2018). The transport `Shift` for one added element is from Welford, "Note
 on a method for calculating corrected sums of squares and products", 1962. The transport `Shift` for many added elements
 is from Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
-minitri derives the transports `Rescale` and `Shift` from the structure of the program.
+minitri derives both corrections, `Rescale` and `Shift`, from the structure of the summed expression.
 
 Left out: sums of where(p, F, 0). Example: in a row of X that contains only -inf, the sum of where(p, F, 0) is nan if p
 is true for some element, and 0 otherwise. A partial sum that is multiplied by one correction factor cannot give both

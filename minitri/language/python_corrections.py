@@ -6,8 +6,8 @@
     [2 * a for a in x]         2 * x
 
 In: the source range (span) of a token that the parser refused. Out: the source range to replace and its new text, or
-None if there is no translation. The one idea: minitri's parser stops at the first wrong token, so it has made no syntax
-tree of the wrong line. Python's own parser then reads the wrong line, or only the expression around the wrong token.
+None if there is no translation. The one idea: minitri's parser stops at the first wrong token, so it makes no syntax
+tree of the line with this token. Python's own parser parses this line, or only the expression around the wrong token.
 The file python_corrections.toml has pairs of a Python pattern and a text in the language. If the tree from Python's
 parser matches a pattern, the text beside the pattern is the correction. Left out: long loops, and most statements of
 several lines.

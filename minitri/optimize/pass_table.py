@@ -34,7 +34,7 @@ from minitri.pipeline import CORE, Compilation, Context, Pass, graph_pass, plan_
 from minitri.tiles import mask
 from minitri.tiles.ir import Program, Programs
 from minitri.tiles.schedule import Options, Schedule, check_axes
-from minitri.triton.workarounds import narrow_wgmma_operands
+from minitri.triton.workarounds import ptxas_uninitialised_address
 
 # Sizes to try: one long size among short ones, or all sizes equally long. Both make the passes split axes into parts.
 LONG, SHORT, BOTH = 1 << 22, 4, 1 << 11
@@ -79,7 +79,7 @@ def schedule_of(kernel: Kernel, context: Context) -> Schedule:
         wanted = replace(wanted, descriptors=bool(wanted.descriptors))
     chosen = schedule(kernel, Request(chip_of(target), target.kind == "interpreter", wanted), context.without)
     miscompiled = len(kernel.dots) > 1 and (target.kind, target.arch) == ("cuda", "90")
-    return narrow_wgmma_operands.avoided(kernel, chosen) if miscompiled else chosen
+    return ptxas_uninitialised_address.avoided(kernel, chosen) if miscompiled else chosen
 
 
 def is_wide(kernel: Kernel, context: Context) -> bool:

@@ -67,7 +67,10 @@ def _before_later_blocks(body: Sequence[Stmt], loop: Loop) -> int:
 
 
 def _has_later_blocks(before: Stmt, loop: Loop) -> bool:
-    """Checks whether `before` is a loop over later blocks that carries the same values as `loop`."""
+    """Checks whether the statement ahead of `loop` is a loop over the same axes that carries the same values.
+
+    Such a loop visits later blocks than `loop`, because skip-blocks splits loops in this order.
+    """
     if not isinstance(before, Loop) or before.first is None or before.axes != loop.axes:
         return False
     return {c for c, _ in before.carries} == {c for c, _ in loop.carries}

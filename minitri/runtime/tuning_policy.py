@@ -6,8 +6,8 @@ the result of the program without optimisations. The chosen options are cached o
 program, the sizes, strides and dtypes, the GPU and the version of Triton. `effort="full"` does not use options that
 were cached by a measurement with `effort="quick"`.
 
-Left out: schedules of general kernels. General kernels run a program that was called with many shapes; the cost model
-alone chooses their schedules.
+Left out: schedules of general kernels, which serve all shapes of a program that was called with many shapes. The cost
+model alone chooses the schedules of general kernels.
 """
 
 import hashlib

@@ -271,8 +271,8 @@ def reduce_all(x, axis: tl.constexpr):
 def _better(wins, v1, i1, v2, i2):
     """Returns the better of two (value, index) pairs.
 
-    NaN is better than any number. For two numbers, `wins` says whether the first number is better. If the values are
-    equal, the pair with the smaller index is better.
+    For argmax and argmin, NaN is better than any number. For two numbers, `wins` says whether the first number is
+    better. If the values are equal, the pair with the smaller index is better.
     """
     nan1, nan2 = v1 != v1, v2 != v2
     ties = (v1 == v2) | (nan1 & nan2)

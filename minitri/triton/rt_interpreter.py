@@ -102,7 +102,8 @@ def _reduction(row: Reduction) -> Callable[..., Any]:
 def _argument(ufunc: np.ufunc) -> Callable[..., Any]:
     """Returns a function that computes an argmax or argmin: the best value along an axis, and an index of this value.
 
-    If several elements have the best value, the index is the smallest of their indices. NaN is better than any number.
+    If several elements have the best value, the index is the smallest of their indices. For argmax and argmin, NaN is
+    better than any number.
     """
 
     def reduce(x: Any, index: Any, axis: int) -> tuple[Any, Any]:

@@ -67,9 +67,9 @@ def _ledger(parts: Partition) -> tuple[Decision, ...]:
 
 
 def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, int]]:
-    """Yields four facts about each reader of a value: the reader, the part of the reader, whether the reader is fused,
-    and a number of memory accesses. A reader is fused if its part also computes the value. For a fused reader, the
-    number of memory accesses counts the accesses that fusion saves. For a reader that is not fused, the number of
+    """For each node that reads a value, yields the node, the number of its part (future kernel), whether the reader is
+    fused, and a count of memory accesses. A reader is fused if its part also computes the value. For a fused reader,
+    the number of memory accesses counts the accesses that fusion saves. For a reader that is not fused, the number of
     memory accesses counts the accesses that the reader causes.
 
     A reader in the kernel that computes the value (a fused reader) saves one load. In a kernel that does not compute

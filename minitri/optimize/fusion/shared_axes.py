@@ -203,8 +203,8 @@ class FusedIndexing(Indexing):
 
 
 def _digits(index: Dim, extents: Mapping[Symbol, Dim], whole: Dim) -> dict[int, int]:
-    """Returns the factor (weight) of each axis in `index`, if the axes are the digits of a non-negative number below
-    `whole`. Returns an empty dict if the axes in `index` are not the digits of a number below `whole`.
+    """Returns the weight of each axis in `index`, if `index` is a mixed-radix number whose digits are the axes, and
+    the number takes exactly the values from 0 to `whole - 1`. Returns an empty dict for any other index.
 
     Example: if d1 has 32 values and d0 has `whole // 32`, the digits of `32*d0 + d1` are d0 and d1, with the weights
     {0: 32, 1: 1}.

@@ -187,8 +187,8 @@ class _Online(OpBuilder):
         return {*self.behind[op], *([op] if isinstance(op, (Reduce, Dot)) and self._over(op) else [])}
 
     def _in_one_loop(self, op: Reduction) -> Reduction:
-        """Returns the sum with its transport, the correction of partial sums. A sum without a transport is not changed,
-        so it gets a loop of its own.
+        """Returns the sum with its transport, the correction of partial sums. If no correction
+        exists, the sum is not changed and gets a loop of its own.
         """
         terms = [x for x in ((op.a, op.b) if isinstance(op, Dot) else (op.x,)) if self.needs(x)]
         needs = sorted({y for x in terms for y in self.needs(x)}, key=self.ops.index)

@@ -115,9 +115,9 @@ def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
 
 
 def _large(kind: str) -> tuple[tuple[Tile, Pace], ...]:
-    """Returns the tiles of a kind of product, each with its pace. Products of TF32 parts have the measured times
-    `TF32_PARTS`. Products without TF32 parts have relative speeds in tiles.toml. If tiles.toml gives a speed, the time
-    is `rows * columns / speed`, and one program fits on a multiprocessor.
+    """Returns the tiles of a kind of product, each with its pace. For products of TF32 parts, the paces are
+    the measured ones in the table `TF32_PARTS`. For other products, the paces follow from the relative speeds in
+    tiles.toml: the time is `rows * columns / speed`, and one program fits on a multiprocessor.
     """
     works = [(t, t.rows * t.columns / speed) for t, speed in zip(_tiles(kind), TABLE[kind].get("speeds", ()))]
     paces = [Pace(t.rows, t.columns, work, 2 * work, 1, 0.0) for t, work in works] or TF32_PARTS

@@ -75,8 +75,8 @@ class _Skipping:
         self.condition = ranges.all_of(dict.fromkeys(ranges.formula(c.op.args[0], c.holds) for c in self.choices))
 
     def _neutral_choices(self) -> list[_Choice]:
-        """Returns the selections (`where` ops) that let the loop skip blocks. If the condition of a returned selection
-        fails in a whole block, the iteration for this block changes nothing.
+        """Returns the `where` ops that let the loop skip blocks, each with a truth value `holds`. If the condition of a
+        `where` op differs from `holds` in a whole block, the iteration for this block changes nothing.
         """
         before = list(self.program.ops())
         before = before[: before.index(self.loop.body[0])] if self.loop.body else before
