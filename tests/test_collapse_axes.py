@@ -31,6 +31,7 @@ def axes_of(plan: Plan) -> str:
     return ", ".join(f"{'reduce ' if a.role == 'reduced' else ''}{a.name}: {a.extent}" for a in kernel.axes)
 
 
+COUNT = 33  # one operation more, and one axis takes fewer instructions than two
 I = axis("i")
 IJ, IJK = "i: 4, j: 6", "i: 4, j: 6, k: 2"
 R = "f32[4, 6, 2]"
@@ -67,6 +68,9 @@ CASES = {
                                 {"x": "f32[3, 4, 6]", "out": "f32[3, 4, 6]"}, "h: 3, i: 24"),
     "a position": (IJ, "%1: i64[i, j] = position {expr = i + j}\n%0: f32[i, j] = cast %1\nstore out[i, j] %0", {}, IJ),
     "a predicate": (IJ, "%1: bool[i, j] = inside {where = [i < j]}\n%0: f32[i, j] = cast %1\nstore out[i, j] %0", {}, IJ),
+    "a predicate of another axis": ("h: 3, " + IJ, "%0: f32[h, i, j] = load x[h, i, j]\n%1: bool[h] = inside {where = [h < 2]}\n%2: f32[h, i, j] = where %1, %0, %0\n"
+                                    "store out[h, i, j] %2", {"x": "f32[3, 4, 6]", "out": "f32[3, 4, 6]"}, "h: 3, i: 24"),
+    "a store with an axis of size 1": ("i: 4, j: 7", "%0: f32[i, j] = load x[i, j + 1]\nstore out[i, 0, j] %0", {"x": "f32[4, 8]", "out": "f32[4, 1, 7]"}, "i: 28"),
     "one axis reduced": ("i: 4, reduce r: 6", "%0: f32[i, r] = load x[i, r]\n%1: f32[i] = reduce.sum %0 {over = [r]}\nstore out[i] %1",
                         {"out": "f32[4]"}, "i: 4, reduce r: 6"),
     "both reduced": ("reduce r: 4, reduce s: 6", "%0: f32[r, s] = load x[r, s]\n%1: f32[] = reduce.sum %0 {over = [r, s]}\nstore out[] %1",
@@ -94,6 +98,17 @@ CASES = {
 def test_contiguous_axes_become_one(name: str) -> None:
     axes, body, types, expected = CASES[name]
     assert axes_of(flattened(axes, body, **types)) == expected
+
+
+@pytest.mark.parametrize(("operations", "expected"), [(COUNT, "i: 64, j: 33"), (COUNT + 1, "i: 2112")])
+def test_what_is_the_same_for_a_row_counts_after_the_merge_only(operations: int, expected: str) -> None:
+    """As two axes, nearly half of the elements are padding. As one, each element needs its row's load and predicate."""
+    chain = "\n".join(f"%{k}: f32[i, j] = add %{k - 1}, %0" for k in range(4, 4 + operations))
+    body = (
+        "%0: f32[i, j] = load x[i, j + 1]\n%1: f32[i] = load x[i, 1]\n%2: bool[i] = inside {where = [i < 9]}\n"
+        f"%3: f32[i, j] = where %2, %0, %1\n{chain}\nstore out[i, j] %{3 + operations}"
+    )
+    assert axes_of(flattened("i: 64, j: 33", body, "f32[64, 36]", "f32[64, 33]")) == expected
 
 
 def test_a_call_passes_the_strides_that_its_kernels_have() -> None:

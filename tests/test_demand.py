@@ -22,7 +22,7 @@ from minitri.base.operators import OPERATORS
 from minitri.base.symbolic_minmax import smallest
 from minitri.graph.evaluate import value as evaluated
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
-from minitri.kernels.demand import COMPUTE, AxisRanges, Demand, Indexing, NotOneKernel, plain_axis
+from minitri.kernels.demand import COMPUTE, AxisRanges, Demand, Indexing, NotOneKernel, about, plain_axis
 from minitri.optimize.fusion.one_kernel import one_kernel
 
 SIZES = {"M": 5, "N": 7, "K": 3, "B": 2}
@@ -430,3 +430,22 @@ def test_programs_without_a_common_loop(text: str) -> None:
 def test_a_plain_axis_is_one_symbol_alone() -> None:
     i, n = Dim({(Symbol("i", "axis"),): 1}), Dim({(Symbol("N"),): 1})
     assert [plain_axis(d) for d in (i, n, i + 1, i * 2, i // 2, Dim.of(0))] == ["i", *[None] * 5]
+
+
+def test_a_guard_on_another_axis_is_not_about_an_index() -> None:
+    i, j = dims.axis("i"), dims.axis("j")
+    assert about((i - 1, j - 2, i - j), (i, dims.ZERO)) == (i - 1, i - j)
+
+
+def test_a_scan_has_no_element_past_its_end() -> None:
+    g = graph("cumulative_sum(u)")
+    found, (scan,) = indexing(g), g.outputs
+    assert isinstance(scan, Scan)
+    for more, name in ((0, "e"), (1, "f"), (2, "g")):
+        found.axes[name] = scan.shape[0] + more
+        demand = Demand((dims.axis(name),))
+        if more:
+            with pytest.raises(NotOneKernel, match="permuted places"):
+                found.scan_axis(scan, demand)
+        else:
+            assert found.scan_axis(scan, demand) == (name, dims.ZERO)
