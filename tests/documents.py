@@ -1,6 +1,7 @@
 """Keeps documents up to date: runs their code blocks and writes the present output below them.
 
     python tests/documents.py                    updates every block and every generated part
+    python tests/documents.py docs/README.md     only those of the named documents
 
 In: a Markdown file. Out: the same file with new outputs. tests/test_docs.py requires that an update
 changes nothing. The info string of a fenced block gives its kind:
@@ -28,7 +29,7 @@ import shlex
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -193,8 +194,9 @@ def trimmed(text: str) -> str:
     return "".join(line.rstrip() + "\n" for line in text.rstrip().splitlines())
 
 
-def update() -> None:
-    for path in documents():
+def update(names: Sequence[str]) -> None:
+    """Updates the named documents. Without names, all documents."""
+    for path in [Path(name).resolve() for name in names] or documents():
         text = renewed(path)
         if text != path.read_text(encoding="utf-8"):
             path.write_text(text, encoding="utf-8")
@@ -202,4 +204,4 @@ def update() -> None:
 
 
 if __name__ == "__main__":
-    update()
+    update(sys.argv[1:])

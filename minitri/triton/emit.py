@@ -7,13 +7,13 @@ number of each operation.
 
     %2: f32[i, j] = subtract %0, %1        v2 = v0 - v1[:, None]
 
-The tile program already contains every choice between programs of different speed, as an operation or as a hint. The
-emitter decides only how to write the program in Triton. For example, the bounds check `777 - i > 0` becomes `i < 777`,
-because Triton recognises only the second form when it vectorises loads. The emitter writes Triton's own `//` and `%`
-where the ranges of the operands prove that no operand is negative. If an operand is possibly negative, the emitter
-writes calls of `rt` functions instead of `//` and `%` (triton/expressions.py). If the axes of a factor of a product
-have the wrong order, `tl.trans` transposes the factor. A condition that several loads or stores test is computed once,
-under one name.
+The tile program already contains every choice between programs of different speed, as an operation, a hint or an option
+of the program. The emitter decides only how to write the program in Triton. For example, the bounds check `777 - i > 0`
+becomes `i < 777`, because Triton recognises only the second form when it vectorises loads. The emitter writes Triton's
+own `//` and `%` where the ranges of the operands prove that no operand is negative. If an operand is possibly negative,
+the emitter writes calls of `rt` functions instead of `//` and `%` (triton/expressions.py). If the axes of a factor of a
+product have the wrong order, `tl.trans` transposes the factor. A condition that several loads or stores test is
+computed once, under one name.
 
 No text from the user gets into the Triton source. The emitter chooses all names: v0, v1, … for values, p0… for buffers,
 s0… for sizes, a0… for scalars, and i, j, r… for axes. The names of dtypes come from a table, and numbers are formatted
