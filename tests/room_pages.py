@@ -42,8 +42,8 @@ minitri compile -e "softmax(x)" -t x="f32[M, N]" --print-after fusion
 ```
 
 [Options](options.md#what-does-one-optimisation-buy) says how to measure the speedup of a room. Each section below
-explains a room, with the text of its docstring. Then it shows an example: `-` marks lines of the stage without the room, `+`
-marks lines of the stage with it.
+explains a room, with the text of its docstring. Then it shows an example: `-` marks lines of the stage without the
+room, `+` marks lines of the stage with it.
 
 A room is a file or a folder of `minitri/optimize/`. These files in that folder are no rooms, but help several rooms:
 {helpers}.
