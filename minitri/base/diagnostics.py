@@ -1,7 +1,7 @@
 """Defines error codes, and formats error messages that point at the source with carets.
 
 In: a mistake that some part of the compiler found, and the range of the source text (span) with the mistake. Out: one
-exception, `CompileError`. Example of the text of an error, `str(error)`:
+exception, `CompileError`. For example, the text `str(error)` shows the line with the mistake and proposes a correction:
 
     error[MT0203]: matmul contracts K = 512 with N = 256
       --> linear.mt:2:12
@@ -265,7 +265,7 @@ def excerpt(span: Span, label: str = "", columns: int = 100) -> list[str]:
 def _window(text: str, column: int, limit: int) -> tuple[str, int]:
     """Cuts a line to at most `limit` characters around a column.
 
-    Returns the cut line and the position of the column in the cut line.
+    Returns the shortened line, and the position in the shortened line of the character at `column`.
     """
     if len(text) <= limit:
         return text, column

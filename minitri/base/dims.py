@@ -198,7 +198,7 @@ class Dim:
         return self.replace_atoms(env)
 
     def replace_atoms(self, env: Mapping[Any, DimLike]) -> Dim:
-        """Replaces atoms (symbols, quotients, remainders, maxima, minima). `env` maps each atom to its replacement."""
+        """Replaces each atom (symbol, quotient, remainder, maximum or minimum) that is a key of `env` by its value."""
 
         def atom(a: Atom) -> DimLike:
             if a in env or isinstance(a, Symbol):
@@ -384,9 +384,9 @@ def axis_names(exprs: Iterable[Dim]) -> set[str]:
 def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
     """Returns the sign of d if it is proven for all sizes, and None if no sign is proven.
 
-    The sign is 1 for d >= 0, -1 for d <= 0, and 0 for d == 0. The sign is proven if all coefficients have the same
-    sign, and all factors of the terms are >= 0. The sizes in `positive` are known to be >= 1. The function writes N + 1
-    instead of a size N in `positive`: N - 1 becomes N, which is >= 0.
+    The result is 0 if d is the polynomial 0, 1 if d >= 0 is proven, and -1 if d <= 0 is proven. The sign is proven if
+    all coefficients have the same sign, and all factors of the terms are >= 0. The sizes in `positive` are known to be
+    >= 1. The function writes N + 1 instead of a size N in `positive`: N - 1 becomes N, which is >= 0.
     """
     if positive:
         d = d.substitute({s: Dim({(s,): 1}) + 1 for s in positive})

@@ -5,18 +5,20 @@
     proof   4 * goal + 3  ==  (4*N - 1 - i)  +  (i - 4*(i//4))
 
 In: facts (expressions known to be >= 0, each with a reason) and a goal (the expression to prove >= 0). Out: a `Proof`,
-or None if no proof is found. The one idea: a proof is an equation between a multiple of the goal, plus a constant
-`room`, and a sum of facts with weights > 0 and multipliers >= 0:
+or None if no proof is found. The one idea: a proof is an equation that writes a multiple of the goal as a sum of facts
+with factors >= 0. The left side of the equation may also contain a constant `room`, which is smaller than the factor
+`scale` of the goal.
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
-The equation of a proof shows that goal > -1: its right side is a sum of products that are >= 0, and the constant `room`
-is less than the goal's factor `scale`. As the goal is an integer, goal > -1 means goal >= 0.
+The right side of a proof's equation is a sum of products that are >= 0, so scale * goal + room >= 0. From scale * goal
++ room >= 0 and room < scale follows goal > -1. As the goal is an integer, goal > -1 means goal >= 0.
 
 `Proof.check` compares both sides of a proof's equation as polynomials, so an error in the search cannot lead to a wrong
 proof. Two polynomials are equal if each product of symbols (monomial) has the same coefficient in both. To find a
-proof, the search writes a linear equation for each monomial. The unknowns of the linear equations are the weights of
-the facts. The simplex algorithm (simplex.py) solves the linear equations.
+proof, the search writes a linear equation for each monomial. In the linear equations, the unknown numbers are the
+weights: the factors with which the sum multiplies each fact. The simplex algorithm (simplex.py) solves the linear
+equations.
 
 Three steps prepare the search for a proof. First, each maximum and minimum in the goal and in the facts is split into
 two cases. Second, the facts that define quotients and remainders, such as 4*(i//4) <= i, are added to the given facts.
@@ -111,7 +113,7 @@ class Proof:
 
 
 def _in_cases(atom: Extreme) -> tuple[tuple[Dim, Dim], tuple[Dim, Dim]]:
-    """Returns the two cases of a maximum or minimum.
+    """Splits a maximum or minimum of a and b into two cases: its value is a, or its value is b.
 
     Each case is a pair: the value of the maximum or minimum, and an expression that is >= 0 exactly in this case.
 
@@ -136,8 +138,9 @@ def prove(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 def _for_all_sizes(goal: Dim) -> Proof | None:
     """Returns a proof that the goal is >= 0 for all sizes and axes, without any facts, or None if no proof is found.
 
-    The function first computes the goal for a few small sizes, because most goals without a proof are negative for
-    small sizes. If the goal is negative for some small sizes, the function returns None without a search.
+    Before the slow search for a proof, the function computes the goal (the expression to prove >= 0) for a few small
+    sizes. An expression that is negative for some sizes cannot be proven >= 0, so the function returns None without a
+    search.
     """
     return None if _is_refuted(goal) else _search(goal, (), MAX_CASES)
 
@@ -279,8 +282,8 @@ def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
 def _by_sum(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
     """Proves goal >= 0 by writing the goal as a weighted sum of facts, or returns None if no such sum is found.
 
-    If the facts alone are not enough, the sum also contains facts that are multiplied by a positive term, such as a
-    size N (see `_products`).
+    If no weighted sum of the facts equals the goal, the function multiplies some facts by sizes or axes (see
+    `_products`) and searches again.
     """
     columns = [(ONE, f) for f in dict.fromkeys(facts)]
     for terms in (columns, [*columns, *_products(goal, facts)]):
@@ -305,8 +308,8 @@ def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, F
 def _products(goal: Dim, facts: Sequence[Fact]) -> list[tuple[Dim, Fact]]:
     """Returns pairs of a factor and a fact whose product can be a term of a proof.
 
-    Example: for a goal that contains `N*i`, one pair is N and the fact `M - 1 - i >= 0`, because N times this fact
-    contains `N*i` as well.
+    Example: a proof about an expression with the term `N*i` may need N times the fact `M - 1 - i >= 0`. The product
+    `M*N - N - N*i >= 0` contains the term `N*i` too.
     """
     wanted = {m for d in (goal, *(f.expr for f in facts)) for m, _ in d.terms if len(m) > 1}
     found: dict[tuple[Dim, Fact], None] = {}

@@ -149,8 +149,9 @@ def register(op: Operator) -> Operator:
 def _operator(name: str, row: dict[str, Any]) -> Operator:
     """Returns the operator for a row of operators.toml.
 
-    The entry `numpy` of the row is the name of a function. The function comes from operators_unlike_numpy.py if that
-    file has a function with this name, and otherwise from numpy.
+    In a row of operators.toml, the entry `numpy` is the name of the function that computes the operator for numpy
+    arrays. The function comes from operators_unlike_numpy.py if that file has a function with this name, and otherwise
+    from numpy.
     """
     function = row.pop("numpy", name)
     numpy = getattr(operators_unlike_numpy, function, None) or getattr(np, function)

@@ -97,8 +97,8 @@ def check_time() -> None:
     """Raises CompileError MT0401 if the time limit is exceeded.
 
     Every loop over a program's operations calls this function. Reading the processor time is slow on some systems, so
-    the function reads it only after the wall-clock time has reached the limit. As processor time never passes faster
-    than wall-clock time, the limit cannot be exceeded before the wall-clock time has reached it.
+    the function reads it only after the wall-clock time has reached the limit. The processor time of one thread never
+    exceeds the wall-clock time that has passed.
     """
     ends = _deadlines.get()
     if ends is not None and time.perf_counter() > ends[0] and time.thread_time() > ends[1]:

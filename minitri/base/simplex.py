@@ -2,10 +2,12 @@
 
     combine([{x: 1}, {x: 1, 1: 2}], {x: 3, 1: 2})      [2, 1]:   2 * x  +  1 * (x + 2)  =  3*x + 2
 
-In: columns and a target, which are polynomials, written as maps from monomials to coefficients. Out: a weight >= 0 for
-each column, or None if there are no such weights. The one idea is the first phase of the simplex algorithm. The simplex
-algorithm starts with artificial variables that satisfy all equations, and replaces the artificial variables by columns
-until no artificial variable is left. Bland's rule chooses the next column, and guarantees that the algorithm ends.
+In: polynomials (the columns) and a polynomial to reach (the target), as maps from monomials, such as x*y, to
+coefficients. Out: a weight >= 0 for each column, or None if there are no such weights. The one idea is the first phase
+of the simplex algorithm. The simplex algorithm starts with artificial variables that satisfy all equations, and
+replaces the artificial variables by columns until no artificial variable is left. In each step, the algorithm takes the
+first column that can reduce the sum of the artificial variables. The rule to take the first possible column (Bland's
+rule) guarantees that the simplex algorithm ends.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +19,11 @@ ALMOST = Fraction(999_999, 1_000_000)  # a constant just below 1, which may be a
 
 
 def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None:
-    """Finds weights > 0 for some of the columns. The sum of the weighted columns is the goal, or the goal plus a
-    constant below 1.
+    """Finds weights > 0 with which a sum of some of the polynomials in `columns` is the polynomial `goal`. If there are
+    no such weights, the function tries `goal` plus a constant just below 1.
 
-    Returns a map from the position of a column in `columns` to the weight of this column. Returns None if no weights
-    give the goal.
+    Returns a map from the position of a polynomial in `columns` to its weight. Returns None if no weighted sum of the
+    polynomials is `goal`, or `goal` plus a constant below 1.
     """
     useful = _useful(goal, columns)
     for slack in (Fraction(0), ALMOST):
@@ -34,9 +36,11 @@ def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None
 
 
 def _useful(goal: Dim, columns: Sequence[Dim]) -> Sequence[int]:
-    """Returns the positions of the useful columns.
+    """Returns the positions of the polynomials in `columns` that a weighted sum equal to the polynomial `goal` may
+    need.
 
-    A column is useful if it shares a monomial with the goal, or with another useful column.
+    A polynomial is needed only if it shares a monomial (product of symbols) with `goal`, or with another needed
+    polynomial.
     """
     wanted = {m for m, _ in goal.terms if m}
     if not wanted:  # the goal is a constant: any of the columns may be needed

@@ -126,10 +126,10 @@ def at_most_one(d: Dim) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Ramps:
-    """A piecewise linear function, stored as a linear part and bends. The function is `plain` plus the sum of factor *
-    ramp(n - k) over all bends, where ramp(x) is max(x, 0).
+    """A piecewise linear function, stored as a linear function `plain` and the points at which the slope changes.
 
-    `bends` maps (n, k) to the factor of ramp(n - k), which is the change of the slope at n = k.
+    An entry (n, k): c of the dictionary `bends` stands for the term c * max(n - k, 0), which changes the slope by c at
+    n = k. The value of the piecewise linear function is `plain` plus all terms c * max(n - k, 0).
     """
 
     plain: Dim
@@ -152,11 +152,11 @@ class Ramps:
         return total
 
     def of_one_sum(self) -> tuple[Dim, Callable[[int], int], set[int]] | None:
-        """Returns (n, f, corners) if the function depends on a single sum of sizes n, such as M + N. Returns None if
-        the function depends on several sums of sizes. The value of the function is f(n).
+        """Returns (n, f, corners) if the piecewise linear function is f(n) for a single sum of sizes n, such as M + N.
+        Returns None if the function depends on several sums of sizes.
 
-        The set `corners` contains all values of n at which max(f(n), 0) can change its slope: the bends of f, and the
-        integers next to the zeros of f.
+        The set `corners` contains the values of n at which the slope of max(f(n), 0) can change. The slope of max(f(n),
+        0) can change only where the slope of f changes, and at the integers next to the zeros of f.
         """
         n, slope = _base(self.plain)
         over = {*(m for m, _ in self.bends), *((n,) if slope else ())}
@@ -251,8 +251,8 @@ def _of_extreme(a: Extreme) -> Ramps:
 def _ramp(inner: Ramps) -> Ramps | None:
     """Returns max(inner, 0) as a sum of ramps. Returns None if `inner` is not a function of one sum of sizes.
 
-    If `inner` depends on a sum of sizes that is never negative, the result keeps only the bends at positive values of
-    this sum.
+    If the function `inner` depends on a sum of sizes n that is never negative, the result needs no term max(n - k, 0)
+    with k <= 0.
     """
     found = inner.of_one_sum()
     if found is None:
@@ -273,8 +273,8 @@ def _ramp(inner: Ramps) -> Ramps | None:
 def _base(d: Dim) -> tuple[Dim, int]:
     """Returns (n, c) such that d = c * n + a constant.
 
-    Example: for `2*M + 4*N + 1`, the result is `(M + 2*N, 2)`. Of the possible pairs (n, c), the function returns the
-    pair with the largest |c| and a positive first coefficient of n.
+    Example: for `2*M + 4*N + 1`, the result is `(M + 2*N, 2)`. The factor c is the greatest common divisor of the
+    coefficients of d without its constant. The sign of c makes the first coefficient of n positive.
     """
     terms = [(m, c) for m, c in d.terms if m]
     if not terms:

@@ -10,9 +10,9 @@
       = more: minitri explain MT0204
 
 In: an exception that leaves a public function. Out: the same exception, without the frames of minitri's own functions.
-For a CompileError, loggers and debuggers show only the caller's frames. For a CompileError, scripts, Python's prompt
-and IPython print a text like the example above. With MINITRI_TRACEBACK=1 in the environment, all frames are kept and
-printed.
+For a CompileError, loggers and debuggers show only the caller's frames. After a CompileError, scripts, Python's prompt
+and IPython print only the caller's frames and the text of the error. With MINITRI_TRACEBACK=1 in the environment, all
+frames are kept and printed.
 """
 
 import os

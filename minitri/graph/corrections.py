@@ -99,7 +99,8 @@ def rewritten_part(
 
 
 def _kinds(part: ast.Node, value: Any) -> set[str]:
-    """Returns the conditions of corrections.toml that this part of a node meets.
+    """Returns the conditions in corrections.toml that are true of a part of a syntax node, such as an argument of a
+    call.
 
     Examples of conditions: `Tuple` (the class of the part), `Array` (the type of its value), `-1` or `N` (a number or a
     size), `f array` (an array of floats).

@@ -256,8 +256,9 @@ class _Builder(Interpreter):
     def _place(self, made: int, value: Value, span: Span) -> None:
         """Adds the source range (span) of an expression to the nodes that it created, and to the node of its value.
 
-        `made` is the number of nodes that existed before the expression was evaluated. A node that was created in the
-        body of a called function has several spans: first the expression in the body, later the call.
+        The argument `made` is the number of nodes in the graph before the expression was evaluated: later nodes belong
+        to the expression. A node that was created in the body of a called function has several spans: first the
+        expression in the body, later the call.
         """
         nodes = self.typer.nodes.made
         if len(nodes) > (limit := current().operations):

@@ -1,4 +1,5 @@
-"""Finds the products that may be rounded to bf16, and the operations whose results can jump.
+"""Finds the matrix products whose results may be rounded to bf16, and the operations, such as `floor`, that are
+discontinuous.
 
     p = x @ w              a product of bf16 arrays
     y = sum(p, axis=1)     p may be rounded, because a reduction (or a scan, or a concat) uses it

@@ -23,7 +23,9 @@ Axes = Mapping[Symbol, Dim]
 
 
 class Element(NamedTuple):
-    """One element of a node. `at` has an index expression for each axis of the node."""
+    """One element of a node. The tuple `at` is the index of the element: one index expression for each axis of the
+    node.
+    """
 
     node: Node
     at: tuple[Dim, ...]
@@ -41,7 +43,8 @@ def element(node: Node, index: tuple[Dim, ...]) -> Element:
 
 
 class GraphTerms(Terms[Element]):
-    """The scalar form of `x`, which is reduced along `axes`.
+    """The operand `x` of a reduction along `axes`, written as an expression for one element, without views (its scalar
+    form).
 
     cut       a map from nodes to reductions. A node in `cut` computes the value of its reduction in a different way
     permuted  whether reductions over the same indices are allowed to have their axes in a different order, or different
@@ -58,8 +61,8 @@ class GraphTerms(Terms[Element]):
     def look(self, e: Element) -> tuple[str, tuple[Element, ...]]:
         """Returns the name of the operation that computes an element, and the operands of this operation.
 
-        The name is "" if the element is the result of a reduction that runs over the same indices as the reduction of
-        `x`.
+        The returned name is "" if a reduction computes the element, and runs over the same indices as the reduction of
+        the operand `x`.
         """
         node = e.node
         match node:
@@ -93,9 +96,9 @@ class GraphTerms(Terms[Element]):
         return [Reduced(e, y.op, element(y.x, at)) for e, y, at in found if at is not None and isinstance(y, Reduce)]
 
     def transport(self, root: Element, needs: Sequence[Reduced[Element]]) -> Rescale[Element] | Shift[Element] | None:
-        """Returns the correction of a partial sum of `root` (its transport).
+        """Returns the correction (transport) of a partial sum of the expression `root` after more elements change the
+        reductions in `needs`.
 
-        A partial sum of `root` needs this correction (transport) when the running reductions in `needs` change.
         Example: when a running maximum grows from m to n, a partial sum of exp(x - m) is multiplied by exp(m - n).
         Returns None if no correction is possible.
         """
@@ -109,7 +112,7 @@ class GraphTerms(Terms[Element]):
 
         The index at which the reduction reads its operand consists of expressions over the axes of x. Returns None if
         `e` is not the result of a reduction that runs over the same indices as the reduction of `x`. Unless `permuted`
-        is true, the reductions of `x` and `e` must have the same axes and operands of the same shape.
+        is true, the reduction that computes `e` also needs the same axes and operand shape as the reduction of `x`.
         """
         node = self.cut.get(e.node, e.node)
         if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):
@@ -161,7 +164,9 @@ def build(
 
 
 def _one(i: Interner, e: Element, shape: Shape, axes: Axes, args: tuple[Node, ...]) -> Node:
-    """Returns the node for one element, given the nodes of its operands."""
+    """Returns a graph node with the given shape that computes the subexpression `e` from the nodes `args` of its
+    operands.
+    """
     index = tuple(d.substitute(axes) for d in e.at)
     if args and isinstance(e.node, ir.Gather):
         where: Axes = {axis_symbol(k): d for k, d in enumerate(index)}

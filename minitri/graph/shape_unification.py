@@ -79,8 +79,8 @@ def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tup
     """Finds the size of each name that is the only unknown name in a dimension. Example: if G is 3 and `G * H + 1` is
     7, then H is 2.
 
-    Returns pairs of a dimension and a number. The sizes that were found are right only if the dimension in each pair is
-    at least the number.
+    Returns the conditions for the found sizes as pairs of a dimension d and a number n. The found sizes are right only
+    if d >= n holds for every returned pair (d, n).
     """
     solved: list[tuple[Dim, int]] = []
     for d, extents in ast.with_sizes(declared, shape):
@@ -102,8 +102,8 @@ def unbound(d: ast.Node, sizes: Sizes) -> list[ast.Name]:
 def _solved(d: ast.Expr, name: str, extent: Dim, sizes: Sizes) -> tuple[Dim, Dim] | None:
     """Solves the equation `d == extent` for `name`, where `d` is linear in `name`: d = a * name + b.
 
-    Returns a pair: the value (extent - b) // a of `name`, and |a|. Returns None if `d` is not linear in `name`, or if
-    the sign of a is unknown.
+    Returns a pair: the solution (extent - b) // a of the equation a * name + b == extent, and the absolute value of a.
+    Returns None if `d` is not linear in `name`, or if the sign of a is unknown.
     """
     x = dims.value("?")
     split = eval_dim(d, {**sizes, name: x}).coefficient(next(iter(x.symbols())))

@@ -171,7 +171,8 @@ class Typer:
     def _most_precise(self, value: Array, dtype: DType) -> Node:
         """Returns the node that holds the value most precisely, as the operand of a conversion to `dtype`.
 
-        The most precise node is the f64 node `wide` of the value, if `dtype` is f64 and `wide` is not None.
+        For a conversion to f64, the function returns the f64 node of the value (`value.wide`), if the value has such a
+        node.
         """
         return value.wide if value.wide is not None and dtype == f64 else value.node
 

@@ -151,7 +151,7 @@ def _pad_widths(t: Typer, value: Value, rank: int) -> list[Shape]:
 def _stacked(t: Typer, arrays: Value, *, name: str, axis: int, new: Mapping[int, Sequence[int]]) -> Array:
     """Joins arrays along an axis.
 
-    `new` maps a rank to the positions at which an array of this rank first gets axes of size 1.
+    The dictionary `new` maps the rank of an array to the positions of the size-1 axes that it gets before joining.
     """
     parts = [insert_axes(t, a, new.get(a.rank, ())) for a in _arrays(t, arrays, name)]
     return concat(t, tuple(parts), min(axis, parts[0].rank - 1))

@@ -212,8 +212,8 @@ def _implied(arrays: Sequence[Labels]) -> Labels:
 def _unnamed(arrays: Sequence[Labels]) -> tuple[int, ...]:
     """Returns the axes for which `...` stands in the result.
 
-    `...` can stand for a different number of axes in each array. In the result, `...` stands for as many axes as in the
-    array where it stands for the most axes.
+    `...` can stand for a different number of axes in each array. For example, if `...` stands for one axis of one array
+    and for two axes of another array, it stands for two axes of the result.
     """
     most = max((sum(isinstance(x, int) for x in labels) for labels in arrays), default=0)
     return tuple(range(-most, 0))
@@ -291,7 +291,8 @@ def _summed(t: Typer, x: _Term, kept: Container[Label]) -> _Term:
 def _joined(t: Typer, x: _Term, y: _Term, later: Container[Label], precision: str) -> _Term:
     """Returns the product of two arrays, summed over the common axes that are not in `later`.
 
-    `later` has the names of the axes of the result, and of the arrays that have not been multiplied yet.
+    The argument `later` contains the names of axes that are still needed: axes of the result, and axes of arrays that
+    are multiplied later.
     """
     over = [n for n in x.labels if n in y.labels and n not in later]
     batch = [n for n in x.labels if n in y.labels and n in later]

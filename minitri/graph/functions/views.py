@@ -77,7 +77,8 @@ def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
 
 
 def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
-    """Returns the index map of one group of `_groups`: an index for each old axis, as an expression over the new axes.
+    """Returns the index of each old axis in one group of axes (see `_groups`), as an expression over the new axes of
+    the group. Example: if [A, B] becomes [A*B], the indices are `d0 // B` and `d0 % B`.
 
     `first` is the position in the new shape of the first new axis of the group. The old axes and the new axes of a
     group enumerate the same elements in row-major order.
