@@ -218,15 +218,13 @@ class Indexing:
         return len({n for n, _ in along}) == len(along) and all(n and self.axes[n] == e for n, e in along)
 
     def _root_demand(self, node: Node) -> Demand:
-        """Returns the demand (needed element) for a root, a node that the kernel stores. The index of the element has a
-        new axis for each dimension of the root, or 0 for a dimension of size 1.
+        """Returns the demand (needed element) for a root, a node that the kernel stores. The index of a stored node has
+        a new axis for each dimension of the node, or 0 for a dimension of size 1.
         """
         return Demand(tuple(dims.ZERO if e == 1 else dims.axis(self._fresh(e, "ijklhgfe")) for e in node.shape))
 
     def _choose(self, node: ir.Reduce | ir.Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
-        """Returns the axes along which a reduction or product combines elements to compute one needed element. `pull`
-        calls this method once for each needed element.
-        """
+        """Returns the axes along which a reduction or product combines elements to compute one needed element."""
         over = self.over[node, demand] = self._axes_over(node, demand, extents)
         self.reduced.update(over)
         return over
@@ -252,10 +250,11 @@ class Indexing:
         return self._pulled[key]
 
     def _unguarded(self, node: Node, demand: Demand) -> Demand:
-        """Removes a guard (condition) from a demand if the guard depends on an axis that is not in the index.
+        """Returns the demand (the index at which a node is needed) without the guards (conditions) on axes that are not
+        in the index.
 
-        If an axis is not in the index, the needed element is the same at all positions of this axis. A guard on an axis
-        outside of the index holds at some position of the axis, so the element is needed in any case.
+        If an axis is not in the index of a node, the index reads the same element at all positions of this axis. A
+        guard on an axis outside of the index holds at some position of the axis, so the element is needed in any case.
 
         The guard is kept if its axis has few positions, because a grid program usually computes only one of these
         positions. Example: a grid program that stores elements of `y` in `stack((x, y), axis=0)` does not read `x`. On
@@ -299,11 +298,11 @@ class Indexing:
                 return []
 
     def mapped(self, exprs: Iterable[Dim], index: Sequence[Dim], picks: Mapping[Symbol, Dim] = {}) -> tuple[Dim, ...]:
-        """Returns the index expressions `exprs` of a node for one needed element.
+        """Returns the index expressions `exprs` of a node for the element of its result at `index`.
 
-        In the index expressions, the needed index along each dimension replaces the symbol of the dimension. Example:
-        with the index `[i, j + 1]`, `j + 1` replaces the symbol of the second dimension. `picks` contains replacements
-        for the symbols of picked values, which are the indices that a gather computes.
+        In the expressions, the k-th entry of `index` replaces the symbol of dimension k, such as `d0` for k = 0.
+        Example: with the expressions `[d1, d0]` and the index `[i, j + 1]`, the result is `[j + 1, i]`. `picks`
+        contains replacements for the symbols of picked values, which are the indices that a gather computes.
         """
         env = {axis_symbol(k): d for k, d in enumerate(index)} | {**picks}
         return tuple(self.ranges.simplify(d.substitute(env)) for d in exprs)

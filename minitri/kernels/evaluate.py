@@ -101,7 +101,8 @@ class Values:
 
     def position(self, expr: Dim, op: Op) -> Any:
         """Returns the value of an index expression. The expression can contain the symbol of a picked value (an index
-        that a gather computes). The numbers that a gather has computed replace the symbol of a picked value.
+        that a gather computes). The function replaces the symbol of each picked value by the indices that the kernel
+        has computed.
         """
         picks = getattr(op, "picks", ())
         env = {**self.env, **{s: self.values[v] for s, v in picks}} if picks else self.env

@@ -198,7 +198,9 @@ class OpBuilder:
 
 
 class _Builder(OpBuilder):
-    """Makes the ops of one kernel from its demands. Each op comes after its operands."""
+    """Makes the ops of one kernel from its demands, the indices at which the kernel needs each node. Each op comes
+    after its operands.
+    """
 
     def __init__(self, part: Indexing, buffers: Buffers, spans: Spans) -> None:
         super().__init__(part.axes)
@@ -210,8 +212,8 @@ class _Builder(OpBuilder):
             self.value[node, demand] = self._make(node, demand)
 
     def _order(self) -> list[Key]:
-        """Returns all demands (needed elements of nodes) in topological order. The demands from which an element is
-        computed come before the demand for this element.
+        """Returns all demands (needed elements of nodes) in topological order. Elements of operands come before the
+        elements that are computed from them.
         """
 
         def below(key: Key) -> list[Key]:
@@ -361,14 +363,16 @@ class _Builder(OpBuilder):
 
 
 def _op_key(node: Node, demand: Demand) -> Key:
-    """Returns the dict key of the op that computes a needed element. A constant has the same key for all indices."""
+    """Returns the dict key of the op that computes a needed element. A constant node has one key for all indices,
+    because one op computes its value for all elements.
+    """
     return node, Demand(()) if isinstance(node, graph_ir.Const) else demand
 
 
 def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
-    """Checks whether `value` already equals `rest` for elements whose guard (condition) fails. If `value` equals `rest`
-    wherever the guard fails, no `where` has to select between them. For an element whose guard fails, only a load, or a
-    load followed by casts, has a known value.
+    """Checks whether the op `value` has the value of the op `rest` wherever one of the guards (conditions) `own` fails.
+    If `value` equals `rest` wherever a guard fails, no `where` has to select between them. For an element whose guard
+    fails, only a load, or a load followed by casts, has a known value.
     """
     load = value
     while isinstance(load, ir.Compute) and load.op == "cast":

@@ -87,8 +87,8 @@ def kernel_lines(kernel: Kernel) -> Iterator[TextLine]:
 
 
 def format_op(op: Op, names: dict[Op, str], more: Sequence[str] = ()) -> str:
-    """Formats one op as a line and adds the name of the op's value to `names`. `more` has the texts of further
-    attributes.
+    """Formats one op as a line and adds the name of the op's value to `names`. The texts in `more`, such as
+    `fast = true`, are added to the line as attributes.
     """
     text = describe(op, names, more)
     if isinstance(op, Store):

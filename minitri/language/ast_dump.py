@@ -2,7 +2,7 @@
 
 Each line shows one node and the node's position (line:column) in the source. Children of a node are indented.
 
-In: nodes of ast.py. Out: lines of text, for example for the program `relu(x + y)`:
+In: nodes of ast.py. Out: lines of text, such as `name x 1:6` for the name x in the program `relu(x + y)`.
 
     def main(x: f16[M], y: f16[M])  1:1
       return                        1:1

@@ -69,7 +69,7 @@ class Interpreter:
         return values[id(root)]
 
     def holds(self, node: ast.Conditional, values: dict[int, Value]) -> bool:
-        """Checks whether the condition `c` of `a if c else b` is true. `values` has the value of the condition."""
+        """Checks whether the condition `c` of `a if c else b` is true."""
         return bool(values[id(node.test)])
 
     def evaluated(self, node: ast.Node, values: dict[int, Value], scope: Scope, root: ast.Node) -> Value:

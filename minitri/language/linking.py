@@ -11,8 +11,8 @@
         return x / sqrt(squares(x) + EPS)     →     with 1e-05 instead of EPS
 
 In: a `Definition`, which has the syntax tree of a function and the scope around the function. Out: a `Linked`, which
-has a module that needs no scope, and all values that were read from scopes. A later call of the program reads the
-values from the scopes again, and links the function again if a value has changed.
+has a module that needs no scope, and all values that were read from scopes. Every later call of the program reads the
+outside values, such as EPS, again. If such a value has changed, the module is made again with the new value.
 
 A name is looked up in the order of Python: first in the function, then in the functions around it, then in the
 function's Python module. A name with a dot, such as `other.EPS` or `other.squares`, is looked up in the Python module

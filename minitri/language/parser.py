@@ -9,7 +9,8 @@ steps from a text to syntax nodes are:
 
 `layout` replaces line ends and indentation by tokens. `layout` removes line ends inside brackets, and replaces any
 other line end by the token `_NEWLINE`. A change of indentation becomes `_INDENT` or `_DEDENT`. Thanks to `layout`, the
-grammar needs no rules for whitespace. An example of a text and the tokens that `layout` makes from the text:
+grammar needs no rules for whitespace. In this example, `layout` turns the lines of a function on the left into the
+tokens on the right, such as `_NEWLINE` and `_INDENT`.
 
     def f(x):            def f ( x ) : _NEWLINE _INDENT
         return (x +  →   return ( x + 1 ) _NEWLINE

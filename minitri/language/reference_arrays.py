@@ -110,8 +110,8 @@ def rounded(value: Value, dtype: DType) -> Array:
 def _best(value: Array, dtype: DType) -> Any:
     """Returns the most precise stored form of `value`, as a numpy array that can be converted to `dtype`.
 
-    For a conversion to f64, the result is `value.wide` unless `value.wide` is None. For a conversion to a dtype other
-    than f64, the result is `value.data`.
+    For a conversion to f64, the result is the f64 array `value.wide` if `value` has such an array. For a conversion to
+    a dtype other than f64, the result is `value.data`.
     """
     return value.wide if value.wide is not None and dtype == f64 else value.data
 

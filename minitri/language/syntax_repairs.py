@@ -165,8 +165,8 @@ def _all(pattern: str, place: Span) -> Iterator[Span]:
 def _indented(span: Span, place: Span) -> Iterator[list[Edit]]:
     """Yields edits that change the indentation of a line and of the lines below with the same indentation.
 
-    The first yielded edits indent the lines as much as the line above. The second yielded edits indent the lines by
-    four blanks more than the line above, as if they were its body.
+    The first list of edits indents the lines as much as the line above them. The second list of edits indents the lines
+    by four blanks more than the line above them, like the body of a function.
     """
     text = place.source.text
     start = text.rfind("\n", 0, span.start) + 1

@@ -12,7 +12,7 @@ program. The one idea: the body of a tile program consists of phases, which are 
 (group of loops) ends with its reductions over looped axes. A phase has one loop nest for each set of looped axes. If a
 loop nest needs elements that an earlier phase used, the loop nest loads and computes these elements again. An axis with
 the role "whole" needs no loop, so a row along this axis is read once. For a reduction, a loop carries a partial result
-for each position in a block. After the loop, one reduction combines the partial results of all positions.
+for each position in a block. After the loop, one reduction combines the partial results of all positions in a block.
 
 Left out: a shared loop for two reductions of which the second depends on the result of the first. The file
 minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose reductions share a loop.
@@ -121,8 +121,8 @@ class Lowering:
         return [a for a in self.looped if a in ir.reduced_by(op)]
 
     def loops_of(self, op: Op) -> tuple[str, ...]:
-        """Returns the looped axes that an op depends on, in order. The op must be inside loops over all of these looped
-        axes.
+        """Returns the looped axes that an op depends on, in order. The op must be written inside a loop over each axis
+        that the function returns.
         """
         used = set(op.axes) | set(self.looped_over(op))
         if isinstance(op, Reduce):
@@ -148,8 +148,8 @@ class Lowering:
     # ---- one phase -------------------------------------------------------------------
 
     def phase(self, loops: tuple[str, ...], sinks: list[Op]) -> None:
-        """Writes the loop nest that computes `sinks`, and the reductions after the loop nest. Sinks are stores and
-        reductions over looped axes.
+        """Writes the loop nest that computes the ops `sinks` (stores, and reductions over looped axes), and the
+        reductions after the loop nest.
         """
         nest, needed = Nest(loops, OpBuilder(self.axes)), self.needed(sinks, self.top)
         for op in needed:
@@ -180,8 +180,8 @@ class Lowering:
             nest.values[op] = self._whole(new, nest.body)
 
     def finish(self, op: Op) -> None:
-        """Writes the reduction after the loop, which combines the elements of the value that the loop carried. A
-        product needs no reduction after the loop.
+        """Writes the reduction after the loop, which combines the elements of the value that the loop carried. A loop
+        that computes a matrix product carries the sums themselves, so no reduction follows the loop.
         """
         if isinstance(self.top[op], Reduce):
             self.out.add(self.top[op])

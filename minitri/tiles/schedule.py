@@ -219,8 +219,9 @@ def with_options(kernel: Kernel, chosen: Schedule, options: Options) -> Schedule
 def _with_block(role: str, block: int, wanted: int | None) -> tuple[str, int]:
     """Returns the role and the block size of an axis for which the caller wants the block size `wanted`.
 
-    A grid axis can have any block size. The block size of a loop axis or whole axis is rounded up to a power of two. An
-    axis with the role "whole" gets the role "loop" if the caller wants smaller blocks.
+    A grid axis can have any block size. For an axis with the role "loop" or "whole", the block size is rounded up to a
+    power of two. An axis with the role "whole" (all indices in one block) gets the role "loop" if the caller wants
+    smaller blocks.
     """
     if wanted is None:
         return role, block

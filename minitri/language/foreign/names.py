@@ -22,7 +22,8 @@ name, a function that looks up the name returns None.
 
 The function `rewritten_call` turns a call of another library into a call of the language, with the arguments that the
 user wrote. For `rewritten_call`, the column `instead` of names.csv is a template, in which the names of parameters are
-replaced by the arguments. An argument such as `x + 1` gets parentheses if an operator of the template is next to it:
+replaced by the arguments. If a parameter in a template is next to an operator, an argument such as `x + 1` is written
+in parentheses.
 
     np.average(x + 1, axis=0)      row: average(x, axis) → mean(x, axis=axis)      mean(x + 1, axis=0)
 """
@@ -89,9 +90,9 @@ class Foreign:
     def takes(self, args: Sequence[str], keywords: Iterable[str]) -> bool:
         """Checks whether this row of names.csv is for a call with the arguments `args` and `keywords`.
 
-        The text of an argument must look like an argument for the parameter. For example, an argument for a parameter
-        `dim` contains a digit. An argument without a digit is not the number of an axis, but an array, as y is in
-        torch's `max(x, y)`.
+        The text of each argument must match the pattern for its parameter in the table `looks` of libraries.toml. For
+        example, an argument for a parameter `dim` contains a digit. An argument without a digit is not the number of an
+        axis, but an array, as y is in torch's `max(x, y)`.
         """
         names, given = [name for name, _, _ in self.parameters], dict.fromkeys(keywords, "")
         if not all(re.match(_LOOKS.get(name, ""), text) for name, text in zip(names, args)):
@@ -247,7 +248,9 @@ def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
 
 
 def _first(found: Sequence[Answer], args: Sequence[str] | None, keywords: Sequence[str]) -> Answer | None:
-    """Returns the first translation whose row fits the call. If no row fits, returns the first of all translations."""
+    """Returns the first translation whose row of names.csv is for a call with the arguments `args` and `keywords`. If
+    no row fits, returns the first of all translations.
+    """
     fitting = [a for a in found if args is None or a.row.takes(args, keywords)]
     return next(iter(fitting or found), None)
 

@@ -11,9 +11,9 @@ the product are wrong, and differ from call to call.
         rt.settle()                             becomes wgmma.wait_group 0
         v3 = …
 
-No hint is needed where Triton itself waits for the end of a product, which it does in three cases. Triton waits for the
-end of a product if its second operand was computed, not loaded. Triton waits for the end of a product if the iteration
-that computes the product also uses its sums, as in attention. Triton also waits for the end of a product if its first
+In three cases, Triton itself waits for the end of a product, so the loop needs no hint `wait`. Triton waits for the end
+of a product if its second operand was computed, not loaded. Triton waits for the end of a product if the iteration that
+computes the product also uses its sums, as in attention. Triton also waits for the end of a product if its first
 operand comes from another product of the same iteration.
 
 *Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` looks for a loop that reduces a loaded
