@@ -216,9 +216,8 @@ def index_axes(op: Access) -> set[str]:
 
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
-    """Solves `condition >= 0` for the index of one axis, such as `i < n - 2`. In the solved inequality, such as `i < n
-    - 2`, the index of the axis is alone on one side. The opposite side of the solution contains no axis of `lanes` and
-    no loaded value.
+    """Solves `condition >= 0` for the index of one axis, such as `i < n - 2`. In the solved inequality, the index of the
+    axis is alone on one side. The opposite side of the solution contains no axis of `lanes` and no loaded value.
 
     Bounds checks have a single index on one side, because Triton then finds how many neighbouring elements have the
     same result.
