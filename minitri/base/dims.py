@@ -231,7 +231,8 @@ class Dim:
         return total
 
     def solved(self, varies: Callable[[Symbol], bool]) -> tuple[Symbol, int, Dim] | None:
-        """Solves the condition `self >= 0` for one symbol s. For N - 1 - i >= 0, the result (i, -1, N) means i < N.
+        """Solves the condition `self >= 0` for one symbol s. For example, N - 1 - i >= 0 means i < N, so the result is
+        (i, -1, N).
 
         Returns (s, 1, bound) if the condition means `s >= bound`, and (s, -1, bound) if it means `s < bound`. The
         function prefers a symbol s for which `varies` returns True. The returned bound contains no symbol for which
@@ -336,8 +337,8 @@ class Remainder(Division):
 def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     """Returns a quotient w and a rest r such that a == w * b + r.
 
-    If b has one term, the quotient w is made from the terms of a that b divides. For example, b = 4 splits 4*M + i into
-    w = M and r = i. If b has several terms, the quotient w is 1 if a == b, and otherwise 0.
+    If b has one term, the quotient w is made from the terms of a that b divides. For example, a = 4*M + i and b = 4
+    give the quotient w = M and the rest r = i. If b has several terms, the quotient w is 1 if a == b, and otherwise 0.
     """
     if len(b.terms) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)
@@ -386,7 +387,7 @@ def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
 
     The result is 0 if d is the polynomial 0, 1 if d >= 0 is proven, and -1 if d <= 0 is proven. The sign is proven if
     all coefficients have the same sign, and all factors of the terms are >= 0. The sizes in `positive` are known to be
-    >= 1. The function writes N + 1 instead of a size N in `positive`: N - 1 becomes N, which is >= 0.
+    >= 1. A size N that is known to be >= 1 is replaced by N + 1 with N >= 0, so that N - 1 becomes N, which is >= 0.
     """
     if positive:
         d = d.substitute({s: Dim({(s,): 1}) + 1 for s in positive})

@@ -306,7 +306,7 @@ def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, F
 
 
 def _products(goal: Dim, facts: Sequence[Fact]) -> list[tuple[Dim, Fact]]:
-    """Returns pairs of a factor and a fact whose product can be a term of a proof.
+    """Returns pairs of a factor m and a fact `expr >= 0`, for which m * expr can be a term in the sum of a proof.
 
     Example: a proof about an expression with the term `N*i` may need N times the fact `M - 1 - i >= 0`. The product
     `M*N - N - N*i >= 0` contains the term `N*i` too.

@@ -3,11 +3,12 @@
     combine([{x: 1}, {x: 1, 1: 2}], {x: 3, 1: 2})      [2, 1]:   2 * x  +  1 * (x + 2)  =  3*x + 2
 
 In: polynomials (the columns) and a polynomial to reach (the target), as maps from monomials, such as x*y, to
-coefficients. Out: a weight >= 0 for each column, or None if there are no such weights. The one idea is the first phase
-of the simplex algorithm. The simplex algorithm starts with artificial variables that satisfy all equations, and
-replaces the artificial variables by columns until no artificial variable is left. In each step, the algorithm takes the
-first column that can reduce the sum of the artificial variables. The rule to take the first possible column (Bland's
-rule) guarantees that the simplex algorithm ends.
+coefficients. Out: a weight >= 0 for each column, or None if there are no such weights. The one idea: each equation gets
+an additional (artificial) unknown, which the first phase of the simplex algorithm reduces to 0. The simplex algorithm
+starts with artificial variables that satisfy all equations, and replaces the artificial variables by columns until no
+artificial variable is left. In each step, the algorithm takes the first column that can reduce the sum of the
+artificial variables. The rule to take the first possible column (Bland's rule) guarantees that the simplex algorithm
+ends.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,8 +57,9 @@ def _useful(goal: Dim, columns: Sequence[Dim]) -> Sequence[int]:
 def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial, Fraction]) -> list[Fraction] | None:
     """Returns weights >= 0 whose weighted sum of columns is the target, or None if no weights have this sum.
 
-    The simplex tableau has, for each monomial, one row and one artificial variable. The function minimises the sum of
-    the artificial variables: if this sum reaches 0, the weights exist.
+    The simplex tableau (a matrix of linear equations) has one row for each monomial (a product of symbols). Each row
+    has an artificial variable: the part of the target's coefficient that the weighted sum does not reach yet. If the
+    simplex algorithm reduces all artificial variables to 0, it has found the weights.
     """
     rows = sorted({m for m in (*target, *(m for c in columns for m in c))}, key=str)
     width = len(columns)
@@ -84,7 +86,9 @@ def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial,
 
 
 def _pivot(table: list[list[Fraction]], r: int, entering: int) -> None:
-    """Makes the column `entering` of the simplex tableau a unit column with its 1 in row r."""
+    """Makes the element in row r and column `entering` of the simplex tableau (a matrix of equations) 1, and all other
+    elements of the column 0.
+    """
     pivot = table[r][entering]
     row = table[r] = [x / pivot for x in table[r]]
     for k, line in enumerate(table):

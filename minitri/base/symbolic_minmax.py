@@ -17,8 +17,8 @@ If two Dims contain one size only, and are equal for all values of this size, th
 
 The one idea: max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). Nested maxima and minima of one integer n are a
 piecewise linear function of n. The function ramp(n - k) changes its slope at n = k only. Any piecewise linear function
-of n is a linear function plus one ramp for each value of n at which the slope changes (a "bend"). The factor of the
-ramp for a bend is the change of the slope at this bend.
+of n is a linear function plus one ramp for each value of n at which the slope changes (a "bend"). At n = k, a term c *
+ramp(n - k) changes the slope of the function by c.
 
 `tidy` does not change nested maxima of different sizes, such as max(max(M, 1), N). `tidy` does not change maxima within
 products, quotients and remainders.
@@ -239,7 +239,7 @@ def _ramps(d: Dim) -> Ramps:
 
 
 def _of_extreme(a: Extreme) -> Ramps:
-    """Returns a maximum or minimum as a sum of ramps.
+    """Writes a maximum or minimum as a sum of functions of the form ramp(x) = max(x, 0).
 
     max(x, y) is y + ramp(x - y), and min(x, y) is y - ramp(y - x).
     """

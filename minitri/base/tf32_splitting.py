@@ -23,8 +23,8 @@ is (8 + 52 + 2) u S for TF32 parts, and 64 u S for IEEE. For a depth of 64 or mo
 bound than IEEE arithmetic. The error bounds in this file hold for the tensor cores of Hopper GPUs. The test
 tests/sweep_f32_products.py measures how Hopper's tensor cores round.
 
-In: an f32 array. Out: two arrays of TF32 numbers, for the evaluators. The file minitri/triton/rt.py computes the same
-TF32 parts in kernels.
+In: an f32 array. Out: two arrays of TF32 numbers, for the evaluators. In kernels, the function `_tf32_parts` of
+minitri/triton/rt.py splits f32 numbers into two TF32 numbers.
 """
 
 from typing import Any

@@ -94,7 +94,8 @@ def _hook(kind: type[BaseException], error: BaseException, frames: TracebackType
 def show_in_ipython(shell: Any, kind: type[CompileError], error: CompileError, *_: Any, **__: Any) -> list[str]:
     """Prints the lines of an error in IPython, and returns them for the notebook.
 
-    The lines show no frame, because the cell that raised the error is next to them.
+    The printed lines do not quote the caller's code, because the notebook shows the cell that raised the error next to
+    the lines.
     """
     shown = lines(error, None)
     shell._showtraceback(kind, error, shown)

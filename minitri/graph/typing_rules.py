@@ -145,7 +145,7 @@ class Typer:
         return self.nodes.cast(node, dtype)
 
     def convert(self, value: Value, dtype: DType) -> Node:
-        """Returns a node for the value as an operand of arithmetic in `dtype`.
+        """Converts a value to `dtype` for arithmetic, and returns the graph node of the converted value.
 
         The node has the compute dtype of `dtype`, which is f32 for f16 and bf16, so the value is not rounded to 16
         bits.
@@ -377,7 +377,9 @@ def read_at(t: Typer, x: Array, places: Mapping[int, Dim], *added: Dim) -> Array
 
 
 def insert_axes(t: Typer, x: Array, axes: Collection[int]) -> Array:
-    """Returns the array with axes of size 1 at these positions of the result's shape."""
+    """Returns the array with additional axes of size 1. The numbers in `axes` are the positions of the additional axes
+    in the shape of the result.
+    """
     rank, sizes = len(x.shape) + len(axes), iter(x.shape)
     shape = [ONE if k in axes else next(sizes) for k in range(rank)]
     return view(t, x, shape, [ir.axis(k) for k in range(rank) if k not in axes])

@@ -98,8 +98,8 @@ def _keywords(call: ast.Call) -> dict[str, str]:
 def _undefined(error: CompileError, call: ast.Call) -> CompileError:
     """Returns the error for an unknown function whose name is similar to no known name.
 
-    The help text of the error tells the user to define a function with this name. If the program is a module, the
-    correction inserts the beginning of a definition of the function.
+    The help text of the error tells the user to define a function with this name. If the program is a module, the error
+    has a correction, which inserts the beginning of a definition of the unknown function.
     """
     source, name = call.span.source, call.function[:40]
     params = ", ".join("xyzabcuvw"[k : k + 1] or f"x{k}" for k in range(len(call.args)))

@@ -5,10 +5,10 @@
     multiply (contract x, cast (multiply w, inside)), outside
 
 Each scale s becomes two scales, of which `inside` multiplies the weights and `outside` multiplies the sums. Usually the
-scale `inside` is 1 and the scale `outside` is s. If the scale s is inf, nan, or so large that a weight times s could
-overflow f16, `inside` is s and `outside` is 1. Without a scale, the weights are whole numbers, which f16 represents
-without rounding. Tensor cores need less electrical power for small whole numbers, so a chip that runs at its power
-limit computes faster.
+weights are multiplied by 1 (`inside`), and the sums are multiplied by the whole scale s (`outside`). If the scale s is
+inf, nan, or so large that a weight times s could overflow f16, `inside` is s and `outside` is 1. Without a scale, the
+weights are whole numbers, which f16 represents without rounding. Tensor cores need less electrical power for small
+whole numbers, so a chip that runs at its power limit computes faster.
 
 In: a product of a graph. Out: the new second factor of the product, and the scale for the sums of the product. Scales
 are moved from the weights to the sums in f16 products only. In bf16 products, the sums without their scale could

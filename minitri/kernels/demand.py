@@ -5,9 +5,9 @@
 In: the nodes of one part of the graph, which becomes one kernel, and the roots of this part. Roots are the nodes whose
 values the kernel stores. The kernel computes the nodes of its part of the graph and reads the values of all other nodes
 from memory. Out: an `Indexing`, which has the named axes of the kernel, and the demands (needed elements) of its nodes.
-A demand is a node together with the index of one needed element. The file minitri/kernels/lower_graph.py turns demands
-into ops of a kernel. The file minitri/optimize/fusion/one_kernel.py decides whether the nodes of a part of the graph
-can be one kernel.
+A demand is a node together with the index of one needed element. From the needed elements of each node (demands),
+minitri/kernels/lower_graph.py makes the ops of a kernel. The file minitri/optimize/fusion/one_kernel.py decides whether
+the nodes of a part of the graph can be one kernel.
 
 The one idea: the index of a needed element of a result determines which elements of the operands are needed. Each root
 (a node that the kernel stores) is needed at an index of new axes, such as `[i, j]`. If a View is needed at an index,
@@ -87,7 +87,8 @@ class AxisRanges:
 
     def simplify(self, d: Dim) -> Dim:
         """Returns a simpler expression that has the same value as `d` at every index inside the axes. The simplified
-        form of an expression is cached. The cached form stays the same, even if the kernel gets more axes later.
+        form of an expression is cached. A simplified expression in the cache stays the same, even if the kernel gets
+        more axes later.
         """
         if all(isinstance(a, Symbol) for a in d.atoms()):
             return d
@@ -177,11 +178,11 @@ class Indexing:
                 self.demands[operand][below] = None
 
     def scan_axis(self, node: ir.Scan, demand: Demand) -> tuple[str, Dim]:
-        """Returns the axis along which a scan runs to compute the needed element, and the shift of the scan. The shift
-        of a scan is the number of positions on the axis of the scan before the first element of the scan.
+        """Returns the axis along which a scan runs to compute the needed element, and the shift: the axis position at
+        which the scan starts.
 
-        For example, the exclusive sum `pad(cumulative_sum(x[:-1]), ((1, 0),))` needs the scan at the index `i - 1`. For
-        the exclusive sum at the index `i - 1`, the scan runs along `i`, and the shift is 1.
+        For example, the exclusive sum `pad(cumulative_sum(x[:-1]), ((1, 0),))` needs the scan at the index `i - 1`. A
+        scan that is needed at the index `i - 1` runs along the axis `i` and starts at i = 1, so its shift is 1.
         """
         place, extent = demand.index[node.axis], node.shape[node.axis]
         along = next((s for s in place.symbols() if s.kind == "axis"), None)
@@ -254,10 +255,11 @@ class Indexing:
         in the index.
 
         If an axis is not in the index of a node, the index reads the same element at all positions of this axis. A
-        guard on an axis outside of the index holds at some position of the axis, so the element is needed in any case.
+        guard (condition) on an axis that is not in the index holds at some position of the axis, so the element is
+        needed anyway.
 
-        The guard is kept if its axis has few positions, because a grid program usually computes only one of these
-        positions. Example: a grid program that stores elements of `y` in `stack((x, y), axis=0)` does not read `x`. On
+        A guard (condition) is kept if its axis is short, because a grid program usually computes only one index of a
+        short axis. Example: a grid program that stores elements of `y` in `stack((x, y), axis=0)` does not read `x`. On
         the last axis of a result, a grid program computes all positions, so guards on this axis are removed.
         """
         if not demand.guards or not self._plain(node, demand):
@@ -365,8 +367,8 @@ def plain_axis(d: Dim) -> str | None:
 def about(guards: Iterable[Dim], index: Sequence[Dim]) -> tuple[Dim, ...]:
     """Returns the guards (conditions) that depend on an axis or a picked value (a computed index) in `index`.
 
-    Example: a factor of a matrix product needs no guard on an axis that is not in its index. A guard on an axis outside
-    of the index holds at some position of the axis, so the element is needed in any case.
+    Example: a factor of a matrix product needs no guard on an axis that is not in its index. A guard (condition) on an
+    axis that is not in the index holds at some position of the axis, so the element is needed anyway.
     """
     own = {s for d in index for s in d.symbols()}
     return tuple(g for g in guards if own & {s for s in g.symbols() if s.kind != "size"})

@@ -283,9 +283,9 @@ class Kernel(Record, eq=False):
         """The "held" axes: if matrix products and reductions share a loop, one grid program computes all indices of a
         held axis.
 
-        In a kernel with a shared loop, every axis of a matrix product is held, except the row axes and the axis of the
-        loop. A held axis is not split among grid programs, so only one grid program computes and stores a result
-        without this axis.
+        In a kernel whose products and reductions share a loop, the held axes are all axes of the products except the
+        row axes and the loop's axis. A held axis is not split among grid programs, so only one grid program computes
+        and stores a result without this axis.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()
@@ -297,11 +297,12 @@ class Decision(Record):
     producer) passes to another node (the consumer). `fused` says whether the producer and the consumer are in one
     kernel, and `rule` says why.
 
-    `again` is true if the consumer is in the same kernel as the producer, but in a later loop. The later loop of the
-    consumer loads its inputs from memory a second time. If the producer and the consumer are fused, `bytes` is the
-    memory traffic that fusion saves. If the producer and the consumer are not fused, `bytes` is the traffic that the
-    value causes: one read by each consuming kernel, and one write. If several kernels read a value, only the `bytes` of
-    one ledger line (fusion decision) include the write of the value. `spans` are the source spans of the value.
+    `again` is true if the consumer is in the same kernel as the producer, but in a later loop. A consumer (a node that
+    uses the value) in a later loop loads inputs of the kernel from memory a second time. If the producer and the
+    consumer are fused, `bytes` is the memory traffic that fusion saves. If the producer and the consumer are not fused,
+    `bytes` is the traffic that the value causes: one read by each consuming kernel, and one write. If several kernels
+    read a value, only the `bytes` of one ledger line (fusion decision) include the write of the value. `spans` are the
+    source spans of the value.
     """
 
     value: str

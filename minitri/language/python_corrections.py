@@ -44,7 +44,7 @@ _FIRM = (python.Name, python.Constant, python.Call, python.Subscript, python.Att
 def _rows(table: str) -> list[tuple[list[python.stmt], str]]:
     """Returns the rows of a table of python_corrections.toml.
 
-    Each row has the Python tree to look for, and the text to write.
+    Each row of a table has a Python tree to look for, and the text of minitri's language to write instead.
     """
     tables = table_beside(__file__, "python_corrections.toml")
     return [(_parsed(there), here) for there, here in tables.get(table, {}).items()]

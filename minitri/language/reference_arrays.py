@@ -31,7 +31,7 @@ class Array:
 
     If `weak` is true, the array was computed from numbers alone, and an operation with another array uses the dtype of
     the other array. An operation of integers with a float number, such as `x * 0.5`, gives an f32 array, and `wide` has
-    the elements of this array as f64. If the elements of an array are not stored as f64 too, `wide` is None.
+    the elements of this array as f64. If an array has no f64 version of its elements, `wide` is None.
     """
 
     data: Any

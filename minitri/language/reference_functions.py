@@ -218,8 +218,8 @@ def eye(n_rows: int, n_cols: int | None, k: int, dtype: DType | None) -> Array:
 def _near(k: int, rows: int, columns: int) -> int:
     """Limits the offset of a diagonal to the range from `-rows` to `columns`.
 
-    At the offsets `-rows` and `columns`, a diagonal lies outside of the matrix and is empty. Diagonals with larger
-    offsets are empty too, so the limit changes no result.
+    At the offsets `-rows` and `columns`, a diagonal lies outside of the matrix and is empty. Diagonals at offsets
+    beyond `-rows` and `columns` are empty too, so limiting the offset changes no result.
     """
     return max(-rows, min(k, columns))
 

@@ -5,11 +5,11 @@
     def f(lambda):         def f(lambda_):
 
 In: a ParseError, the source range (span) of the whole text, and the parser. Out: the given ParseError with a
-correction, or a different error that describes the mistake better. The errors that describe a mistake better come from
-rows of syntax_repairs.toml. The one idea: the parser itself decides whether an edit is a correction, so the edits to
-try can be mere guesses. Edits are tried in this order: rows of syntax_repairs.toml that match the line of the error,
-the error's own correction, general repairs (`_general`). Left out: mistakes that extend over several lines, and texts
-of more than `LONGEST` characters.
+correction, or a different error that describes the mistake better. Rows of syntax_repairs.toml define errors that
+describe a common mistake more exactly than the parser's error. The one idea: the parser itself decides whether an edit
+is a correction, so the edits to try can be mere guesses. Edits are tried in this order: rows of syntax_repairs.toml
+that match the line of the error, the error's own correction, general repairs (`_general`). Left out: mistakes that
+extend over several lines, and texts of more than `LONGEST` characters.
 """
 
 import keyword

@@ -216,8 +216,8 @@ def index_axes(op: Access) -> set[str]:
 
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
-    """Solves `condition >= 0` for the index of one axis, such as `i < n - 2`. In the solved inequality, the index of the
-    axis is alone on one side. The opposite side of the solution contains no axis of `lanes` and no loaded value.
+    """Solves `condition >= 0` for the index of one axis, such as `i < n - 2`. In the solved inequality, the index of
+    the axis is alone on one side. The opposite side of the solution contains no axis of `lanes` and no loaded value.
 
     Bounds checks have a single index on one side, because Triton then finds how many neighbouring elements have the
     same result.
@@ -251,9 +251,9 @@ def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
 class BlockIndex(Record):
     """An index that runs along a block of `axis`. The number `offset` is added to the index of each element.
 
-    If `axis` is None, the index is the single number `offset`. If `walks` is true, the index of the first element is
-    the start of the current block. If the field `walks` is false, the indices are the positions in the block (0, 1, …),
-    each plus `offset`.
+    If `axis` is None, the index is the single number `offset`. If the field `walks` is true, the indices are the axis
+    indices of the current block, each plus `offset`. If the field `walks` is false, the indices are the positions in
+    the block (0, 1, …), each plus `offset`.
     """
 
     axis: TileAxis | None

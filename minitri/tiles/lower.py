@@ -9,10 +9,11 @@
 
 In: a kernel and its schedule. The schedule gives each axis a block and a role: grid, whole or loop. Out: a tile
 program. The one idea: the body of a tile program consists of phases, which are executed one after another. Each phase
-(group of loops) ends with its reductions over looped axes. A phase has one loop nest for each set of looped axes. If a
-loop nest needs elements that an earlier phase used, the loop nest loads and computes these elements again. An axis with
-the role "whole" needs no loop, so a row along this axis is read once. For a reduction, a loop carries a partial result
-for each position in a block. After the loop, one reduction combines the partial results of all positions in a block.
+(group of loops) ends with its reductions over looped axes. Within a phase, results that need loops over the same axes
+are computed in one loop nest. If a loop nest needs elements that an earlier phase used, the loop nest loads and
+computes these elements again. An axis with the role "whole" needs no loop, so a row along this axis is read once. For a
+reduction, a loop carries a partial result for each position in a block. After the loop, one reduction combines the
+partial results of all positions in a block.
 
 Left out: a shared loop for two reductions of which the second depends on the result of the first. The file
 minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose reductions share a loop.
@@ -81,8 +82,8 @@ class Lowering:
         """Returns the kernel without the corrections `rescale` and `shift`, except in reductions that share a loop
         (`online`).
 
-        Only partial sums in a shared loop need `rescale` and `shift`. A reduction over all elements at once has no
-        partial sum.
+        The corrections `rescale` and `shift` of a partial sum are needed only if the sum and a reduction that it
+        depends on share a loop. A reduction over all elements at once has no partial sum.
         """
 
         def untransported(op: Op) -> Op:
@@ -109,8 +110,8 @@ class Lowering:
         return self.out.ops
 
     def level(self, op: Op, levels: dict[Op, int]) -> int:
-        """Returns the number of phases (groups of loops) that must end before an op can run. `levels` has the number of
-        phases for each operand.
+        """Returns the number of phases (groups of loops) that must end before an op can run. The dictionary `levels`
+        has the result of this function for each operand of the op.
         """
         return max((levels[o] + bool(self.looped_over(o)) for o in ir.children(op)), default=0)
 

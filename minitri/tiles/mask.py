@@ -8,7 +8,8 @@ The one idea: a kernel only accesses elements inside its arrays, as long as ever
 of loads and stores need a test of their index. First, a test is needed for an axis whose extent is no multiple of the
 block size. If the block size does not divide the extent, the last block has elements past the end of the axis (an
 *overhang*). Second, a test is needed for an axis whose block size is no power of two: the tiles then have more elements
-than the blocks. Third, a test is needed for each guard, a condition of a gather or of an operand of a concat.
+than the blocks. Third, a load for a gather or a concat needs a test of each of its guards (conditions for reading an
+element).
 
 Elements past the end of a reduced axis must not change the reduction, so the neutral element of the reduction, such as
 0 for a sum, replaces these elements.

@@ -234,10 +234,10 @@ def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan
     """Raises CompileError MT0404 if the caller gives a block size for an axis that the minitri program never has. A
     block size for a missing axis would have no effect.
 
-    `general` makes plans of the minitri program that are not limited to the sizes of `plan`. An axis can be missing for
-    some sizes only, for example because its size is 1 or because it is merged into its neighbour. A block size for an
-    axis is accepted if the program has this axis for at least one choice of sizes. Block sizes that were tuned for
-    arrays of one shape are therefore accepted for all shapes.
+    The function `general` makes plans (lists of kernels) of the same program for other sizes or for symbolic sizes. An
+    axis can be missing for some sizes only, for example because its size is 1 or because it is merged into its
+    neighbour. A block size for an axis is accepted if the program has this axis for at least one choice of sizes. Block
+    sizes that were tuned for arrays of one shape are therefore accepted for all shapes.
     """
     missing = [name for name in options.blocks if name not in axis_names(plan)]
     if not missing:

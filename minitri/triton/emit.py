@@ -114,8 +114,8 @@ class _Emitter(Expressions):
     def _initials(self) -> set[Op]:
         """Returns the constants that are only used as initial values of carries (values that a loop passes on).
 
-        A constant that is only an initial value gets no line of its own in the source, because the line of the carry
-        contains the constant.
+        A constant that is only the initial value of a loop-carried variable gets no line in the source, because the
+        variable's line contains the constant.
         """
         ops = list(self.program.ops())
         initials: set[Op] = {op.initial for op in ops if isinstance(op, Carry) and isinstance(op.initial, Constant)}

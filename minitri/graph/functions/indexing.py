@@ -262,7 +262,8 @@ def searchsorted(t: Typer, x1: Array, x2: Array, side: Value, sorter: Value) -> 
 def _step(t: Typer, x: Array, wanted: Array, found: Array, more: int, size: Dim, equal: bool) -> Array:
     """Makes one step of the binary search.
 
-    Returns `found + more` if x[found + more - 1] comes before the wanted number, and `found` otherwise.
+    The number `found` counts elements of x that are known to come before the wanted number. If x[found + more - 1] also
+    comes before the wanted number, the function returns `found + more`, and otherwise `found`.
     """
     place = t.elementwise("add", [found, more])
     inside = t.elementwise("less_equal", [place, plain(size)])

@@ -67,7 +67,9 @@ def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
 
 
 def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
-    """Returns how many axes of each of the two shapes belong to the first group that `_groups` yields."""
+    """Returns the smallest numbers of leading axes of `old` and `new` with equally many elements: 2 and 1 for [A, B, C]
+    and [A*B, C].
+    """
     products = {dims.product(new[:q]): q for q in range(len(new), 0, -1)}
     for p in range(1, len(old) + 1):
         q = products.get(dims.product(old[:p]))
