@@ -86,8 +86,8 @@ def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial,
 
 
 def _pivot(table: list[list[Fraction]], r: int, entering: int) -> None:
-    """Makes the element in row r and column `entering` of the simplex tableau (a matrix of equations) 1, and all other
-    elements of the column 0.
+    """Makes the element in row r and column `entering` of the simplex tableau (a matrix of equations) 1, and the rest
+    of the column 0.
     """
     pivot = table[r][entering]
     row = table[r] = [x / pivot for x in table[r]]

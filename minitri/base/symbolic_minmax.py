@@ -128,8 +128,8 @@ def at_most_one(d: Dim) -> bool:
 class Ramps:
     """A piecewise linear function, stored as a linear function `plain` and the points at which the slope changes.
 
-    An entry (n, k): c of the dictionary `bends` stands for the term c * max(n - k, 0), which changes the slope by c at
-    n = k. The value of the piecewise linear function is `plain` plus all terms c * max(n - k, 0).
+    An entry (n, k): c of `bends` stands for the term c * max(n - k, 0), which changes the slope by c at n = k. The
+    value of the piecewise linear function is `plain` plus all terms c * max(n - k, 0).
     """
 
     plain: Dim
@@ -251,8 +251,7 @@ def _of_extreme(a: Extreme) -> Ramps:
 def _ramp(inner: Ramps) -> Ramps | None:
     """Returns max(inner, 0) as a sum of ramps. Returns None if `inner` is not a function of one sum of sizes.
 
-    If the function `inner` depends on a sum of sizes n that is never negative, the result needs no term max(n - k, 0)
-    with k <= 0.
+    If `inner` depends on a sum of sizes n that is never negative, the result needs no term max(n - k, 0) with k <= 0.
     """
     found = inner.of_one_sum()
     if found is None:

@@ -17,11 +17,11 @@ and S is the sum of the K values `|a*b|`.
 
 In each instruction, a tensor core aligns all terms to the largest term. The tensor core keeps two more bits than the
 largest term has, and cuts off all lower bits. One instruction adds nine terms: eight products and the previous sum.
-Cutting off the low bits of a term costs an error of at most u/2, and cutting off the low bits of the result costs 2u.
-The truncation error of one instruction is at most 9 * u/2 + 2u = 6.5u. For K = 64, the error bound in the table above
-is (8 + 52 + 2) u S for TF32 parts, and 64 u S for IEEE. For a depth of 64 or more, TF32 parts have a smaller error
-bound than IEEE arithmetic. The error bounds in this file hold for the tensor cores of Hopper GPUs. The test
-tests/sweep_f32_products.py measures how Hopper's tensor cores round.
+Cutting off the low bits costs an error of at most u/2 for each term, and 2u for the result. The truncation error of one
+instruction is at most 9 * u/2 + 2u = 6.5u. For K = 64, the error bound in the table above is (8 + 52 + 2) u S for TF32
+parts, and 64 u S for IEEE. For a depth of 64 or more, TF32 parts have a smaller error bound than IEEE arithmetic. The
+error bounds in this file hold for the tensor cores of Hopper GPUs. The test tests/sweep_f32_products.py measures how
+Hopper's tensor cores round.
 
 In: an f32 array. Out: two arrays of TF32 numbers, for the evaluators. In kernels, the function `_tf32_parts` of
 minitri/triton/rt.py splits f32 numbers into two TF32 numbers.

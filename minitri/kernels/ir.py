@@ -174,8 +174,8 @@ class Reduce(_Op):
 
 
 class Count(_Op):
-    """The number of elements along the axes `over`. Inside a loop over the axes `over`, the value of a `Count` is the
-    number of elements in all blocks so far, including the current block.
+    """The number of elements along the axes `over`. Inside a loop over the axes `over`, a `Count` is the number of
+    elements in all blocks so far, including the current block.
 
     A tile program has no `Count`: lowering replaces a `Count` by a number.
     """
@@ -283,9 +283,9 @@ class Kernel(Record, eq=False):
         """The "held" axes: if matrix products and reductions share a loop, one grid program computes all indices of a
         held axis.
 
-        In a kernel whose products and reductions share a loop, the held axes are all axes of the products except the
-        row axes and the loop's axis. A held axis is not split among grid programs, so only one grid program computes
-        and stores a result without this axis.
+        If products and reductions share a loop, all axes of the products are held, except the row axes and the loop's
+        axis. A held axis is not split among grid programs, so only one grid program computes and stores a result
+        without this axis.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()

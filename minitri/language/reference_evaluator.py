@@ -198,8 +198,8 @@ def _digest(data: np.ndarray[Any, Any]) -> bytes:
 def _solve_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -> None:
     """Finds the sizes of names that occur alone or in dimensions such as `2 * N + 1`.
 
-    To find the size N, the function evaluates the dimension for N = 0, 1 and 2. If the values of a dimension for N = 0,
-    1 and 2 lie on a straight line, the line gives N for the array's actual size.
+    To find the size N, the function evaluates the dimension for N = 0, 1 and 2. If a dimension's values for N = 0, 1
+    and 2 lie on a straight line, the line gives N for the array's actual size.
     """
     for d, extents in ast.with_sizes(declared, shape):
         nodes = list(ast.postorder(d))

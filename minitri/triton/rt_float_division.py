@@ -41,8 +41,8 @@ def sigmoid(x):
 def divide(a, b):
     """Returns a / b. If b has one value for a whole row of a, the reciprocal of b is computed once for the row.
 
-    The quotient of f32 numbers is rounded correctly. If b has one value for a whole row of a, quotients below `2**-100`
-    can be wrong by up to 3 units in the last place.
+    The quotient of f32 numbers is rounded correctly. If b has one value for each row of a, quotients below `2**-100`
+    are off by up to 3 units in the last place.
     """
     if a.dtype == tl.float64:
         return a / b

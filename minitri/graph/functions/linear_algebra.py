@@ -6,8 +6,8 @@
 An axis that both factors of a product have is a batch axis if the result has this axis too. An axis of both factors
 that the result does not have is summed (K). An axis that only the left factor has is a row axis (M). An axis that only
 the right factor has is a column axis (N). The axes that `...` stands for have negative numbers as names, and the last
-axis of `...` has the name -1. Because the last axis of `...` has the same name in every array, arrays with different
-numbers of axes align from the right, as in broadcasting.
+axis of `...` has the name -1. Because the last axis of `...` has one name in all arrays, arrays with different numbers
+of axes align from the right, as in broadcasting.
 
 `tensordot` moves the summed axes to the end of the first array and to the front of the second array. Next, `tensordot`
 makes a matrix of each array: it joins the summed axes into one axis, and all remaining axes into a second axis. At the
@@ -212,8 +212,8 @@ def _implied(arrays: Sequence[Labels]) -> Labels:
 def _unnamed(arrays: Sequence[Labels]) -> tuple[int, ...]:
     """Returns the axes for which `...` stands in the result.
 
-    `...` can stand for a different number of axes in each array. For example, if `...` stands for one axis of one array
-    and for two axes of another array, it stands for two axes of the result.
+    `...` can stand for a different number of axes in each array. If `...` stands for one axis of one array and two axes
+    of another array, it stands for two axes of the result.
     """
     most = max((sum(isinstance(x, int) for x in labels) for labels in arrays), default=0)
     return tuple(range(-most, 0))

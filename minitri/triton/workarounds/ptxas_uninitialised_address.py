@@ -3,10 +3,10 @@
     softmax(q @ k.mT) @ v        v f16[48, 32]: one block of 64 rows, 32 columns wide
 
 Tensor cores of Hopper GPUs read a factor of a product from shared memory, by the address of the factor's block. If the
-block of one factor replaces the block of another factor at the same address, ptxas 12.8 (of Triton 3.6) computes both
-addresses from one register. If a block with at most 32 contiguous columns replaces another block in shared memory,
-ptxas mistakenly reads its address from a register that no instruction has written. If an address comes from an
-unwritten register, a part of the product is missing, or the program reads memory outside of its arrays.
+block of one factor replaces another factor's block at the same address, ptxas 12.8 (of Triton 3.6) computes both
+addresses from one register. If a block with at most 32 contiguous columns replaces another block, ptxas mistakenly
+reads its address from a register that no instruction has written. If an address comes from an unwritten register, a
+part of the product is missing, or the program reads memory outside of its arrays.
 
 A block in shared memory replaces another block at the same address unless software pipelining copies the block in
 advance. Triton does not copy a block in advance in three cases: if the loop has one iteration, if the factor is
