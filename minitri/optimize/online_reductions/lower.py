@@ -34,8 +34,8 @@ from minitri.tiles.lower import Lowering, Nest
 
 def followed(op: Op) -> tuple[Op, ...]:
     """Returns the reductions and element counts whose values before the current block are needed to correct the partial
-    sum of an op. The op *follows* these reductions: for example, the sum of a softmax follows the maximum, because the
-    old maximum corrects the partial sum.
+    sum of an op. For example, the loop of a softmax needs the old maximum to correct the partial sum, so the sum
+    *follows* the maximum.
     """
     transports = [t for name in ("rescale", "shift") if (t := getattr(op, name, None)) is not None]
     olds = [o for t in transports for o in ir.needed(t) if isinstance(o, Old)]
@@ -179,9 +179,9 @@ class OnlineLowering(Lowering):
         return body.once(body.computed("where", untouched, self.constant(transport, identity), transport))
 
     def _corrected_after_loop(self, op: Reduce | Dot) -> Op:
-        """Returns the final sum of `op`, multiplied by a correction factor for rows that contain only -inf. While all
-        elements of a row are -inf, the loop of an online softmax uses a finite number in place of the maximum. After
-        the loop, a factor corrects the sum of each row from this finite number to the true maximum, -inf.
+        """Returns the final sum of `op`, multiplied by a correction factor for rows that contain only -inf. In a row
+        that contains only -inf, the loop of an online softmax uses a finite number in place of the maximum. After the
+        loop, a factor corrects the sum of each row from this finite number to the true maximum, -inf.
         """
         assert op.rescale is not None
         (y,) = followed(op)
@@ -202,7 +202,7 @@ def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
 
     The maximum y of elements x may be subtracted from these elements, as in `exp(x - y)`. The maximum y may be
     subtracted from its value `old y` before the current block, as in the correction factor `exp(old y - y)`. The
-    maximum may be multiplied by a constant between 0 and 1 before it is subtracted.
+    maximum may be multiplied by a positive constant of at most 1 before it is subtracted.
     """
     if not isinstance(y, Reduce) or y.op != "max" or y.dtype not in (f32, f64):
         return False
