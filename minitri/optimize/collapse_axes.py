@@ -11,7 +11,7 @@ In a buffer without gaps, the stride of i is the extent of j times the stride of
 can continue in the next row, so no block is padded at the end of a row. If all matrices of a batch are multiplied by
 the same matrix, the batch becomes one matrix with the rows of all these matrices. Axes i and j stay separate if a load
 or store would need a quotient or a remainder of the merged index. For example, if i and j became one axis k, the load
-of a bias `b[j]` would need the remainder of k and the extent of j.
+of a bias `b[j]` would need `k % N` for an extent N of j.
 
 The last two axes of a kernel are also merged if the merge does not raise the number of instructions for each element.
 The number of instructions includes the instructions for quotients and remainders. The function `_cost` estimates the
@@ -56,8 +56,7 @@ def _flatten(kernel: Kernel) -> Kernel:
 def _with_one_less(kernel: Kernel, divided: bool) -> Kernel | None:
     """Returns the kernel with two of its axes merged, or None if no two axes can be merged.
 
-    If the argument `divided` is true, a load may compute its row and column index by dividing the new axis by the
-    length of a row.
+    If the argument `divided` is true, a load may compute its row and column by dividing the new axis by a row length.
     """
     for a, b in _last_two(kernel) if divided else combinations(kernel.axes, 2):
         merged = _merge(kernel, a, b, divided) if a.role == b.role else None

@@ -11,23 +11,23 @@ The hardware can copy a block of a factor directly to shared memory under two co
 begin at multiples of 16 bytes, and nothing may be computed during the copy. Products in TF32 also need factors that are
 contiguous along the depth, the axis that is summed over ("K-major"). Products of f32 arrays that run on tensor cores
 (f32_products.py) need only a second factor that is contiguous along the depth. The factors of a product can be swapped:
-`x @ w` becomes `(w.mT @ x.mT).mT`. The factors of a product with few tiles are swapped if the first factor is
-contiguous along the depth, and a copy of the second factor saves little or no time. The factors of a product with few
-tiles are swapped if a copy of the first factor is much smaller than a copy of the second factor. F32 products that do
-not run on tensor cores run on the f32 units of the chip, which need a second factor that is contiguous along the column
-index. A factor without the layout that its product needs is slow to read, and each tile of the result reads the factor
-again. A packed copy, which is made only once, is cheaper than repeated slow reads if each element is used often enough.
+`x @ w` becomes `(w.mT @ x.mT).mT`. A product with few tiles gets swapped factors if only its first factor is contiguous
+along the depth, and copying the second factor saves little time. A product with few tiles gets swapped factors if its
+first factor is much smaller than its second factor, and so is cheaper to copy. F32 products that do not run on tensor
+cores run on the f32 units of the chip, which need a second factor that is contiguous along the column index. A factor
+without the layout that its product needs is slow to read, and each tile of the result reads the factor again. A packed
+copy, which is made only once, is cheaper than repeated slow reads if each element is used often enough.
 
 If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory even if
-the factor is not packed. A first factor whose rows begin at multiples of 4 bytes is packed (copied to aligned rows)
-only if each element is used at least REUSE_OF_ASYNC (1536) times. If the rows of a 16-bit factor begin at odd multiples
-of 2 bytes, each element needs a load of its own. A factor whose rows begin at odd multiples of 2 bytes is packed
-(copied to aligned rows) even if the product has few operations. For example, `pad(x, ((0, 0), (1, 1))) @ w` loads
-blocks of x that begin at x[i, r - 1], one element before an aligned address. A second factor that is computed from
-other arrays is stored in memory before the product starts, if several tiles of rows use it. Without a copy of a
-computed factor, the tensor core waits until each block is computed. Weights of 8 bits are copied only if the product
-has many rows. The copy of 8-bit weights contains the weights without their scale (weight_scales.py). If the product has
-few rows, tensor cores take 8-bit weights from registers (fusion/computed_factor_first.py).
+the factor is not packed. A first factor with rows at multiples of 4 bytes is packed (copied to aligned rows) only if
+each element has REUSE_OF_ASYNC (1536) uses. If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each
+element needs a load of its own. A factor whose rows begin at odd multiples of 2 bytes is packed (copied to aligned
+rows) even if the product has few operations. For example, `pad(x, ((0, 0), (1, 1))) @ w` loads blocks of x that begin
+at x[i, r - 1], one element before an aligned address. A second factor that is computed from other arrays is stored in
+memory before the product starts, if several tiles of rows use it. Without a copy of a computed factor, the tensor core
+waits until each block is computed. Weights of 8 bits are copied only if the product has many rows. The copy of 8-bit
+weights contains the weights without their scale (weight_scales.py). If the product has few rows, tensor cores take
+8-bit weights from registers (fusion/computed_factor_first.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
@@ -140,8 +140,8 @@ def _is_of_parts(node: Contract, wanted: str) -> bool:
 
 
 def _least(node: Contract) -> tuple[int, int]:
-    """Returns two limits below which copying a factor of a product saves no time: the fewest uses of an element, and
-    the fewest operations of the product.
+    """Returns two limits below which copying a factor of a product saves no time: uses of each element, and operations
+    of the product.
     """
     tensor_cores = node.a.dtype.bits == 16 or node.precision == "tf32"
     return (REUSE, WORTH) if tensor_cores else (REUSE_OF_F32, WORTH_F32)

@@ -9,8 +9,8 @@ chains of comparisons run at the same time.
 In: a tile program with masks. Out: the same program, with the hint `in_parts` (compare the elements of a row in several
 independent chains) on some maxima. A maximum gets the hint `in_parts` if each warp has complete rows of a product with
 at least COLUMNS (128) columns. If a loop carries the product, CARRIED_COLUMNS (32) columns are enough for the hint
-`in_parts`. If a loop that carries a product compares the elements of a row in a single chain, NVIDIA's assembler makes
-the tensor cores wait for each instruction.
+`in_parts`. If a loop that carries a product compares elements in a single chain, NVIDIA's assembler makes the tensor
+cores wait for each instruction.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Reduce

@@ -16,10 +16,10 @@ at the end of an iteration, when one of the two blocks in shared memory becomes 
 next iteration must wait for the block that is being loaded. After this pass, each block is loaded during the arithmetic
 of an iteration.
 
-To start work of the next iteration before the present iteration ends is called software pipelining (Lam, "Software
-pipelining: an effective scheduling technique for VLIW machines", 1988). Software pipelining that moves the first ops of
-an iteration to the end of the previous iteration is also called rotation scheduling (Chao, LaPaugh and Sha, 1993). Loop
-rotation, which makes a do-while loop of a while loop, is a different technique.
+Software pipelining starts work of the next iteration before the present one ends (Lam, "Software pipelining: an
+effective scheduling technique for VLIW machines", 1988). Moving the first ops of an iteration to the end of the
+previous iteration is also called rotation scheduling (Chao, LaPaugh and Sha, 1993). Loop rotation, which makes a
+do-while loop of a while loop, is a different technique.
 
 The last iteration of a pipelined loop computes a product for a next iteration that does not exist. A tensor descriptor
 loads zeros past the end of an array, so the product of the last iteration needs no mask. This pass changes only loops
@@ -85,8 +85,8 @@ class _Rotation:
         self.loop, self.axis = loop, program.axis(loop.axes[0])
 
     def statements(self) -> list[Stmt] | None:
-        """Returns the ops that compute the product of the first iteration, followed by a loop in which each iteration
-        computes the product of the next iteration. Returns None if the loop cannot be pipelined.
+        """Returns the ops that compute the first iteration's product, followed by a loop in which each iteration
+        computes the next iteration's product. Returns None if the loop cannot be pipelined.
         """
         makes = self._product() if self._covers_whole_axis() else []
         if not makes:
@@ -166,7 +166,7 @@ def _in_triton_order(ops: Sequence[Op]) -> list[Op]:
     place in the code where the load is written.
 
     Each cast comes directly after its operand. If the wait for a load came between an operand and its cast, the operand
-    would occupy more registers during the wait than the result of the cast.
+    would need more registers during the wait than its cast.
     """
     out: dict[Op, None] = {}
 

@@ -16,8 +16,8 @@ and the product with v are all split into the same parts. If the first factor is
 the product is divided instead.
 
 A loop of unknown length gets at most 32 parts, and some of these parts can be empty. Left out: unknown sizes other than
-the length of the loop, and products with too many columns for one grid program. If a loop cannot be split into parts of
-equal length, a product is left out unless only exponentials in its first factor vary along the loop.
+the length of the loop, and products with too many columns for one grid program. If a loop cannot be split into equal
+parts, a product is left out unless only exponentials in its first factor vary along the loop.
 """
 
 from __future__ import annotations

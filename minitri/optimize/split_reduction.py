@@ -8,11 +8,11 @@
 
 A reduction of columns is split even if the reduction has many results. If a reduction depends on another reduction of
 the same elements, both reductions are split into the same parts. If several reductions of the same columns depend on
-each other, each part of a column fits into registers, so that a program reads each element once. A sum of all elements
-of a matrix can depend on reductions of its single rows. For example, in the sum of all elements of `x - mean(x,
-axis=1)` each row is a part, so that one kernel computes the mean and the partial sum of a row. The file
-minitri/optimize/two_step_reductions.py describes how parts are computed and combined. Reductions that share a loop with
-a product are not split by this pass: only minitri/optimize/split_kv.py can split a loop with a product.
+each other, each part of a column fits into registers and is read once. A sum of all elements of a matrix can depend on
+reductions of its single rows. For example, in the sum of all elements of `x - mean(x, axis=1)` each row is a part, so
+that one kernel computes the mean and the partial sum of a row. The file minitri/optimize/two_step_reductions.py
+describes how parts are computed and combined. Reductions that share a loop with a product are not split by this pass:
+only minitri/optimize/split_kv.py can split a loop with a product.
 
 The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. If the
 last part is shorter than the other parts, the last part is padded. Left out: reductions of unknown sizes.

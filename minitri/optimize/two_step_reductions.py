@@ -11,11 +11,10 @@ partial sum is corrected for the maximum or mean of all parts. The correction of
 (minitri/graph/partial_sum_correction.py).
 
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. If the maximum of a part is -inf, 0 replaces this
-maximum, and 1 replaces the correction factor of the part. If all elements are -inf, the final sum is computed with 0 in
-place of the maximum, and a further factor corrects this sum for the true maximum, -inf. If the extent of the axis is
-not a multiple of the length of a part, the axis is padded. The operand of an exponential is padded with -inf, so that
-the exponential is 0. An operand that is not the argument of an exponential is padded with the neutral element of the
-reduction.
+maximum, and 1 replaces the correction factor of the part. If all elements are -inf, the sum is computed with 0 as the
+maximum, and a further factor corrects it for the maximum -inf. If the extent of the axis is not a multiple of the
+length of a part, the axis is padded. The operand of an exponential is padded with -inf, so that the exponential is 0.
+An operand that is not the argument of an exponential is padded with the neutral element of the reduction.
 
 The modules split_reduction.py, split_kv.py, split_k.py and split_scan.py decide which nodes to split, and into how many
 parts.
@@ -83,9 +82,9 @@ class Cut:
     def made(self, cuts: dict[Node, Cut]) -> Halves:
         """Returns the reduction in two steps, and adds this `Cut` to `cuts` (the split reductions).
 
-        If a sum depends on a split reduction, such as a maximum, each part of the sum uses the maximum of the same
-        part, if possible. If a sum cannot use the maximum of each part, the sum reads its elements again after the
-        maximum of all parts is complete.
+        If a sum depends on a split maximum or mean, each part of the sum uses the maximum or mean of its own part if
+        possible. If a sum cannot use the maximum or mean of each part, it reads its elements again after the split
+        reduction is complete.
         """
         elements = self.length * dims.product([self.node.x.shape[a] for a in self.node.axes if a != self.k])
         if self.node.op in POSITIONS:
@@ -246,10 +245,10 @@ class Following:
         return build(self.i, self.terms, root, cut.x.shape, at, {y.x: maximum.x, y.y: own})
 
     def _axes_in(self, cut: Cut, places: tuple[Dim, ...]) -> Axes:
-        """Returns a dict that maps each axis of the summed expression to its index in the array `cut.x`, in which one
-        axis is split into two. For example, the index of an axis d1 that is split into parts of 64 elements is 64*d1 +
-        d2. The argument `places` gives, for each axis of the reduced array, its index in terms of the axes of the
-        summed expression.
+        """Returns a dict that maps each axis of the summed expression to its index in `cut.x`, an array with one axis
+        split into two. For example, the index of an axis d1 that is split into parts of 64 elements is 64*d1 + d2. The
+        argument `places` gives, for each axis of the reduced array, its index in terms of the axes of the summed
+        expression.
         """
         unit: Axes = {axis_symbol(k): dims.ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}
         return {**unit, **{s: cut.x.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}
@@ -274,7 +273,7 @@ class Following:
         """Returns the factor that corrects a sum when its maximum changes from `old` to `new`. For a sum of exp(x -
         h(m)), where m is the maximum, the factor is exp(h(old) - h(new)). If the sum has several exponentials, the
         factor is a product with one exponential for each h in `found.shifts`. The argument `place` is the number of the
-        axis of `old` and `new` that has one index for each part, or None if there is no such axis.
+        axis that has one index for each part, or None if there is no such axis.
         """
         i, at = self.i, self._axes(place)
 

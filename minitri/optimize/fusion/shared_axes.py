@@ -205,8 +205,7 @@ def _digits(index: Dim, extents: Mapping[Symbol, Dim], whole: Dim) -> dict[int, 
     """Returns the factor of each axis in `index`, if `index` takes each value from 0 to `whole - 1` exactly once.
     Returns an empty dict for an index that takes some value twice, or does not take all values from 0 to `whole - 1`.
 
-    For example, the result for the index `32*d0 + d1` is {0: 32, 1: 1}, if d0 has 4 values, d1 has 32 values, and
-    `whole` is 128.
+    For example, if d0 has 4 values and d1 has 32 values, the result for the index `32*d0 + d1` is {0: 32, 1: 1}.
     """
     weights = {s: c for m, c in index.terms if len(m) == 1 and isinstance(s := m[0], Symbol)}
     digits: dict[int, int] = {}

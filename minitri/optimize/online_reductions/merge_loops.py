@@ -257,8 +257,8 @@ class _Online(OpBuilder):
 
     def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
         """Rewrites a sum of products of deviations from two means, as in a covariance. In each deviation, the running
-        mean replaces the mean of all elements. In each iteration, the means a and b change to a' and b', so the partial
-        sum over n elements grows by n * (a - a') * (b - b').
+        mean replaces the mean of all elements. When the means of the first n elements change from a and b to a' and b',
+        `n * (a - a') * (b - b')` is added to the partial sum.
         """
         count = self.once(ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over))
         before = self._old(count)

@@ -202,8 +202,8 @@ def _kind(dot: Dot) -> str:
 
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
-    """Returns a tile with more `stages` (blocks that are loaded at the same time) if a 16-bit product has no more tiles
-    than the chip has multiprocessors. Returns the argument `tile` for other products.
+    """Returns a tile with more `stages` (blocks loaded at the same time) if a 16-bit product has no more tiles than the
+    chip has multiprocessors. Returns the argument `tile` for other products.
     """
     return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and tiles <= chip.multiprocessors else tile
 

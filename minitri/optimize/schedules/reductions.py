@@ -86,7 +86,7 @@ def _longest(kernel: Kernel) -> int:
 
     The functions argmax and argmin need three registers for each element, and special functions of f32 need many. The
     returned length is smaller if the kernel stores no results that are as long as a row. If a long row is read only
-    once, one program keeps a multiprocessor busy, and a loop over blocks is as fast as a row in registers.
+    once, a loop over its blocks keeps a multiprocessor busy, as fast as with the row in registers.
     """
     if _only_reduces(kernel):
         return 2 * ENOUGH if _finds_positions(kernel) or _is_dear(kernel) else WHOLE_ROW // 2
@@ -365,8 +365,7 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[
     A program covers 256 bytes of each row. If columns are long, a program covers fewer bytes of each row, and if
     columns are very short, it covers more bytes. A program has at least two kilobytes of column elements for each warp.
     If there are few columns, longer columns than usual are kept in registers. If columns have more than HELD_COLUMN
-    elements, a program covers as little as one memory sector of each row, so that there are programs for more
-    multiprocessors.
+    elements, a program covers as little as one memory sector of each row, so that there are more programs.
     """
     bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
     narrowest = 32 if column <= HELD_COLUMN else SECTOR // bytes

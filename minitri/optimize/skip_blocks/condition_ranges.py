@@ -205,8 +205,8 @@ def surely_holds(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
 def _where_positive(expr: Dim, axis: Symbol, extent: Dim, ends: Ends, end: int) -> Interval | None:
     """Returns the interval of the indices along `axis` at which expr >= 0, or None if the interval is unknown.
 
-    The expression `expr` has the form c * index + rest. The argument `end` chooses the value of `rest`: 0 stands for
-    the least value of `rest` in a block, and 1 stands for the largest value.
+    The expression `expr` has the form c * index + rest. The argument `end` chooses the value of `rest` for a block: 0
+    means the least value in the block, and 1 means the largest value.
     """
     coefficient, others = expr.coefficient(axis) or (ZERO, ZERO)
     c, found = coefficient.constant, ends(others)

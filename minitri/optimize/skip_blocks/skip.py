@@ -7,8 +7,8 @@
 
 In: a tile program. Out: the same program, in which some loops have bounds. The bounds of a loop depend on the start of
 the block that a grid program computes. With loop bounds, causal and windowed attention compute half of their blocks or
-fewer. The pass works for all loops and contains no rule for attention in particular. A block is skipped if there is a
-proof that a condition fails in the whole block, and a proof that the iteration then changes nothing:
+fewer. The pass works for all loops and contains no rule for attention in particular. A block is skipped if it is proven
+that a condition fails in the whole block, and that the iteration then changes nothing:
 
     failing          a condition fails for every element of the block (optimize/skip_blocks/condition_ranges.py)
     no change        an iteration in which the condition fails changes no carried value
@@ -76,8 +76,7 @@ class _Skipping:
 
     def _neutral_choices(self) -> list[_Choice]:
         """Returns the `where` ops that let the loop skip blocks, each with a truth value. If the condition of a
-        returned `where` op has the opposite truth value for all elements of a block, the iteration for this block
-        changes nothing.
+        returned `where` op has the opposite truth value in a whole block, the iteration for this block changes nothing.
         """
         before = list(self.program.ops())
         before = before[: before.index(self.loop.body[0])] if self.loop.body else before
