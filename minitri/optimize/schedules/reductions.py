@@ -85,8 +85,8 @@ def _longest(kernel: Kernel) -> int:
     """Returns the length, in elements, of the longest row that a program keeps in registers.
 
     The functions argmax and argmin need three registers for each element, and special functions of f32 need many. The
-    returned length is smaller if the kernel stores no results that are as long as a row. If a long row is read only
-    once, a loop over its blocks keeps a multiprocessor busy, as fast as with the row in registers.
+    returned length is smaller if the kernel stores no results that are as long as a row. If each element is read only
+    once, a loop over blocks of a long row is as fast as a row in registers.
     """
     if _only_reduces(kernel):
         return 2 * ENOUGH if _finds_positions(kernel) or _is_dear(kernel) else WHOLE_ROW // 2
