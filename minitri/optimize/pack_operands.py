@@ -20,8 +20,8 @@ copy, which is made only once, is cheaper than repeated slow reads if each eleme
 
 If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory even if
 the factor is not packed. A first factor with rows at multiples of 4 bytes is packed (copied to aligned rows) only if
-each element has REUSE_OF_ASYNC (1536) uses. If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each
-element needs a load of its own. A factor whose rows begin at odd multiples of 2 bytes is packed (copied to aligned
+each element has at least REUSE_OF_ASYNC (1536) uses. If the rows of a 16-bit factor begin at odd multiples of 2 bytes,
+each element needs a load of its own. A factor whose rows begin at odd multiples of 2 bytes is packed (copied to aligned
 rows) even if the product has few operations. For example, `pad(x, ((0, 0), (1, 1))) @ w` loads blocks of x that begin
 at x[i, r - 1], one element before an aligned address. A second factor that is computed from other arrays is stored in
 memory before the product starts, if several tiles of rows use it. Without a copy of a computed factor, the tensor core

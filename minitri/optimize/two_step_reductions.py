@@ -199,7 +199,7 @@ def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False)
 
 def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> bool:
     """Checks whether an expression varies along the reduced axes only through the operand x of its maximum `y`, as
-    exp(x - max x) does. For example, w * exp(x - max x) also varies through the array w.
+    exp(x - max x) does. For example, the result is False for w * exp(x - max x), which also varies through the array w.
     """
     elements = ir.postorder([root], lambda e: () if e in (y.x, y.y) else terms.look(e)[1])
     return not any(terms.varies(e) for e in elements if e not in (y.x, y.y) and not terms.look(e)[1])

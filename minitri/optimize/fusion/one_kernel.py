@@ -15,8 +15,8 @@ one kernel.
     a scan runs along an axis with no other loop around it or inside it
 
 A reduction that lacks one of the kernel's parallel axes would be computed again for each index along that axis.
-A reduction in a loop with matrix products is allowed to lack a parallel axis if each grid program has all indices of
-this axis:
+A reduction in a loop with matrix products, as in attention, need not depend on a parallel axis of which each grid
+program has all indices:
 
     p = exp(s[i, r] - m[i])         loop r: the product and the sum run over it
     o[i, l] = sum(r) p * v[r, l]    held l: one program has all columns

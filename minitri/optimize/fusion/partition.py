@@ -214,11 +214,11 @@ class Partition(FirstParts):
         """Moves the first elementwise operations of a part into a part whose values it reads, if this saves stores or
         repeated operations.
 
-        Operations are moved if the kernel of the part that they move to then stores fewer bytes. For example, one part
-        computes a, b and c, which have one value per row, and another part begins with `a+b-c`. Storing `a+b-c` is
-        cheaper than storing a, b and c. Operations are moved if their results have few elements, even if no kernel then
-        stores fewer bytes. For example, a part that begins with the root of the variance of each column would compute
-        the root again for each row.
+        Operations move to the kernel that computes their operands if the kernels then store fewer bytes in total. For
+        example, one part computes a, b and c, which have one value per row, and another part begins with `a+b-c`.
+        Storing `a+b-c` is cheaper than storing a, b and c. Operations whose results have few elements move even if the
+        kernels then store as many bytes as before. For example, a part that begins with the root of the variance of
+        each column would compute the root again for each row.
         """
         for a, b in sorted(graph.edges):
             self._move(self._first_steps(b), a, graph)

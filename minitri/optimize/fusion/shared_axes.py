@@ -105,8 +105,8 @@ class FusedIndexing(Indexing):
 
     def _match(self, node: Node, k: int, index: list[Dim]) -> str | None:
         """Returns the axis of the kernel that a result can use as its axis k, or None if no free axis has the right
-        extent. If several axes of the kernel have the right extent, the chosen axis makes the result need the fewest
-        further operands.
+        extent. If several axes of the kernel have the right extent, the function chooses the axis for which the kernel
+        must load the fewest further operands.
         """
         free = [a for a in self.axes if a not in map(plain_axis, index)]
         candidates = [a for a in free if self.axes[a] == node.shape[k]]

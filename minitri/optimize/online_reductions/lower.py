@@ -180,8 +180,8 @@ class OnlineLowering(Lowering):
 
     def _corrected_after_loop(self, op: Reduce | Dot) -> Op:
         """Returns the final sum of `op`, multiplied by a correction factor for rows that contain only -inf. In a row
-        that contains only -inf, the loop of an online softmax uses a finite number in place of the maximum. After the
-        loop, a factor corrects the sum of each row from this finite number to the true maximum, -inf.
+        that contains only -inf, the loop computes the sum with a finite number instead of the maximum -inf. After the
+        loop, a factor corrects the sum for the maximum -inf.
         """
         assert op.rescale is not None
         (y,) = followed(op)

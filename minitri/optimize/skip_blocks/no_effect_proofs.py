@@ -104,7 +104,7 @@ class _Proof:
 
     def _after(self, update: Update, known: Known, some: bool = False) -> Value:
         """Returns what is known about a sum after an iteration that certainly runs. The argument `known` maps ops to
-        what is assumed about their values in the iteration.
+        what is assumed about their values in one iteration.
         """
         return _Iteration(self.loop, {**self.before, **known}, some, runs=True).values[update.following]
 

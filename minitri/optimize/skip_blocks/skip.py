@@ -122,8 +122,8 @@ class _Skipping:
 
     def _pieces(self) -> list[Stmt]:
         """Returns up to three loops, called pieces, that replace the original loop, in the order along its axis. The
-        middle piece has the blocks in which the condition of the `where` ops holds for all elements. The pieces before
-        and after the middle piece have the blocks in which the condition of the `where` ops holds for some elements
+        middle loop has the blocks in which the condition of the `where` ops holds for all elements. The loops before
+        and after the middle loop have the blocks in which the condition of the `where` ops holds for some elements
         only.
         """
         axis, extent, ends = self.axis, self.axis.extent, partial(ends_in_block, self.program)
