@@ -8,8 +8,9 @@ After this pass, the result of a transposed operand has the same layout in memor
 stores elements that are far apart. The libraries numpy and torch also keep the layout of operands: the result of `2 *
 x.T` has the strides of `x.T`. Only the strides of a result change, not its shape and its elements. If operands have
 different layouts, each operand votes for its own layout: an operand of f32 has 4 votes, because an element has 4 bytes.
-The result gets the layout with the most votes of operands. If no layout has more votes than the row-major layout, the
-result is row-major. A temporary is treated as a result of the kernel that stores it.
+The result gets the layout with the most votes of operands. A result is row-major unless operands with another layout
+have more votes (one for each byte of an element) than operands that are row-major. A temporary is treated as a result
+of the kernel that stores it.
 
 This pass also aligns the rows of some temporaries. A temporary that a product loads gets rows that begin at multiples
 of 16 bytes, with gaps between the rows if necessary. Tensor descriptors (tensor_descriptors.py) and wide asynchronous
@@ -66,7 +67,7 @@ def lay_out(plan: Plan) -> Plan:
 def _with_aligned_rows(plan: Plan) -> Plan:
     """Returns the plan in which the rows of each temporary that a product loads begin at multiples of 16 bytes.
 
-    A temporary is not changed if the kernel that stores it stores other arrays too.
+    A temporary keeps its strides if the kernel that stores it also stores other arrays.
     """
     factors = {op.buffer for k in plan.kernels for d in k.dots for op in needed(d) if isinstance(op, Load)}
     stored = [[op.buffer for op in k.body if isinstance(op, Store)] for k in plan.kernels]
@@ -140,8 +141,8 @@ def _accesses(kernel: Kernel) -> Iterator[Access]:
 def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
     """Returns the axes of a result that is stored at `index`, in the order of their strides, the largest stride first.
 
-    Each access that has all axes of the result votes for its own order of axes. An access with elements of 4 bytes has
-    4 votes.
+    Each access that has all axes of the result votes for its own order of axes. An access votes once for each byte of
+    an element, so an access to f32 elements gives 4 votes to its order of axes.
     """
     place = {axis: k for k, d in enumerate(index) if (axis := plain_axis(d)) is not None}
     own = tuple(place.values())

@@ -4,10 +4,10 @@
 
 The table `CORE` in minitri/pipeline.py has the passes that every program needs. The table in this module adds the
 optimisation passes, which this project calls *rooms*. Most optimisations are rows between the rows of `CORE`. Two
-optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and `fusion` replaces `one-kernel-each`. The rows
-`lower` and `mask` of `CORE` run other functions in this table than in minitri/pipeline.py. The optimisations in `PARTS`
-are parts of the passes `lower` and `mask`, so they have no row of their own. The option `--without NAME` removes an
-optimisation.
+optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and `fusion` replaces `one-kernel-each`. In the
+table of this module, the rows `lower` and `mask` run functions that optimise, in place of the functions that
+minitri/pipeline.py runs. The optimisations in `PARTS` are parts of the passes `lower` and `mask`, so they have no row
+of their own. The option `--without NAME` removes an optimisation.
 """
 
 from collections.abc import Callable, Collection
@@ -41,7 +41,7 @@ LONG, SHORT, BOTH = 1 << 22, 4, 1 << 11
 
 
 def same(value: Any, context: Context) -> Any:
-    """Returns `value` unchanged. `same` runs in place of a pass that the option `--without` removes."""
+    """Returns `value` unchanged. The function `same` runs in place of a pass that the option `--without` removes."""
     return value
 
 
@@ -130,9 +130,9 @@ def room(
     kind: Callable[..., Pass], name: str, stage: str, place: str, *facts: Callable[[Context], Any],
     instead: Callable[[Any, Context], Any] = same, gpu: bool = False, together: bool = False,
 ) -> Pass:  # fmt: skip
-    """Makes a row of the table of passes for an optimisation. The pass of the new row calls the function that `place`
-    names, with the result of the previous stage and with further arguments. Each function in `facts` computes one
-    further argument from the compilation context, for example the chip.
+    """Makes a row of the table of passes for an optimisation. The new pass calls the function that the argument `place`
+    names. The called function gets the result of the previous stage and further arguments. Each function in `facts`
+    computes one further argument from the compilation context, for example the chip.
 
     kind      the function that makes the row, for example `graph_pass`
     place     the module in minitri/optimize and the function that does the work: "pack_operands:pack"

@@ -2,15 +2,16 @@
 
     x @ w.mT          x: f32[512, 1024], w: f32[512, 1024]          tiles of 64 by 64
 
-The result of the example above has 64 tiles, so half of a chip with 132 multiprocessors would be idle. If the depth
-(the axis that is summed over) of the example is divided into four parts for each tile, there are 256 grid programs.
+A result of 512 by 512 elements has 64 tiles of 64 by 64, so half of a chip with 132 multiprocessors would be idle. If
+the depth (the axis that is summed over) is divided into four parts for each of 64 tiles, there are 256 grid programs.
 Each of the 256 grid programs of the example sums over 256 indices. If the depth is divided into parts, a second kernel
 adds the results of the parts (split_k.py). For a tile and a number of parts, the estimated time is the following sum:
 
     start-up time for each wave of programs + blocks of depth * time of a block + second kernel
 
-In: a chip, the sizes of a product, some tiles with their measured times (`Pace`), and some numbers of parts. Out: the
-tile and the number of parts that have the least estimated time. The times of the tiles were measured on an H200.
+In: a chip, the sizes of a product, some tiles with their measured times (`Pace`), and the allowed numbers of parts of
+the depth. Out: the tile and the number of parts that have the least estimated time. The times of the tiles were
+measured on an H200.
 """
 
 from collections.abc import Iterable

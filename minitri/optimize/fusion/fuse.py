@@ -4,9 +4,9 @@
 
 At first, every reduction, scan and product is a part (a future kernel), with the elementwise nodes that only this part
 uses. Parts (future kernels) are merged, beginning with the two parts that exchange the most bytes. Two parts are merged
-under two conditions. First, the merge must not create a cycle of parts that depend on each other (partition.py).
-Second, the merged part must still be one kernel on named axes (one_kernel.py). The reasons against a merge appear in
-the ledger, the list of fusion decisions. An elementwise value that two parts need is computed in both parts if this is
+only if the merge does not create a cycle of parts that depend on each other (partition.py). Two parts are merged only
+if one kernel on named axes can compute all their nodes (one_kernel.py). The reasons against a merge appear in the
+ledger, the list of fusion decisions. An elementwise value that two parts need is computed in both parts if this is
 cheaper than storing and loading the value.
 
 Left out: schedules, because block sizes and loops are chosen after fusion.
@@ -67,14 +67,16 @@ def _ledger(parts: Partition) -> tuple[Decision, ...]:
 
 
 def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, int]]:
-    """For each node that reads a value, yields the node, the number of its part (future kernel), whether the reader is
-    fused, and a count of memory accesses. A reader is fused if its part also computes the value. For a fused reader,
-    the number of memory accesses counts the accesses that fusion saves. For a reader that is not fused, the number of
-    memory accesses counts the accesses that the reader causes.
+    """Yields a tuple for each node that reads the value of `node`. The tuple holds the reading node, the number of its
+    part (future kernel), whether the reading node is fused, and a number of memory accesses. A node that reads a value
+    is fused if the part (future kernel) of the node also computes this value. For a node in the kernel that computes
+    the read value, the tuple's last number says how many loads and stores fusion saves. For a node in another kernel,
+    the tuple's last number says how many loads and stores the node causes.
 
     A reader in the kernel that computes the value (a fused reader) saves one load. In a kernel that does not compute
     the value, one load serves all readers of the value. The store of the value is counted only once, not for each
-    reader. The store of the value is saved if all readers are fused, unless the value is an output of the program.
+    reader. A value is not stored in memory if every node that reads it is fused, unless the value is an output of the
+    program.
     """
     readers = [(u, h) for u in parts.users[node] for h in parts.homes[u]]
     apart = any(node not in parts.parts[h] for _, h in readers)

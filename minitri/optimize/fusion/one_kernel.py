@@ -15,16 +15,16 @@ one kernel.
     a scan runs along an axis with no other loop around it or inside it
 
 A reduction that lacks one of the kernel's parallel axes would be computed again for each index along that axis.
-Reductions and results are allowed to lack a parallel axis only in a loop that reductions and matrix products share, as
-in attention:
+A reduction in a loop with matrix products, as in attention, need not depend on a parallel axis of which each grid
+program has all indices:
 
     p = exp(s[i, r] - m[i])         loop r: the product and the sum run over it
     o[i, l] = sum(r) p * v[r, l]    held l: one program has all columns
     n[i] = sum(r) p                 n lacks l, but it is computed and stored once
 
-In a loop that reductions and products share, a reduction is allowed to lack a parallel axis if every grid program has
-all indices of this axis. The file minitri/optimize/online_reductions/merge_loops.py decides whether one loop is enough
-for all reductions and products of a kernel.
+For example, the sum `n[i]` lacks the axis `l`, but one grid program has all indices of `l`, so it computes `n[i]` once.
+The file minitri/optimize/online_reductions/merge_loops.py decides whether one loop is enough for all reductions and
+products of a kernel.
 """
 
 from collections.abc import Sequence
@@ -119,8 +119,9 @@ def _check_scan(part: FusedIndexing, node: Scan) -> None:
 def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
     """Returns the value that must be stored in memory so that the rest of the part can be one kernel.
 
-    If another result brought the axes that `node` lacks into the kernel, that other result is returned. If no other
-    result has the axes that `node` lacks, `node` itself is returned.
+    The set `missing` contains axes of the kernel along which the value of `node` does not vary. If another result of
+    the part varies along an axis in `missing`, that result is returned. If no result of the part varies along an axis
+    in `missing`, `node` itself is returned.
     """
     for other, demand in part.stores[1:]:
         if other is not node and missing & axis_names(demand.index):
@@ -138,7 +139,8 @@ def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) 
     held    the column axes of which a program has all indices
     inner   the axes of products inside the loop
 
-    `mixed` says whether there are reductions besides the products `contracts`.
+    The argument `contracts` lists the matrix products. The argument `mixed` is true if there are reductions besides
+    matrix products.
     """
     demands = [(n, d) for n in contracts for d in part.demands[n]]
     inside = [(n, d) for n, d in demands if axis_names(d.index) & part.reduced]
@@ -156,9 +158,9 @@ def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract,
     """Checks whether a product is computed in each iteration of the shared loop.
 
     The column index of a product inside the loop is the axis of the loop, with or without an offset. The row index and
-    the batch indices of a product inside the loop are plain axes. A batch index of a product can also be 0, but a row
-    index of 0 is refused. A guard (a condition of a load) is allowed to depend on rows or on columns but not on both,
-    because no factor has both axes.
+    the batch indices of a product inside the loop are plain axes. A batch index of a product inside the loop may be 0
+    instead of an axis, but the row index must be an axis. A guard (a condition of a load) is allowed to depend on rows
+    or on columns but not on both, because no factor has both axes.
     """
     if part.loop is None or not isinstance(node, Contract) or not axis_names(demand.index) & part.reduced:
         return False

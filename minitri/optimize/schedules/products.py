@@ -115,9 +115,9 @@ def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
 
 
 def _large(kind: str) -> tuple[tuple[Tile, Pace], ...]:
-    """Returns the tiles of a kind of product, each with its pace. For products of TF32 parts, the paces are
-    the measured ones in the table `TF32_PARTS`. For other products, the paces follow from the relative speeds in
-    tiles.toml: the time is `rows * columns / speed`, and one program fits on a multiprocessor.
+    """Returns the tiles of a kind of product, each with a `Pace`, which gives the time of a tile. For products of TF32
+    parts, the table `TF32_PARTS` contains measured times. For other products, the times follow from the relative speeds
+    in tiles.toml: the time is `rows * columns / speed`, and one program fits on a multiprocessor.
     """
     works = [(t, t.rows * t.columns / speed) for t, speed in zip(_tiles(kind), TABLE[kind].get("speeds", ()))]
     paces = [Pace(t.rows, t.columns, work, 2 * work, 1, 0.0) for t, work in works] or TF32_PARTS
@@ -202,8 +202,8 @@ def _kind(dot: Dot) -> str:
 
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
-    """Returns `tile`, with more `stages` (blocks that are loaded at the same time) if each of the `tiles` tiles has a
-    multiprocessor to itself.
+    """Returns a tile with more `stages` (blocks loaded at the same time) if a 16-bit product has no more tiles than the
+    chip has multiprocessors. Returns `tile` if the product has more tiles or another dtype.
     """
     return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and tiles <= chip.multiprocessors else tile
 

@@ -85,8 +85,8 @@ def _longest(kernel: Kernel) -> int:
     """Returns the length, in elements, of the longest row that a program keeps in registers.
 
     The functions argmax and argmin need three registers for each element, and special functions of f32 need many. The
-    returned length is smaller for rows that are only reduced. If a row that is only reduced is so long that one program
-    keeps a multiprocessor busy, a loop over blocks is as fast as a row in registers.
+    returned length is smaller if the kernel stores no results that are as long as a row. If each element is read only
+    once, a loop over blocks of a long row is as fast as a row in registers.
     """
     if _only_reduces(kernel):
         return 2 * ENOUGH if _finds_positions(kernel) or _is_dear(kernel) else WHOLE_ROW // 2
@@ -203,8 +203,8 @@ def _only_reduces(kernel: Kernel) -> bool:
 
 
 def _reads_again(kernel: Kernel) -> bool:
-    """Checks whether a loop must read a row a second time, to compute results that are as long as the row. A scan
-    computes results as long as the row without a second read.
+    """Checks whether a loop must read a row a second time, to compute results that are as long as the row. A kernel
+    with a scan reads the row once, because a scan computes its results while it reads the row.
     """
     return not _only_reduces(kernel) and not any(isinstance(op, Scan) for op in kernel.body)
 
@@ -310,9 +310,8 @@ def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, 
     """Returns for each reduced axis whether a program keeps the whole axis in registers or loops over it, and the block
     size.
 
-    A program keeps columns of up to `most` rows in registers. A program loops over longer columns, with up to `more *
-    deep` rows in each iteration. Columns whose sums are corrected need the loop even if they have no more than `more *
-    deep` rows.
+    A program keeps columns of up to `most` rows in registers. A program loops over columns of more than `most` rows,
+    even if one iteration reads all rows of a column. One iteration reads up to `more * deep` rows of a column.
     """
     axes: dict[str, tuple[str, int]] = {}
     for a in reversed(kernel.reduced):
@@ -324,13 +323,13 @@ def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, 
 
 
 def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, few: int) -> Schedule | None:
-    """Returns the schedule of a program that keeps columns in registers. Returns None for long columns, and for a few
-    columns that are only reduced. Also returns None for short columns of narrow elements, if rows are not aligned to 16
-    bytes.
+    """Returns the schedule of a program that keeps columns in registers. Returns None if the columns are too long for
+    registers. Returns None if there are few columns, and no result is as long as a column. Returns None for columns of
+    few elements with less than 4 bytes each, if rows are not aligned to 16 bytes.
 
     For example, a softmax along columns uses each element twice, but a program that keeps its columns in registers
-    reads each element only once (`_kept_columns`). The function `_reduced_columns` decides about columns that are only
-    reduced.
+    reads each element only once (`_kept_columns`). The function `_reduced_columns` decides whether columns stay in
+    registers if no result is as long as a column.
     """
     column, bytes = math.prod(ceil_pow2(size(a, 2 * ENOUGH)) for a in kernel.reduced), widest_bytes(kernel)
     chosen = _reduced_columns if _only_reduces(kernel) and not _chained(kernel) else _kept_columns
@@ -364,9 +363,9 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[
     registers, the number of columns, and the number of warps.
 
     A program covers 256 bytes of each row. If columns are long, a program covers fewer bytes of each row, and if
-    columns are very short, it covers more bytes. A warp has at least two kilobytes of the columns. If there are few
-    columns, longer columns than usual are kept in registers. A program of long columns covers as little as one memory
-    sector of each row, so that more multiprocessors work.
+    columns are very short, it covers more bytes. A program has at least two kilobytes of column elements for each warp.
+    If there are few columns, longer columns than usual are kept in registers. If columns have more than HELD_COLUMN
+    elements, a program covers as little as one memory sector of each row, so that there are more programs.
     """
     bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
     narrowest = 32 if column <= HELD_COLUMN else SECTOR // bytes
