@@ -60,8 +60,8 @@ def _deferred(program: Program, loop: Loop) -> Program:
     """Returns the program in which `loop` does not check its product of TF32 parts. After `loop` comes a second loop
     that computes the sum again if the sum is not finite.
 
-    After the second loop, the value that `loop` carried is the result of the second loop, so later statements need no
-    change.
+    The result of the second loop replaces the result of `loop` under the same name, so statements after both loops need
+    no change.
     """
     carry, dot = loop.carries[0]
     assert isinstance(dot, Dot)

@@ -150,8 +150,8 @@ def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
 def implies(stronger: Dim, c: Dim) -> bool:
     """Checks whether one bounds check implies another: for example, i < N implies i < N + 2.
 
-    The bounds checks `stronger` and `c` must each compare a single index, because comparisons of a single index are
-    exact in 32 bits too.
+    Returns False if one of the bounds checks compares several indices, because only comparisons of a single index are
+    certainly exact in 32-bit arithmetic.
     """
     solved, room = stronger.solved(lambda s: s.kind != "size"), c - stronger
     plain = solved is not None and all(s.kind == "size" for s in room.symbols())

@@ -54,8 +54,9 @@ def _narrowed(program: Program) -> Mapping[Op, DType]:
     used_by = users(program)
 
     def keeps(op: Op, kept: set[Op]) -> bool:
-        """Checks whether `op` can be narrowed together with the ops `kept`. All i64 operands of `op` must be in `kept`.
-        Every op that uses `op` must be in `kept`, or must accept any integer dtype.
+        """Checks whether `op` can be computed in 32 bits if all ops in the set `kept` are computed in 32 bits. All i64
+        operands of `op` must be in the set `kept`. Every op that uses `op` must be in the set `kept`, or must accept
+        any integer dtype.
         """
         return _is_made_of(op, kept) and all(u in kept or _takes(u, kept) for u in used_by[op])
 

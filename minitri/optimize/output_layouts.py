@@ -4,13 +4,13 @@
       -> out: f32[2048, 4096]                  -> out: f32[2048, 4096] {strides = [1, 2048]}
       store out[i, j] %7                       store out[j, i] %7      (out seen as f32[4096, 2048])
 
-After this pass, the result of a transposed operand has the same layout in memory as the operand, so no grid program
-stores elements that are far apart. The libraries numpy and torch also keep the layout of operands: the result of `2 *
-x.T` has the strides of `x.T`. Only the strides of a result change, not its shape and its elements. If operands have
-different layouts, each operand votes for its own layout: an operand of f32 has 4 votes, because an element has 4 bytes.
-The result gets the layout with the most votes of operands. A result is row-major unless operands with another layout
-have more votes (one for each byte of an element) than operands that are row-major. A temporary is treated as a result
-of the kernel that stores it.
+After this pass, a kernel that loads a transposed array stores its result in the same memory order, so grid programs
+store neighbouring elements. The libraries numpy and torch also keep the layout of operands: the result of `2 * x.T` has
+the strides of `x.T`. Only the strides of a result change, not its shape and its elements. If operands have different
+layouts, each operand votes for its own layout: an operand of f32 has 4 votes, because an element has 4 bytes. The
+result gets the layout with the most votes of operands. A result is row-major unless operands with another layout have
+more votes (one for each byte of an element) than operands that are row-major. A temporary is treated as a result of the
+kernel that stores it.
 
 This pass also aligns the rows of some temporaries. A temporary that a product loads gets rows that begin at multiples
 of 16 bytes, with gaps between the rows if necessary. Tensor descriptors (tensor_descriptors.py) and wide asynchronous

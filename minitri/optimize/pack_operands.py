@@ -9,14 +9,15 @@
 
 The hardware can copy a block of a factor directly to shared memory under two conditions. The rows of the factor must
 begin at multiples of 16 bytes, and nothing may be computed during the copy. Products in TF32 also need factors that are
-contiguous along the depth, the axis that is summed over ("K-major"). Products of f32 arrays that run on tensor cores
-(f32_products.py) need only a second factor that is contiguous along the depth. The factors of a product can be swapped:
-`x @ w` becomes `(w.mT @ x.mT).mT`. A product with few tiles gets swapped factors if only its first factor is contiguous
-along the depth, and copying the second factor saves little time. A product with few tiles gets swapped factors if its
-first factor is much smaller than its second factor, and so is cheaper to copy. F32 products that do not run on tensor
-cores run on the f32 units of the chip, which need a second factor that is contiguous along the column index. A factor
-without the layout that its product needs is slow to read, and each tile of the result reads the factor again. A packed
-copy, which is made only once, is cheaper than repeated slow reads if each element is used often enough.
+contiguous along the depth, the axis that is summed over ("K-major"). For products of f32 arrays on tensor cores
+(f32_products.py), only the second factor must be contiguous along the depth (the summed axis). The factors of a product
+can be swapped: `x @ w` becomes `(w.mT @ x.mT).mT`. A product with few tiles gets swapped factors if only its first
+factor is contiguous along the depth, and copying the second factor saves little time. A product with few tiles gets
+swapped factors if its first factor is much smaller than its second factor, and so is cheaper to copy. F32 products that
+do not run on tensor cores run on the f32 units of the chip, which need a second factor that is contiguous along the
+column index. A factor without the layout that its product needs is slow to read, and each tile of the result reads the
+factor again. A packed copy, which is made only once, is cheaper than repeated slow reads if each element is used often
+enough.
 
 If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory even if
 the factor is not packed. A first factor with rows at multiples of 4 bytes is packed (copied to aligned rows) only if
@@ -148,11 +149,10 @@ def _least(node: Contract) -> tuple[int, int]:
 
 
 def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
-    """Returns the axis along which the factors of a product must be contiguous. The result "depth" means that the
-    factors must be contiguous along the summed axis. The result "any" means that each factor must be contiguous along
-    one of its last two axes. The result "columns" means that only the second factor must be contiguous, along the
-    column index. The result "swapped" means that the factors change places. The result "" means that the layout of the
-    factors does not matter.
+    """Returns the axis along which the factors of a product must be contiguous. Returns "depth" if the factors must be
+    contiguous along the summed axis. Returns "any" if each factor must be contiguous along one of its last two axes.
+    Returns "columns" if only the second factor must be contiguous, along the column index. Returns "swapped" if the
+    factors must change places. Returns "" if the layout of the factors does not matter.
     """
     if node.a.dtype != f32:
         return "any" if node.a.dtype.is_float and node.a.dtype.bits == 16 else ""
@@ -210,9 +210,9 @@ def in_loops(graph: Graph, parts: bool) -> set[Node]:
     """Returns the products that stay in a loop with other reductions, as in attention.
 
     A loop of products of f32 arrays is divided into one kernel for each product if the products can be computed from
-    TF32 parts. A loop stays one kernel if its scores (the results of the first product) would take too much memory. A
-    loop with a mask that depends on positions, such as a causal mask, stays one kernel, because one kernel can skip
-    blocks of scores.
+    TF32 parts. A loop of products is not divided into several kernels if its scores (the results of the first product)
+    would take too much memory. A loop with a mask that depends on positions, such as a causal mask, stays one kernel,
+    because one kernel can skip blocks of scores.
     """
     found: set[Node] = set()
     for node in {group.node for groups in loops(graph).values() for group in groups}:

@@ -5,7 +5,8 @@
 A result of 512 by 512 elements has 64 tiles of 64 by 64, so half of a chip with 132 multiprocessors would be idle. If
 the depth (the axis that is summed over) is divided into four parts for each of 64 tiles, there are 256 grid programs.
 Each of the 256 grid programs of the example sums over 256 indices. If the depth is divided into parts, a second kernel
-adds the results of the parts (split_k.py). For a tile and a number of parts, the estimated time is the following sum:
+adds the results of the parts (split_k.py). The estimated time adds the start-up of each wave of programs, the time of
+all blocks of the depth, and a second kernel:
 
     start-up time for each wave of programs + blocks of depth * time of a block + second kernel
 
@@ -42,8 +43,8 @@ class Pace(NamedTuple):
     start: float = 1.0
 
     def time(self, chip: Chip, programs: int, depth: float) -> float:
-        """Returns the estimated time of all programs in microseconds. Each of the `programs` programs sums over `depth`
-        elements.
+        """Returns the estimated time of all programs in microseconds. The argument `programs` is the number of
+        programs, and the argument `depth` is the number of elements over which each program sums.
         """
         load = -(-programs // chip.multiprocessors)  # programs on the busiest multiprocessor
         pairs = -(-load // 2) if self.most == 2 else load / 2  # if a third program fits, it runs as well

@@ -54,7 +54,8 @@ def rotate(program: Program) -> Program:
 
 
 def _before_later_blocks(body: Sequence[Stmt], loop: Loop) -> int:
-    """Returns the position in `body` for a pipelined loop: before other loops over later blocks of the same axis.
+    """Returns the position at which a pipelined loop is inserted into the statements `body`. The position is before all
+    loops over later blocks of the same axis.
 
     The file minitri/optimize/skip_blocks/skip.py has put the loops over later blocks before the loops over earlier
     blocks. The first product, which this pass puts before the pipelined loop, must not come between two loops that

@@ -99,9 +99,9 @@ def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, dep
 
 
 def _unit(node: Contract, depth: int) -> int:
-    """Returns a number of elements, for example 8 for f16, of which the length of an aligned part is a multiple. For
-    example, if rows of f16 elements begin at multiples of 16 bytes, parts of 8 elements also begin at multiples of 16
-    bytes.
+    """Returns the number of elements that must divide the length of a part, so that the part begins at a multiple of 16
+    bytes. For example, if rows of f16 elements begin at multiples of 16 bytes, parts of 8 elements also begin at
+    multiples of 16 bytes.
     """
     return math.gcd(depth, ALIGNMENT // node.a.dtype.bytes)
 

@@ -11,9 +11,9 @@ idle. This optimisation works for every product whose first factor depends on a 
 for attention. The file minitri/graph/partial_sum_correction.py decides whether a product that was computed with an old
 maximum can be corrected for a new maximum.
 
-All products that share a loop have the same number of parts. In attention, the maximum, the sum of the exponentials,
-and the product with v are all split into the same parts. If the first factor is divided by a split sum, the result of
-the product is divided instead.
+A loop is split into the same number of parts for all products that it computes. In attention, the maximum, the sum of
+the exponentials, and the product with v are all split into the same parts. If the first factor is divided by a split
+sum, the result of the product is divided instead.
 
 A loop of unknown length gets at most 32 parts, and some of these parts can be empty. Left out: unknown sizes other than
 the length of the loop, and products with too many columns for one grid program. If a loop cannot be split into equal
@@ -125,8 +125,8 @@ class _Group:
         return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
 
     def in_parts(self, following: Following, cut: Cut) -> Node:
-        """Returns the product, computed in the same parts as the maximum `cut`, on which the first factor of the
-        product depends.
+        """Returns the product, computed in parts. The parts are the same as for the maximum `cut`, on which the first
+        factor of the product depends.
         """
         i, node, lead = following.i, self.node, self.node.rank - 2
         a = following.with_own(self.numerator, self.found, cut)

@@ -208,8 +208,9 @@ def _held(extent: int, others: int, length: int) -> int:
     """Returns the length of a part whose columns fit into the registers of a program, or 0 if other reduced axes are
     too long.
 
-    `length` is the length for which enough programs run, and `others` is the number of indices of the other reduced
-    axes. If a slightly shorter length divides the axis, this length is returned, so that all parts are equally long.
+    The argument `length` is the length of a part for which there are enough grid programs. The argument `others` is the
+    number of indices of the other reduced axes. If a slightly shorter length divides the axis, this length is returned,
+    so that all parts are equally long.
     """
     most = min(HELD_COLUMN, max(LANES, 1 << (length - 1).bit_length())) // others
     return next((n for n in range(most, most * 3 // 4, -1) if extent % n == 0), most)
@@ -240,8 +241,8 @@ def contiguous_axes(node: Reduce | ir.Scan, layouts: Layouts = {}) -> tuple[int,
 
 def _computed(node: Reduce | ir.Scan, *through: type[Node]) -> Iterator[Element]:
     """Yields each array that the operand of a reduction is computed from, with the index at which the array is read. At
-    most `MOST_LOOKED_AT` nodes are visited. If a node has one of the types `through`, the arrays that its operands are
-    computed from are yielded instead of the node.
+    most `MOST_LOOKED_AT` nodes are visited. The search continues through elementwise nodes, and through nodes of the
+    types in `through`, to the arrays that their operands are computed from.
     """
     stack = [element(node.x, tuple(map(axis, range(node.x.rank))))]
     for _ in range(MOST_LOOKED_AT):

@@ -78,7 +78,7 @@ def _shifted_by_one(i: Interner, totals: Node, k: int, neutral: int | float | bo
 
 
 def _parts_of_rows(extent: int, others: int, wanted: int) -> int:
-    """Returns into how many parts each of `others` scans of rows is split: a power of two.
+    """Returns into how many parts each row of a scan is split. The argument `others` is the number of rows.
 
     The number of parts is the largest power of two for which at most `wanted` programs run and each part has at least
     PART elements.

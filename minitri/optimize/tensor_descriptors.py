@@ -19,7 +19,7 @@ Rows that are shorter than a block do not use a descriptor. Whether an array beg
 only when the program is called (minitri/base_program.py).
 
 Left out: gathers, unknown sizes, blocks with fewer or more than two axes, and stores of integers. Stores that repeat a
-value along an axis of the stored block do not use a descriptor. All stores are left out, unless the program has the
+value along an axis of the stored block do not use a descriptor. Stores use descriptors only if the program has the
 option `descriptor_stores`.
 """
 

@@ -129,8 +129,8 @@ class Cut:
         """Returns the result of argmax or argmin: finds the part with the best value, and the index of this value in
         that part.
 
-        If several values are equally good, both steps choose the first of these values. If there is a nan, both steps
-        choose the first nan.
+        If several values are equally good, the result is the index of the first of these values. If there is a nan, the
+        result is the index of the first nan.
         """
         i, op, x = self.i, self.node.op, self.x
         part = self.merged(self._reduced(x, op.removeprefix("arg"), x.dtype))
@@ -217,8 +217,8 @@ class Following:
     cuts: Cuts
 
     def made(self, cut: Cut, needs: list[Reduced[Element]]) -> Node | None:
-        """Returns a sum that is split into the same parts as the reductions in `needs`. Returns None if the sum has no
-        transport (correction) or has different parts.
+        """Returns a sum that is split into the same parts as the reductions that the sum depends on (the argument
+        `needs`). Returns None if the sum has no transport (correction) or has different parts.
         """
         found = self.terms.transport(self.terms.root, needs)
         theirs = [self.cuts[y.y.node] for y in needs]
@@ -293,8 +293,9 @@ class Following:
     # ---- means -----------------------------------------------------------------------
 
     def shifted(self, cut: Cut, found: Shift[Element]) -> Node:
-        """Returns a sum of products of two deviations from means, such as a variance. Each partial sum was computed
-        with the means of its part, so it is corrected for the means of all parts before it is added.
+        """Returns a sum of products of two deviations from means, such as a variance. The sum of each part uses
+        deviations from the means of this part. Before the sum of a part is added, it is corrected for the means of all
+        parts.
         """
         i, counts = self.i, self._counts(cut)
         own = {m: compute(i, "divide", self.cuts[m.y.y.node].first, counts) for m in dict.fromkeys(found.means)}

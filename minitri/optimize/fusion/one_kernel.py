@@ -5,9 +5,8 @@ raises an exception with the reason.
     sum(x, axis=0)[None, :] * x    the sum lacks i: each of M rows would compute it again, so it is refused
 
 In: the nodes of a part, and the nodes that must be stored (the roots). Out: a `FusedIndexing` (the axes and indices of
-the kernel) that obeys the rules below. If the part breaks one of the following rules, NotOneKernel is raised. The
-exception NotOneKernel names values of the part: if these values are stored in memory, the rest of the part can become
-one kernel.
+the kernel) that obeys the rules below. NotOneKernel is raised for a part that cannot be one kernel. The exception
+NotOneKernel names values of the part: if these values are stored in memory, the rest of the part can become one kernel.
 
     every reduction is indexed by all parallel axes, each once, without offsets
     every result is indexed by all parallel axes, so that each element is stored once
@@ -39,7 +38,8 @@ from minitri.optimize.split_kv import MAX_HELD
 
 
 def one_kernel(inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> FusedIndexing:
-    """Returns the indexing of the nodes `inside` if they can be one kernel.
+    """Returns a `FusedIndexing` (the axes and indices of a kernel) if one kernel can compute the nodes in the argument
+    `inside`.
 
     inside    the nodes that the kernel computes; the kernel reads all other nodes from memory
     roots     the nodes that the kernel stores
@@ -88,7 +88,8 @@ def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand
 
 def _check_tiles(part: FusedIndexing, contracts: Sequence[Contract]) -> None:
     """Checks that all products have rows and columns along the same axes, because a program has only one index of each
-    other axis. If products share a loop with reductions, only the rows must lie along the same axis.
+    other axis. If products share a loop with reductions, their rows must lie along the same axis, but their columns can
+    lie along different axes.
     """
     sides = slice(-2, None if part.loop is None else -1)
     tiles = {frozenset(map(plain_axis, d.index[sides])) for n in contracts for d in part.demands[n]}
@@ -158,9 +159,9 @@ def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract,
     """Checks whether a product is computed in each iteration of the shared loop.
 
     The column index of a product inside the loop is the axis of the loop, with or without an offset. The row index and
-    the batch indices of a product inside the loop are plain axes. A batch index of a product inside the loop may be 0
-    instead of an axis, but the row index must be an axis. A guard (a condition of a load) is allowed to depend on rows
-    or on columns but not on both, because no factor has both axes.
+    the batch indices of a product inside the loop are axes without offsets. A batch index of a product inside the loop
+    may be 0 instead of an axis, but the row index must be an axis. A guard (a condition of a load) is allowed to depend
+    on rows or on columns but not on both, because no factor has both axes.
     """
     if part.loop is None or not isinstance(node, Contract) or not axis_names(demand.index) & part.reduced:
         return False
@@ -175,7 +176,9 @@ def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract,
 
 
 def _runs_over_the_loop(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
-    """Checks whether a reduction is computed once, over all iterations of the shared loop."""
+    """Checks whether a reduction runs over the axis of the shared loop, so that its result is complete after the last
+    iteration.
+    """
     names = axis_names(demand.index)
     lacks = {*part.parallel} - names
     return part.over.get((node, demand)) == (part.loop,) and lacks <= part.held and not names & part.reduced

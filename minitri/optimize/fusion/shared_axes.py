@@ -61,9 +61,9 @@ class FusedIndexing(Indexing):
     def _root_demand(self, node: Node) -> Demand:
         """Returns the index at which a result of the kernel is computed and stored.
 
-        If another node already needs the result at an index without offsets, this index is used, so that the result is
-        computed only once. If no node needs the result at an index without offsets, the result reuses axes with
-        matching extents.
+        If a node of the kernel needs the result at an index of plain axes, such as `[i, j]`, the result is stored at
+        this index. A result that the kernel needs and stores at the same index is computed only once. If no node of the
+        kernel needs the result at an index of plain axes, the result uses existing axes with the right extents.
         """
         for demand in self.demands.get(node, ()):
             if not demand.guards and self._plain(node, demand):

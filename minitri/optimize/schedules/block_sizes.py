@@ -99,8 +99,8 @@ def _counts_along(remainder: Remainder, symbol: Symbol) -> bool:
 
 
 def rival(order: Sequence[Axis], kernel: Kernel) -> Axis | None:
-    """Returns a second axis along which many bytes are contiguous, as in a transpose. The first axis of `order` is not
-    considered. Returns None if many bytes are contiguous along the first axis only.
+    """Returns a second axis along which many bytes are contiguous, as in a transpose. The returned axis is never the
+    first axis in the list `order`. Returns None if many bytes are contiguous along the first axis only.
     """
     weight = contiguity(kernel, fastest=True)
     second = max(order[1:], key=lambda a: weight[a.name], default=None)

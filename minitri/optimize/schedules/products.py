@@ -90,7 +90,7 @@ def _read(factor: Op, dot: Dot) -> int:
 
 
 def _rows_of(factor: Op, dot: Dot) -> set[Load]:
-    """Returns the loads that a factor is computed from. Loads with fewer than two axes of the product are left out."""
+    """Returns the loads that a factor is computed from. Leaves out loads with fewer than two axes of the product."""
     blocked = {*dot.tile, dot.over}
     return {op for op in needed(factor) if isinstance(op, Load) and len(blocked & {*op.axes}) > 1}
 
@@ -116,8 +116,8 @@ def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
 
 def _large(kind: str) -> tuple[tuple[Tile, Pace], ...]:
     """Returns the tiles of a kind of product, each with a `Pace`, which gives the time of a tile. For products of TF32
-    parts, the table `TF32_PARTS` contains measured times. For other products, the times follow from the relative speeds
-    in tiles.toml: the time is `rows * columns / speed`, and one program fits on a multiprocessor.
+    parts, the table `TF32_PARTS` contains measured times. For products without TF32 parts, a time is rows times
+    columns, divided by a relative speed from tiles.toml, with one program on a multiprocessor.
     """
     works = [(t, t.rows * t.columns / speed) for t, speed in zip(_tiles(kind), TABLE[kind].get("speeds", ()))]
     paces = [Pace(t.rows, t.columns, work, 2 * work, 1, 0.0) for t, work in works] or TF32_PARTS
@@ -266,8 +266,7 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip:
 def programs(tiles: int, chip: Chip) -> int:
     """Returns the smallest number of persistent programs that computes all tiles in the fewest waves.
 
-    Launching more persistent programs would not finish the work earlier. A larger number of programs would only use
-    more power and more of the L2 cache.
+    More programs than the returned number would not save time, but would use more power and more of the L2 cache.
     """
     rounds = -(-tiles // chip.multiprocessors)
     return -(-tiles // rounds)
@@ -276,7 +275,7 @@ def programs(tiles: int, chip: Chip) -> int:
 def _leaves_room(tile: Tile, dots: Sequence[Dot], ends: int, shared: int) -> bool:
     """Checks whether shared memory has room to store a tile while the blocks of the next tile are loaded.
 
-    Storing a tile needs `ends` bytes of shared memory for each element of the tile.
+    The argument `ends` is the number of bytes of shared memory that storing needs for each element of the tile.
     """
     return tile.bytes(dots) + tile.rows * tile.columns * ends <= shared - RESERVED
 
@@ -332,7 +331,7 @@ def _is_one_described(dot: Dot) -> bool:
 def is_described(load: Load, blocked: Sequence[str] = ()) -> bool:
     """Checks whether a tensor descriptor can load complete blocks of the array that `load` reads.
 
-    Each index of the load must be an axis or a number. An index along an axis in `blocked` can also have an offset.
+    Each index of the load must be an axis or a number, or the sum of an axis in the list `blocked` and an offset.
     """
     return may_be_described(load) and has_steps(load.buffer) and all(_is_along(d, blocked) for d in load.index)
 

@@ -18,8 +18,8 @@ A program has few warps, because each reduction must wait for all warps of its p
 warp has about a thousand elements. If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit
 elements. If much is computed for each element, a row has twice as many warps (long_bodies.py). The numbers in this
 module come from measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits (tests/sweep_rows.py
-measures them again). Rows of unknown size get smaller blocks than long rows. The rules for columns are in `_columns`
-and `_whole_columns`.
+measures them again). Rows of unknown size get smaller blocks than long rows. The functions `_columns` and
+`_whole_columns` choose the block sizes for columns.
 """
 
 import math

@@ -8,9 +8,9 @@ the value.
 
 In: an op, and facts about its operands. Out: a `Value`, which says what is known about the result of the op. A `Value`
 contains the kinds of numbers that the result can be. If only one number is possible, the `Value` also contains this
-number. Each `Value` has a name, called its term. Values with equal terms are equal in every element. Each function
-returns every possible kind of number, and sometimes also kinds that are impossible (Cousot and Cousot, "Abstract
-interpretation", POPL 1977).
+number. Each `Value` has a name, called its term. Two values with the same term (name) are equal in every element. Each
+function returns every possible kind of number, and sometimes also kinds that are impossible (Cousot and Cousot,
+"Abstract interpretation", POPL 1977).
 
 A kind stands for many numbers, for example for all negative numbers. An operator in the table `MONOTONE`, such as
 `multiply`, is monotone in an operand that is restricted to one kind, for example to negative numbers. So all results
@@ -213,6 +213,6 @@ def _apply(op: str, dtype: DType, dtypes: Sequence[DType], values: Sequence[Any]
 
 def free(op: Op, kinds: Iterable[str] | None = None) -> Value:
     """Returns a `Value` for an op of which only the possible kinds of numbers are known. Two calls for the same op
-    return values with equal terms.
+    return values with the same term (name), which are therefore known to be equal.
     """
     return anything(op.dtype, ("op", id(op)), kinds)

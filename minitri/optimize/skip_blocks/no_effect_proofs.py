@@ -15,8 +15,8 @@ value is unchanged after the iteration.
 An online sum is multiplied by exp(m - m') when its running maximum changes from m to m'
 (minitri/optimize/online_reductions/lower.py). If the running maximum m stays the same, an online sum is multiplied by
 exp(m - m), which is 1 for a finite m and nan for any other m. The proof has a separate case for each kind of number
-that the running maximum m can be. If the running maximum m is not finite, the proof needs one of two facts about the
-sum, which induction over the iterations proves:
+that the running maximum m can be. If the running maximum m is not finite, the proof uses that the sum is then 0 or nan,
+which induction over the iterations proves:
 
     m is -inf          the sum is 0 or nan: the sum starts at 0, and an element -inf adds 0
     m is inf or nan    the sum is nan: the element that made m inf or nan adds nan to the sum

@@ -172,8 +172,8 @@ class _Skipping:
         return self._down(d + (self.axis.block - 1))
 
     def _loop(self, first: Dim | None, last: Dim | None, full: bool = False) -> Loop:
-        """Returns a copy of the loop that runs from `first` to `last`. If `full` is true, the condition is known to
-        hold for all elements of the blocks from `first` to `last`.
+        """Returns a copy of the loop that runs from `first` to `last`. If the argument `full` is true, the condition of
+        the `where` ops holds in all blocks of the copy, and is not tested.
         """
         chosen = {c.op: c.chosen for c in self.choices} if full else {}
         made: dict[Op, Op] = {}
