@@ -151,8 +151,7 @@ class _Magnitudes:
         return self.scaled(self.op("maximum", *changes), 1 / (STEP * UNITS[dtype.name]))
 
     def of_factor(self, x: Node) -> Node:
-        """Returns 1 + e(x) / |x| for each element x of a factor, where e(x) is the scale of the rounding errors of x.
-        """
+        """Returns 1 + e(x) / |x| for each element x of a factor, where e(x) is the scale of the rounding errors of x."""
         size = self.absolute(x)
         one = number(self.i, size, 1.0)
         return self.op("add", one, self.op("divide", self.size[x], size)) if x in self.size else one
