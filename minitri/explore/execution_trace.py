@@ -141,8 +141,8 @@ class _Recorder(Watch):
     def play(self, program: Program, line: Mapping[int, int], grid: Sequence[Sequence[int]], cells: int) -> Runs:
         """Runs a tile program for each given point of the grid, and returns the steps of each run.
 
-        The argument `cells` limits the number of recorded elements. The result has None for each point of the grid that
-        is run after this limit is reached.
+        The argument `cells` limits the number of recorded elements. After the limit `cells` is reached, the result has
+        None for each further point of the grid.
 
         line   the line of each op whose steps are recorded, by the `id` of the op
         """

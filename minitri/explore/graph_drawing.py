@@ -273,8 +273,8 @@ def _spaced(wanted: Sequence[float], layer: Sequence[Any], width: Mapping[Any, f
     """Returns an x coordinate for each node of a layer, close to the wanted coordinate, so that no two nodes overlap.
 
     Overlaps of boxes are removed twice: by pushing nodes only to the right, and by pushing them only to the left. The
-    returned x coordinate is the mean of a node's coordinate after pushing to the right and its coordinate after pushing
-    to the left.
+    returned x coordinate is the mean of a node's two coordinates: after pushing boxes to the right, and after pushing
+    boxes to the left.
     """
     apart = np.cumsum([0.0, *((width[a] + width[b]) / 2 + GAP for a, b in pairwise(layer))])
     free = np.asarray(wanted) - apart
