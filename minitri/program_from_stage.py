@@ -238,9 +238,10 @@ class Loaded(Program):
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:
     """Returns the strides that the text of a stage requires of an array.
 
-    The text of the stage has a number or a name for each stride, such as `x.stride0`. If the strides of the array equal
-    all numbers in the text, the array keeps its strides. If a stride differs from its number in the text, the caller
-    copies the array. The named strides of the copy are in row-major order, and larger than all strides with numbers.
+    The text of a stage gives each stride of an array as a number, or as a name such as `x.stride0`. An array keeps its
+    strides if they equal all strides that the stage's text gives as numbers. If a stride of an array differs from the
+    number that the stage's text gives for it, the caller copies the array. In a copied array, the strides that the text
+    only names are in row-major order, and larger than all strides that are given as numbers.
 
     The value of each named stride is added to the dict `sizes`.
     """

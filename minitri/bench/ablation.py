@@ -75,7 +75,8 @@ class Cell:
 
     @property
     def best(self) -> float:
-        """The largest of the ratios of time, memory and time to a first result.
+        """The largest of three ratios: the time, memory and time to a first result without an optimisation, each
+        divided by the value with the optimisation.
 
         If the version without the optimisation fails or gives a wrong result, `best` is inf, because the case then
         needs the optimisation.

@@ -13,8 +13,8 @@ implementation raised.
 An implementation is called with one set of inputs after another, and then with the first set again. The result of a
 call is kept until the set of inputs of the call is used again. There are enough sets of inputs to push the inputs and
 results of a call out of the L2 cache before their next use (measure_case.py). The timer does not clear the L2 cache by
-writing zeros to it, because the GPU would write them back to memory during the call. Writing zeros back would slow down
-a kernel that mostly reads.
+writing zeros to it, because the GPU would write them back to memory during the call. If the GPU also had to copy zeros
+from its cache to memory, a kernel that mostly reads would be slower.
 
 Before each call, the GPU spins: it is kept busy without touching memory. While the GPU spins, the host queues the call,
 so the measured time of the call does not include the host's time.
@@ -94,8 +94,8 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace, device: Cuda = Cud
     All implementations are measured in the given order, and then once more in reverse order. The last implementation of
     the given order is the first of the reverse order, and gets no second warm-up. An implementation that fails is not
     run again. Before each call, the GPU spins equally often for all implementations, because a chip that rests longer
-    between calls computes faster. The GPU spins often enough for the host to queue even the call that takes the host
-    longest.
+    between calls computes faster. Before each call, the GPU is kept busy at least as long as the CPU needs to queue a
+    call of any implementation.
     """
     finish_launchers()
     each = {name: _Peer(calls, device) for name, calls in peers.items()}

@@ -8,7 +8,7 @@ matrix products (`flops` is 0), a copy of memory is timed too, for comparison.
 Left out: the tables that are printed (result_tables.py).
 
 Without a GPU, `small_table` compares Triton's interpreter with numpy, for small sizes that are no multiples of block
-sizes. The small table shows whether the kernels are right, but not how fast they are.
+sizes. The function `small_table` shows whether kernels compute right results, but not how fast they run on a GPU.
 """
 
 import math

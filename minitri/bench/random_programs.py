@@ -9,10 +9,10 @@ any other case. The module torch_twin.py makes the torch function of the `Case` 
         v2 = gelu(v1)
         return v2
 
-The table random_programs.toml has forms of statements, such as `gelu({x})`. The class `EverydayWriter` draws forms at
-random, and fills their placeholders such as {x} (minitri/testing/statement_writer.py). `EverydayWriter` runs each
-statement on torch's meta device, whose tensors have a shape but no data. A statement stays in the program if it runs on
-the meta device and if no array is too large.
+The table random_programs.toml has forms of statements, such as `gelu({x})`. The class `EverydayWriter` chooses forms of
+statements at random, and replaces placeholders such as {x} by names of values (minitri/testing/statement_writer.py).
+`EverydayWriter` runs each statement on torch's meta device, whose tensors have a shape but no data. A statement stays
+in the program if it runs on the meta device and if no array is too large.
 
 Left out: small programs of all kinds with awkward values, which `minitri fuzz` draws (minitri/testing).
 """

@@ -5,8 +5,8 @@
 
 In: the output of `bench --json`. Out: an SVG file. The left figure shows the operations per byte of each case (counted
 in the graph), and its operations per second. Two lines in the left figure show the limits: the rate of a copy, and the
-rate of the fastest matrix product. The right figure shows minitri's speedup over the best other implementation and over
-torch.compile. The figures need matplotlib, which is not installed with minitri.
+rate of the fastest matrix product. The right half of the SVG file shows the speedups of minitri over the best other
+implementation and over torch.compile. The figures need matplotlib, which is not installed with minitri.
 """
 
 import json

@@ -1,7 +1,8 @@
 """Arrays for a program, made from the options of a command line.
 
 In: a function's parameters, and the options `--input x=...` and `-D M=...`. Out: one array or number for each
-parameter, and the sizes of all dimensions. The values of the option `--input` are:
+parameter, and the sizes of all dimensions. The value of the option `--input` is a file, a number, or the name of a way
+to fill an array.
 
     array.npy            read from a file (never unpickled)
     randn                normal floats               zeros, ones, arange
@@ -196,7 +197,7 @@ def _argument(param: ast.Param, text: str, sizes: Mapping[str, Size], rng: np.ra
 def _array(text: str, dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, reach: int) -> Any:
     """Returns the array for the value `text` of an option `--input`, such as `ones` or `randint:100`.
 
-    The array does not always have the dtype `dtype`, so the function `_argument` converts the array afterwards.
+    The returned array does not always have the dtype `dtype`, so the caller (`_argument`) converts it.
     """
     match text.split(":"):
         case ["zeros" | "ones"]:

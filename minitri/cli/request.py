@@ -117,9 +117,8 @@ class Request:
         return {"text": text, "sizes": sizes, "target": self.target or "cuda:90"}
 
     def changed(self, other: Mapping[str, str]) -> Request:
-        """Returns a copy of the request with changes such as {"target": "cuda:80", "M": "64"}.
-
-        The changes come from the option --compare.
+        """Returns a copy of the request with the changes that the option --compare gives, such as {"target": "cuda:80",
+        "M": "64"}.
         """
         sizes = {n for n in dimensions(self.program().function) if n in other}
         names = (*COMPARED, *SCHEDULE)

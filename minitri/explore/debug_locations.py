@@ -11,10 +11,11 @@ operation, and which line of the generated Triton source the operation comes fro
 If the location of an operation is in a function that Triton has inlined (minitri/triton/rt.py), the `Row` has the line
 that calls the function.
 
-On Blackwell GPUs, matrix products are computed in tensor memory, which separate instructions allocate. The row of a
-line that allocates tensor memory defines the name `TENSOR`, and the row of a line that accesses tensor memory uses this
-name. Through the name `TENSOR`, triton_provenance.py finds which matrix products use an allocation. The name of a
-register shows which load uses an address, as the name `TENSOR` shows which product uses an allocation.
+On Blackwell GPUs, matrix products are computed in tensor memory, which separate instructions allocate. An instruction
+that allocates tensor memory counts as defining the name `TENSOR`. An instruction that accesses tensor memory counts as
+using the name `TENSOR`. The module triton_provenance.py finds, for each instruction that allocates tensor memory, the
+matrix products that use this memory. The name of a register shows which load uses an address, as the name `TENSOR`
+shows which product uses an allocation.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      allocates columns: defines TENSOR
     ATOMS.OR RZ, [UR6+0x14], R3                records the allocation: defines TENSOR
@@ -206,8 +207,7 @@ _MASKS = MACHINES["amdgcn"]
 
 
 def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
-    """Gives source lines to instructions that enable masked threads again, and registers to instructions that wait for
-    loads.
+    """Completes the rows of instructions that enable masked threads again, and of instructions that wait for loads.
 
     LLVM gives no source line to an instruction that enables masked threads again, so `_closed` takes the line of the
     instruction that disabled the threads. An instruction that waits for loads counts as defining and using the
@@ -275,8 +275,8 @@ def sass_rows(text: str, disassembly: str) -> list[Row]:
 
 
 def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:
-    """Returns the rows of a kernel's lines, where a line of the padding at the end of the code counts as a line without
-    an operation.
+    """Returns the `Row` of each line of a kernel's machine code. An instruction of the padding at the end of the code
+    counts as a line without an operation.
 
     The padding consists of a jump to itself, which never runs, and of NOPs that fill a line of the instruction cache.
     """

@@ -8,17 +8,17 @@ Out: for each line an `Origin`, which has the nodes of the graph that the line c
     v0 = tl.load(p0 + j, mask=m5, other=0)     {2}      the load itself
     tl.store(p1 + j, v3, mask=m5)              {7}
 
-A line that computes an op of the tile program has the op's nodes. A line that computes an index, a mask or a carried
-value has the nodes of the lines that use the value (`served`). The head of a loop also has the nodes of the lines in
-the loop. Three kinds of lines have the nodes of all stores of the kernel: the head of the function, the heads of its
-branches, and lines that wait for an earlier kernel.
+A line that computes an op of the tile program comes from the same graph nodes as the op. A line that computes an index,
+a mask or a carried value gets the graph nodes of all lines that use this value (`served`). The line at the head of a
+loop gets the graph nodes of all lines in the loop's body. Three kinds of lines have the nodes of all stores of the
+kernel: the head of the function, the heads of its branches, and lines that wait for an earlier kernel.
 
 In Triton's own stages, the location of an operation leads to a line of the generated source (debug_locations.py). An
-operation with a location has the nodes of the line to which the location leads. Some operations have no location, such
-as a constant that Triton moves out of a loop, an address, or an allocation of tensor memory. An operation without a
-location has the nodes of the operations that use its result. If the result of an operation is not used, or if the
-location is the head of the function, the operation belongs to the whole kernel. An operation that belongs to the whole
-kernel has the nodes of all stores of the kernel.
+operation with a location gets the graph nodes of the line of generated source that the location names. Some operations
+have no location, such as a constant that Triton moves out of a loop, an address, or an allocation of tensor memory. An
+operation without a location has the nodes of the operations that use its result. If the result of an operation is not
+used, or if the location is the head of the function, the operation belongs to the whole kernel. An operation that
+belongs to the whole kernel gets the graph nodes of all store operations of the kernel.
 """
 
 import ast
@@ -76,9 +76,10 @@ def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str
         s = 3                 serves the product: {5}
         y = x * s             {5}
 
-    The search goes from the last row to the first, twice, because a loop carries values to earlier rows. A row that
-    uses a name gives its nodes to the nearest earlier row that defines the name. If a name that a row uses is in
-    `kept`, every earlier row that defines the name gets the nodes of the row.
+    The function visits the row of every line twice, from the last line to the first, because loops carry values to
+    earlier lines. If a line uses a name, the graph nodes of the line are added to the nearest earlier line that defines
+    the name. For a name in `kept`, the nodes of a line that uses the name are added to every earlier definition of the
+    name.
     """
     needed: dict[str, Nodes] = defaultdict(frozenset)
     found = [NONE] * len(rows)
@@ -172,7 +173,8 @@ def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) ->
 def _with_twins(source: Sequence[Origin], kernel: KernelCode, heads: Mapping[str, int]) -> list[Origin]:
     """Returns the `Origin` of each line of the generated source; `kernel` stands for all kernels equal to it.
 
-    Each line of the compiled kernel also gets the nodes of the corresponding line in each equal kernel.
+    Kernels with equal code are compiled only once. A line of the compiled kernel gets the graph nodes of the same line
+    in all kernels with equal code.
     """
     made = list(source)
     for k in range(kernel.kernel.source.count("\n")):

@@ -149,8 +149,8 @@ def examined(
     """Checks a case on the CPU or a GPU, and returns the outcome.
 
     Every pass is checked first, in each of the given variants of compilation (minitri/trust/check_passes.py). If no
-    pass is wrong, programs that were changed but must compute the same result are checked too. `relations` are the
-    names of the changes; if `relations` is not given, the changes are those of `PAIRS`.
+    pass is wrong, programs that were changed but must compute the same result are checked too. The argument `relations`
+    has the names of the changes of a program that are tried; the default is `PAIRS[on]`.
     """
     relations = PAIRS[on] if relations is None else relations
     try:
@@ -227,7 +227,7 @@ def written(case: Case, name: str) -> str:
 
 
 def read(text: str) -> Case:
-    """Returns the case in the text of a file that the function `written` made.
+    """Returns the test case that a file describes; `text` is the text of the file, which the function `written` made.
 
     Raises CompileError MT0003 if the text was not made by `written`.
     """

@@ -208,7 +208,8 @@ def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
     """Returns the average share of a loop's blocks that the tiles of the grid compute and do not skip, from 0 to 1.
 
     For example, the share in causal attention is 0.5 or a little more, because about half of the blocks contain only
-    masked elements and are skipped. The average is computed from at most `SAMPLES` tiles along each axis.
+    masked elements and are skipped. The average share is computed from a sample of the grid's tiles, with at most
+    `SAMPLES` tiles along each axis of the grid.
     """
     if not (bounds := [d for d in (loop.first, loop.last) if d is not None]):
         return 1.0

@@ -271,7 +271,8 @@ def driver() -> Any:
     """Returns Triton's driver object, which gives access to the GPU.
 
     A lock makes sure that only one driver object of Triton exists. Without a lock, two threads could make two driver
-    objects. A tensor map of one driver object is not valid for another driver object.
+    objects. A tensor map (a description of an array for the GPU's copy engine) is valid for only one of Triton's driver
+    objects.
     """
     from triton.runtime import driver
 
@@ -294,7 +295,7 @@ def current_device() -> Callable[[], int]:
 def current_stream() -> Callable[[int], int]:
     """Returns the fastest function that returns the address of a GPU's current stream.
 
-    If possible, the result is the C function that torch.compile calls.
+    The result is torch's C function `_cuda_getCurrentRawStream`, or a slower Python function if torch does not have it.
     """
     torch = sys.modules["torch"]
     return getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: torch.cuda.current_stream(device).cuda_stream)

@@ -79,8 +79,8 @@ class Executable(NamedTuple):
 class Bound:
     """A call with fixed arrays and fixed outputs. Calling the `Bound` object launches the kernels, without any check.
 
-    The outputs belong to the `Bound` object: each call overwrites the results of the previous call. On a GPU, the
-    kernels of all launches are compiled when the object is made.
+    The outputs belong to the `Bound` object: each call overwrites the results of the previous call. On a GPU, making a
+    `Bound` object compiles the kernels of all its launches.
 
     memory     the inputs, and new arrays for temporaries and outputs, by name; kept here because launches hold only
                addresses

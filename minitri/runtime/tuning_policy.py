@@ -7,7 +7,7 @@ program, the sizes, strides and dtypes, the GPU and the version of Triton. `effo
 were cached by a measurement with `effort="quick"`.
 
 Left out: schedules of general kernels, which serve all shapes of a program that was called with many shapes. The cost
-model alone chooses the schedules of general kernels.
+model, without measurements, chooses the schedules of kernels that serve calls of all shapes.
 """
 
 import hashlib

@@ -112,8 +112,8 @@ class SmallWriter(FormFiller):
     # ---- values ------------------------------------------------------------------------------
 
     def operand(self, kind: Mapping[str, Any]) -> str:
-        """Returns the name of a value that the kind of statements accepts for the placeholder {x}, or the name of a new
-        array.
+        """Returns the name of a value that can replace the placeholder {x} in a statement of the given kind. If no
+        value fits, a new array is added, and its name is returned.
         """
         of, rank = kind.get("of", "fiub"), kind.get("rank", 0)
         most, size = kind.get("most", math.inf), kind.get("elements", math.inf)
@@ -185,10 +185,11 @@ class SmallWriter(FormFiller):
         return RandomProgram(text + "".join(f"    {line}\n" for line in body), tuple(taken), sizes)
 
     def _inlined(self, lines: dict[str, str], results: Sequence[str]) -> dict[str, str]:
-        """Returns the statements of a program's body, some of them written inside other statements.
+        """Returns the statements of a program after some statements were moved into the statements that use their
+        results.
 
-        If the result of a statement is used only once, the statement is sometimes written inside the statement that
-        uses the result.
+        For example, `v1 = a + b` and `v2 = exp(v1)` become `v2 = exp((a + b))`. A statement can be moved if its result
+        is used only once.
         """
         for name in list(lines):
             readers = [n for n, text in lines.items() if name in words(text)]
@@ -212,7 +213,8 @@ def _parsed(text: str) -> ast.Module:
 class Tape:
     """Makes the choices that the list `numbers` records: each number is the index of the chosen option.
 
-    After the last number, the tape chooses with `rng`, or takes the first option if there is no `rng`.
+    After the last recorded choice, a `Tape` makes random choices with `rng`, or takes the first option if there is no
+    `rng`.
     """
 
     def __init__(self, numbers: Sequence[int] = (), rng: random.Random | None = None) -> None:
@@ -247,8 +249,8 @@ def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], trie
 
     If no simpler program fails, the result is the program that the choices `numbers` made.
 
-    `fails` must be true for the program that the choices `numbers` make. Each simpler program that fails becomes the
-    new start of the search. The search tries at most `tries` programs.
+    For the program made from the choices `numbers`, `fails(program)` must be true. Each simpler program that fails
+    becomes the new start of the search. The search tries at most `tries` programs.
     """
     example, untried = written(Tape(numbers)), _candidates(numbers)
     seen = {repr(example)}
@@ -264,9 +266,8 @@ def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], trie
 
 
 def _candidates(numbers: Sequence[int]) -> Iterator[list[int]]:
-    """Yields lists without some of the numbers, the shortest lists first.
-
-    After the shorter lists, yields lists in which one number is smaller.
+    """Yields lists without some of the given numbers, the shortest lists first, and then lists in which one number is
+    smaller.
     """
     for length in (32, 16, 8, 4, 2, 1):
         for start in range(0, len(numbers), length):

@@ -172,7 +172,8 @@ class FormFiller(StatementWriter):
         """Returns the name of another value that broadcasts with x. If no other value broadcasts with x, and sometimes
         at random, the function adds a new parameter and returns its name.
 
-        Some kinds of statements allow only some dtypes as the common dtype of x and the returned value.
+        The value is chosen so that its common dtype with x (after promotion) is a dtype that the kind of statement
+        allows.
         """
         of = self.kinds[filled.kind].get("of", "fiub") if kinds == "fiub" else "fiub"
 
@@ -199,7 +200,7 @@ class FormFiller(StatementWriter):
     def alike(self, filled: Filled, x: Value, but: int | None = None) -> str:
         """Returns the name of a value with the same shape as x.
 
-        If `but` is given, the sizes along the axis `but` can differ.
+        If the argument `but` is the number of an axis, the sizes along this axis can differ.
         """
         axes = [k for k in range(len(x.shape)) if k != but]
 
@@ -271,8 +272,8 @@ class FormFiller(StatementWriter):
         """Returns the text of an expression such as `arange(N)[:, None]`: the indices along an axis of x, in a shape
         that broadcasts with x.
 
-        If `step` is 0, the axis is random. If `step` is not 0, the axis comes `step` axes before the axis of the
-        previous expression that this method made for the statement.
+        If `step` is 0, the axis is random. If `step` is 1, the axis comes directly before the axis that the previous
+        call for the same statement chose.
         """
         rank = len(x.shape)
         k = (filled["last place"] - step) % rank if step else self.choose(range(rank)[::-1])
