@@ -19,7 +19,7 @@ schedule. The optimisations are in minitri/optimize/pass_table.py, which is impo
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, field, replace
 from functools import cached_property, partial
 from importlib import import_module
 from typing import Any
@@ -27,6 +27,7 @@ from typing import Any
 from minitri.base import pass_logs
 from minitri.base.diagnostics import CompileError, misspelt
 from minitri.base.dims import Dim
+from minitri.base.nodes import Record
 from minitri.base.resource_limits import Limits, check_time, current, exceeded, timed, using
 from minitri.graph import lower_ast, rewrite
 from minitri.graph.parameter_binding import Instance
@@ -53,16 +54,14 @@ from minitri.triton.workarounds.loops import hide_starts, settle
 PASS_TABLE = "minitri.optimize.pass_table"  # the module with the table of optimisations
 
 
-@dataclass(frozen=True, eq=False)
-class Start:
+class Start(Record, eq=False):
     """The stage at which a program begins if it was read from the text of a stage, such as the stage `tile`."""
 
     stage: str
     value: Any
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(Record):
     """The input of a compilation. Every pass receives the context as its second argument, after the IR.
 
     module    the parsed program
@@ -105,8 +104,7 @@ class Context:
 # ---- passes ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Pass:
+class Pass(Record):
     """One pass of the compiler. `run(value, context)` makes the stage `stage` from the stage before it.
 
     function   the main function of the pass; the docstring of its module explains the pass
@@ -133,8 +131,7 @@ class Pass:
         return run(before, context)
 
 
-@dataclass(frozen=True)
-class PassRecord:
+class PassRecord(Record):
     """A record of a pass that ran: the text before the pass, the text after it, and the time of the pass in seconds."""
 
     name: str

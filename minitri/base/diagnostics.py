@@ -18,10 +18,10 @@ text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Any, Self
 
+from minitri.base.nodes import Record
 from minitri.base.spans import Span
 from minitri.base.spelling import nearest
 from minitri.base.toml_tables import table_beside
@@ -33,8 +33,7 @@ CODES: dict[str, str] = {code: row["text"] for code, row in _TABLE.items()}
 MOST_LINES = 7  # the most lines that `str(error)` has
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Record):
     """A correction of a minitri program: the text at `span` is replaced by `text`."""
 
     span: Span

@@ -30,13 +30,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
 from math import lcm
 
 from minitri.base.dims import ONE, ZERO, Dim, Quotient, sign
+from minitri.base.nodes import Record
 from minitri.base.simplex import combination
 from minitri.base.symbolic_minmax import Extreme, Largest
 
@@ -46,8 +46,7 @@ MAX_CASES = 6  # how many maxima and minima the search splits into cases
 SAMPLES = ((0,), (1,), (2,), (3,), (9,), (0, 9), (9, 0), (1, 2, 4))
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Record):
     """The fact that `expr` >= 0, with the reason. If the fact follows from other facts, `proof` is the derivation."""
 
     expr: Dim
@@ -55,8 +54,7 @@ class Fact:
     proof: Proof | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Record):
     """One term of a proof's sum: weight * multiplier * fact."""
 
     weight: int
@@ -64,8 +62,7 @@ class Step:
     fact: Fact
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(Record):
     """A proof that goal >= 0, in one of four forms.
 
     steps   an equation whose right side is a sum of facts, with `scale` and `room` as in the module's docstring

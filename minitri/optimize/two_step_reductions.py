@@ -24,11 +24,12 @@ parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 from minitri.base import dims
 from minitri.base.dims import Dim
+from minitri.base.nodes import Record
 from minitri.base.operators import POSITIONS, neutral
 from minitri.base.symbolic_minmax import smallest
 from minitri.base.types import DType, bool_, i64
@@ -204,8 +205,7 @@ def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> 
     return not any(terms.varies(e) for e in elements if e not in (y.x, y.y) and not terms.look(e)[1])
 
 
-@dataclass(frozen=True)
-class Following:
+class Following(Record):
     """Builds sums that depend on a split reduction and are split into the same parts.
 
     `terms` is the expression that is summed.
