@@ -13,10 +13,10 @@ or None if no proof is found. The one idea: a proof is an equation between a mul
 The equation of a proof shows that goal > -1: its right side is a sum of products that are >= 0, and the constant `room`
 is less than the goal's factor `scale`. As the goal is an integer, goal > -1 means goal >= 0.
 
-`Proof.check` compares both sides of a proof's equation as polynomials, so an error in the search cannot lead to a wrong
-proof. Two polynomials are equal if each product of symbols (monomial) has the same coefficient in both. To find a
-proof, the search writes a linear equation for each monomial. The unknowns of the linear equations are the weights of
-the facts. The simplex algorithm (simplex.py) solves the linear equations.
+Both sides of a proof's equation are polynomials. Two polynomials are equal if each product of symbols (monomial) has
+the same coefficient in both. To find a proof, the search writes a linear equation for each monomial. The unknowns of
+the linear equations are the weights of the facts. The simplex algorithm (simplex.py) solves the linear equations. The
+tests compare the polynomials of every proof that the examples need, without a search (tests/test_proofs.py).
 
 Three steps prepare the search for a proof. First, each maximum and minimum in the goal and in the facts is split into
 two cases. Second, the facts that define quotients and remainders, such as 4*(i//4) <= i, are added to the given facts.
@@ -81,23 +81,6 @@ class Proof(Record):
     cases: tuple[Proof, ...] = ()
     never: Proof | None = None
 
-    def check(self) -> bool:
-        """Checks whether the proof is valid. The check compares polynomials and needs no search."""
-        if self.atom is not None:
-            goals = [self.goal.replace_atoms({self.atom: value}) for value, _ in _in_cases(self.atom)]
-            return [p.goal for p in self.cases] == goals and all(p.check() for p in self.cases)
-        if self.never is not None:
-            return self.never.goal == -1 and self.never.check()
-        if self.wider is not None:  # divisor * goal + divisor - 1 >= 0 and divisor >= 1, so goal > -1
-            n = self.divisor.expr + 1 if self.divisor else ZERO
-            return self.wider.goal == self.goal * n + n - 1 and self.wider.check()
-        total = ZERO
-        for s in self.steps:
-            if s.weight < 0 or sign(s.multiplier) not in (0, 1) or not (s.fact.proof is None or s.fact.proof.check()):
-                return False
-            total = total + s.multiplier * s.fact.expr * s.weight
-        return 0 <= self.room < self.scale and self.goal * self.scale + self.room == total
-
     def facts(self) -> Iterator[Fact]:
         """Yields the facts that the proof uses. A derived fact is replaced by the facts from which it was derived."""
         for s in self.steps:
@@ -107,7 +90,7 @@ class Proof(Record):
                 yield from below.facts()
 
 
-def _in_cases(atom: Extreme) -> tuple[tuple[Dim, Dim], tuple[Dim, Dim]]:
+def in_cases(atom: Extreme) -> tuple[tuple[Dim, Dim], tuple[Dim, Dim]]:
     """Returns the two cases of a maximum or minimum.
 
     Each case is a pair: the value of the maximum or minimum, and an expression that is >= 0 exactly in this case.
@@ -188,7 +171,7 @@ def _plain(d: Dim) -> tuple[Step, ...]:
 
 def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Extreme, depth: int) -> Proof | None:
     cases: list[Proof] = []
-    for value, when in _in_cases(atom):
+    for value, when in in_cases(atom):
         known = [Fact(f.expr.replace_atoms({atom: value}), f.because) for f in facts]
         known.append(Fact(when, f"the case {atom} = {value}"))
         if (proof := _search(goal.replace_atoms({atom: value}), known, depth - 1)) is None:
