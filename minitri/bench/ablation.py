@@ -37,7 +37,6 @@ from minitri.optimize.pass_table import OPTIONAL
 from minitri.program import Program
 from minitri.runtime import timing
 
-WORTH = 1.03  # an optimisation is worthwhile if a case without it takes this many times as much
 WHOLE = ""  # the version with all optimisations
 
 

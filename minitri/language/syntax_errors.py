@@ -56,11 +56,8 @@ def bad_word(word: Word, before: Word, expected: set[str]) -> ParseError:
     row of the table `words` whose conditions all hold for the token.
     """
     there = _situation(word, before, expected)
-    row = next(
-        row
-        for row in tables()["words"]
-        if all(there & {*either.split("|")} for either in row["when"]) and not there & {*row.get("unless", ())}
-    )
+    possible = (row for row in tables()["words"] if there.isdisjoint(row.get("unless", ())))
+    row = next(row for row in possible if all(there & {*either.split("|")} for either in row["when"]))
     places = {
         "before": before.span, "after before": replace(before.span, start=before.span.end),
         "word": word.span, "before word": replace(word.span, end=word.span.start), "both": before.span.to(word.span),

@@ -103,7 +103,6 @@ def _by_rows(i: Interner, node: Reduce, first: int, chip: Chip) -> Halves:
     outer = tuple(k for k in node.axes if k < first)
     rows = i.reduce(node.op, node.dtype, node.x.shape[:first], node.x, tuple(range(first, node.x.rank)))
     whole = i.reduce(node.op, node.dtype, node.shape, rows, outer)
-    assert isinstance(whole, Reduce)
     k, parts, length = choose(whole, chip)
     made = Cut(i, whole, k, parts, length).made({})[0] if parts > 1 else whole
     count, row = (dims.product(list(shape)) for shape in ([rows.shape[k] for k in outer], node.x.shape[first:]))
