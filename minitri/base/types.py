@@ -137,11 +137,11 @@ class ArrayType(Record):
 
 # ---- properties of dtypes that a program can read ----------------------------------------------
 
+# For each kind that `isdtype` knows, the letters of `DType.kind` that belong to it.
 KINDS = {
     "bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu", "real floating": "f",
     "complex floating": "", "numeric": "iuf",
 }  # fmt: skip
-"""For each kind that `isdtype` knows, the letters of `DType.kind` that belong to it."""
 
 
 class Info(Record, eq=False):

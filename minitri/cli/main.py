@@ -123,6 +123,7 @@ def code_or_file(ctx: click.Context, param: click.Parameter, value: str | None) 
 
 
 PAIRS: dict[str, Any] = {"multiple": True, "callback": once}
+# For each kind of option in commands.toml, the keyword arguments for click.
 KINDS: dict[str, dict[str, Any]] = {
     "colour": {"type": Choice(("auto", "always", "never")), "callback": colour},
     "pairs": {"type": pair, "metavar": "NAME=VALUE", **PAIRS},
@@ -136,7 +137,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "code or file": {"callback": code_or_file, "required": False},
     "old file": {"type": click.Path(exists=True, dir_okay=False), "metavar": "FILE"},
 }
-"""For each kind of option in commands.toml, the keyword arguments for click."""
 TABLE = table_beside(__file__, "commands.toml")
 OPTIONS = TABLE.pop("options")
 

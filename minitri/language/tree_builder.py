@@ -54,12 +54,12 @@ def covering(parts: Sequence[ast.Node | None]) -> Span:
     return there[0].span.to(there[-1].span)
 
 
+# The grammar rules that need no method of `Builder`, because the last parts of the rule are the fields of a node.
 NODES = {
     "effect": Effect, "conditional": ast.Conditional, "comparison": ast.Compare, "binary": ast.Binary, "unary": ast.Unary,
     "attribute": ast.Attribute, "keyword": Keyword, "name": ast.Name, "pack": ast.Pack, "none": ast.NoneLiteral,
     "ellipsis": ast.EllipsisLiteral,
 }  # fmt: skip
-"""The grammar rules that need no method of `Builder`, because the last parts of the rule are the fields of a node."""
 
 
 class Callbacks:
