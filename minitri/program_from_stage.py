@@ -156,9 +156,8 @@ class Loaded(Program):
             message = f"a program that begins at `{self.stage}` takes no {what}"
             measured = "measure once, with `mt.tune(…)`, and give it the options"
             raise CompileError("MT0404", message, help="its schedules are in the text" if fixed else measured)
-        return Loaded(
-            Start(self.stage, self.value), self.module.source, options=options, against=self.against, **settings
-        )
+        start = Start(self.stage, self.value)
+        return Loaded(start, self.module.source, options=options, against=self.against, **settings)
 
     def _check_signature(self) -> None:
         """Does nothing, because the function `load` has already verified the text."""

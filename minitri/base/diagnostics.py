@@ -146,9 +146,7 @@ class CompileAxisError(CompileValueError, CompileIndexError):
     """
 
 
-_KINDS: dict[str, type[CompileError]] = {
-    code: globals()[f"Compile{row['python']}"] for code, row in _TABLE.items() if "python" in row
-}
+_KINDS = {code: globals()[f"Compile{row['python']}"] for code, row in _TABLE.items() if "python" in row}
 # For each error code, the names of Python's built-in exceptions that the error is also an instance of.
 BUILTIN: dict[str, tuple[str, ...]] = {
     code: tuple(e.__name__ for e in (ValueError, TypeError, IndexError) if issubclass(kind, e))
