@@ -216,12 +216,11 @@ def _array(text: str, dtype: DType, shape: tuple[int, ...], rng: np.random.Gener
             return rng.integers(low, high, shape)
         case _ if dtype.is_float:
             return np.full(shape, float(text))
-        case _:
-            number = int({"true": "1", "false": "0"}.get(text.lower(), text))
-            low, high = dtype.limits
-            if not low <= number <= high:
-                raise InputError(f"{dtype} holds {low} ... {high}")
-            return np.full(shape, number, dtype.numpy)
+    number = int({"true": "1", "false": "0"}.get(text.lower(), text))
+    low, high = dtype.limits
+    if not low <= number <= high:
+        raise InputError(f"{dtype} holds {low} ... {high}")
+    return np.full(shape, number, dtype.numpy)
 
 
 def require_known(what: str, given: Iterable[str], names: list[str]) -> None:

@@ -69,8 +69,7 @@ class GraphTerms(Terms[Element]):
                 return node.op, tuple(element(a, e.at) for a in node.args)
             case ir.Gather():
                 return "gather", tuple(element(p, e.at) for p in node.picks)
-            case _:
-                return type(node).__name__.lower() if self.places(e) is None else "", ()
+        return type(node).__name__.lower() if self.places(e) is None else "", ()
 
     def below(self, root: Element) -> list[Element]:
         """Returns an element and all elements that this element depends on."""

@@ -119,9 +119,8 @@ class Typer:
             case tuple():
                 dtype, weak = self.promoted(literals.leaves(value))
                 return Array(literals.stacked(self, value, dtype), dtype, weak)
-            case _:
-                help = NO_ARRAYS.get(type(value).__name__, "")
-                raise CompileError("MT0202", f"an array or number is needed here, not {describe(value)}", help=help)
+        help = NO_ARRAYS.get(type(value).__name__, "")
+        raise CompileError("MT0202", f"an array or number is needed here, not {describe(value)}", help=help)
 
     def cast(self, value: Value, dtype: DType) -> Array:
         """Returns the value converted to `dtype`. For f16 and bf16, the value is rounded and converted back to f32."""
@@ -210,9 +209,8 @@ class Typer:
                 return self.promoted(literals.leaves(value))
             case int() | float() if not isinstance(value, bool):
                 return (f64 if isinstance(value, float) else i64), True
-            case _:
-                array = self.array(value)
-                return array.dtype, array.weak
+        array = self.array(value)
+        return array.dtype, array.weak
 
     def settled(self, values: Sequence[Value]) -> DType:
         """Returns the promoted dtype of several values, for a result with a fixed dtype. The promoted dtype of weak

@@ -169,8 +169,7 @@ def bad_target(node: ast.Expr) -> ParseError:
             return mistake("changed_array", node.span).correct(python_corrections.statement(node.span))
         case ast.Tuple():
             return mistake("nested_targets", node.span)
-        case _:
-            return mistake("not_a_target", node.span)
+    return mistake("not_a_target", node.span)
 
 
 def chained_comparison(parts: Sequence[Word | ast.Node], span: Span) -> ParseError:

@@ -295,5 +295,4 @@ def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
             return id, ()
         case ast.Attribute(value=value, name=name):
             return name, (value,)
-        case _:
-            raise not_callable(function)
+    raise not_callable(function)
