@@ -33,8 +33,7 @@ from minitri.graph import lower_ast, rewrite
 from minitri.graph.parameter_binding import Instance
 from minitri.graph.text import format_graph
 from minitri.graph.verify import verify as verify_graph
-from minitri.hardware import targets
-from minitri.hardware.targets import StageUnavailable, Target
+from minitri.hardware.targets import CUDA_STAGES, HIP_STAGES, StageUnavailable, Target
 from minitri.kernels import lower_graph
 from minitri.kernels.ir import Kernel, Plan
 from minitri.kernels.text import format_decision, format_plan
@@ -384,7 +383,7 @@ def _text_of_broken(p: Pass, value: Any) -> str:
 
 def _unavailable(stage: str, compiled: Compilation) -> CompileError:
     """Returns the error for the name of a stage that this compilation does not have."""
-    start, known = compiled.context.start, {*OUR_STAGES, *targets.CUDA_STAGES, *targets.HIP_STAGES}
+    start, known = compiled.context.start, {*OUR_STAGES, *CUDA_STAGES, *HIP_STAGES}
     if start is not None and stage in {p.stage for p in compiled.table}:
         return StageUnavailable("MT0402", f"this program begins at `{start.stage}`: it has no stage `{stage}`")
     if stage in known:

@@ -27,8 +27,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import reduce
 
-from minitri.base import dims
-from minitri.base.dims import Dim
+from minitri.base.dims import ZERO, Dim, product
 from minitri.base.nodes import Record
 from minitri.base.operators import POSITIONS, neutral
 from minitri.base.symbolic_minmax import smallest
@@ -86,7 +85,7 @@ class Cut:
         A reduction that depends on reductions in `cuts` uses the parts of these reductions if possible. If the parts
         cannot be used, the elements of the reduction are read again after the reductions in `cuts` are complete.
         """
-        elements = self.length * dims.product([self.node.x.shape[a] for a in self.node.axes if a != self.k])
+        elements = self.length * product([self.node.x.shape[a] for a in self.node.axes if a != self.k])
         if self.node.op in POSITIONS:
             return self.position(), self.parts, elements
         terms = terms_of(self.node.x, self.node.axes, cuts)
@@ -120,7 +119,7 @@ class Cut:
         inner = tuple(a if a < self.k else a + 1 for a in self.node.axes)
         if self.length == 1:  # the only element of a part needs no axis
             inner = tuple(a for a in self.node.axes if a != self.k)
-            index = (dims.ZERO if j == self.k + 1 else axis(j - (j > self.k)) for j in range(x.rank))
+            index = (ZERO if j == self.k + 1 else axis(j - (j > self.k)) for j in range(x.rank))
             x = self.i.view(x, self.node.x.shape, tuple(index))
         left = tuple(e for j, e in enumerate(x.shape) if j not in inner)
         return self.i.reduce(op, dtype, left, x, inner)
@@ -245,7 +244,7 @@ class Following(Record):
         """Returns the index along each axis of the sum's operand, in terms of the axes of the split array `cut.x`.
         `places` has one expression for each axis of the operand of `cut`, in terms of the axes of the sum's operand.
         """
-        unit: Axes = {axis_symbol(k): dims.ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}
+        unit: Axes = {axis_symbol(k): ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}
         return {**unit, **{s: cut.x.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}
 
     def merged(self, found: Rescale[Element], partial: Node, parts: Node, place: int) -> Node:

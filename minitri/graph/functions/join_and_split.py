@@ -22,7 +22,6 @@ from minitri.base.types import bool_
 from minitri.graph import ir, typing_rules
 from minitri.graph.functions.creation_and_dtypes import eye, full
 from minitri.graph.functions.views import expand_dims, one_axis, permute_dims, reshape
-from minitri.graph.ir import Shape
 from minitri.graph.parameter_binding import as_axes, as_axis, as_dim, as_int, as_offset, as_shape, items_of, plain
 from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, insert_axes, read_at, view
 
@@ -113,7 +112,7 @@ def pad(t: Typer, x: Strong, pad_width: Value, constant_values: Value) -> Array:
     return x
 
 
-def _pad_widths(t: Typer, value: Value, rank: int) -> list[Shape]:
+def _pad_widths(t: Typer, value: Value, rank: int) -> list[ir.Shape]:
     """Returns the widths of the padding before and after each axis.
 
     The argument `pad_width` has one of numpy's forms: n, (before, after) or ((before, after), …).
