@@ -21,7 +21,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -30,14 +30,14 @@ import click
 
 from minitri.base.json_child_process import environment
 from minitri.base.json_disk_cache import configured_folder
+from minitri.base.nodes import Record
 from minitri.base.toml_tables import table_beside
 from minitri.cli.terminal import echo, progress, show_json
 
 TIME_LIMIT = 120  # seconds, for each child process
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Record):
     """A row of the report: the state of one part that minitri needs, such as numpy or the GPU.
 
     state       "ok", "old", "missing" or "broken"

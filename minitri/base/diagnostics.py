@@ -18,10 +18,10 @@ text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Any, Self
 
+from minitri.base.nodes import Record
 from minitri.base.spans import Span
 from minitri.base.spelling import nearest
 from minitri.base.toml_tables import table_beside
@@ -33,8 +33,7 @@ CODES: dict[str, str] = {code: row["text"] for code, row in _TABLE.items()}
 MOST_LINES = 7  # the most lines that `str(error)` has
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Record):
     """A correction of a minitri program: the text at `span` is replaced by `text`."""
 
     span: Span
@@ -147,14 +146,12 @@ class CompileAxisError(CompileValueError, CompileIndexError):
     """
 
 
-_KINDS: dict[str, type[CompileError]] = {
-    code: globals()[f"Compile{row['python']}"] for code, row in _TABLE.items() if "python" in row
-}
+_KINDS = {code: globals()[f"Compile{row['python']}"] for code, row in _TABLE.items() if "python" in row}
+# For each error code, the names of Python's built-in exceptions that the error is also an instance of.
 BUILTIN: dict[str, tuple[str, ...]] = {
     code: tuple(e.__name__ for e in (ValueError, TypeError, IndexError) if issubclass(kind, e))
     for code, kind in _KINDS.items()
 }
-"""For each error code, the names of Python's built-in exceptions that the error is also an instance of."""
 
 
 class ParseError(CompileError, SyntaxError):

@@ -19,18 +19,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache, reduce
 from typing import Any, ClassVar, Literal, Union
 
 from minitri.base.diagnostics import CompileError
+from minitri.base.nodes import Record
 from minitri.base.resource_limits import check_product, current, exceeded
 
 MAX_DEPTH = 50  # levels of nested quotients, maxima, …: functions that visit these levels are recursive
 
 
-@dataclass(frozen=True, slots=True)
-class Symbol:
+class Symbol(Record):
     name: str
     kind: Literal["size", "axis", "value"] = "size"
 
@@ -41,8 +41,7 @@ class Symbol:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Record):
     """A function of two `Dim`s that is not a polynomial, such as the quotient n // m.
 
     Each subclass of Pair stands for one function.

@@ -14,11 +14,11 @@ with factors >= 0. The left side of the equation may also contain a constant `ro
 The right side of a proof's equation is a sum of products that are >= 0, so scale * goal + room >= 0. From scale * goal
 + room >= 0 and room < scale follows goal > -1. As the goal is an integer, goal > -1 means goal >= 0.
 
-`Proof.check` compares both sides of a proof's equation as polynomials, so an error in the search cannot lead to a wrong
-proof. Two polynomials are equal if each product of symbols (monomial) has the same coefficient in both. To find a
-proof, the search writes a linear equation for each monomial. In the linear equations, the unknown numbers are the
-weights: the factors with which the sum multiplies each fact. The simplex algorithm (simplex.py) solves the linear
-equations.
+Both sides of a proof's equation are polynomials. Two polynomials are equal if each product of symbols (monomial) has
+the same coefficient in both. To find a proof, the search writes a linear equation for each monomial. In the linear
+equations, the unknown numbers are the weights: the factors with which the sum multiplies each fact. The simplex
+algorithm (simplex.py) solves the linear equations. The tests compare the polynomials of every proof that the examples
+need, without a search (tests/test_proofs.py).
 
 Three steps prepare the search for a proof. First, each maximum and minimum in the goal and in the facts is split into
 two cases. Second, the facts that define quotients and remainders, such as 4*(i//4) <= i, are added to the given facts.
@@ -32,13 +32,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
 from math import lcm
 
 from minitri.base.dims import ONE, ZERO, Dim, Quotient, sign
+from minitri.base.nodes import Record
 from minitri.base.simplex import combination
 from minitri.base.symbolic_minmax import Extreme, Largest
 
@@ -48,8 +48,7 @@ MAX_CASES = 6  # how many maxima and minima the search splits into cases
 SAMPLES = ((0,), (1,), (2,), (3,), (9,), (0, 9), (9, 0), (1, 2, 4))
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Record):
     """The fact that `expr` >= 0, with the reason. If the fact follows from other facts, `proof` is the derivation."""
 
     expr: Dim
@@ -57,8 +56,7 @@ class Fact:
     proof: Proof | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Record):
     """One term of a proof's sum: weight * multiplier * fact."""
 
     weight: int
@@ -66,8 +64,7 @@ class Step:
     fact: Fact
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(Record):
     """A proof that goal >= 0, in one of four forms.
 
     steps   an equation whose right side is a sum of facts, with `scale` and `room` as in the module's docstring
@@ -86,23 +83,6 @@ class Proof:
     cases: tuple[Proof, ...] = ()
     never: Proof | None = None
 
-    def check(self) -> bool:
-        """Checks whether the proof is valid. The check compares polynomials and needs no search."""
-        if self.atom is not None:
-            goals = [self.goal.replace_atoms({self.atom: value}) for value, _ in _in_cases(self.atom)]
-            return [p.goal for p in self.cases] == goals and all(p.check() for p in self.cases)
-        if self.never is not None:
-            return self.never.goal == -1 and self.never.check()
-        if self.wider is not None:  # divisor * goal + divisor - 1 >= 0 and divisor >= 1, so goal > -1
-            n = self.divisor.expr + 1 if self.divisor else ZERO
-            return self.wider.goal == self.goal * n + n - 1 and self.wider.check()
-        total = ZERO
-        for s in self.steps:
-            if s.weight < 0 or sign(s.multiplier) not in (0, 1) or not (s.fact.proof is None or s.fact.proof.check()):
-                return False
-            total = total + s.multiplier * s.fact.expr * s.weight
-        return 0 <= self.room < self.scale and self.goal * self.scale + self.room == total
-
     def facts(self) -> Iterator[Fact]:
         """Yields the facts that the proof uses. A derived fact is replaced by the facts from which it was derived."""
         for s in self.steps:
@@ -112,7 +92,7 @@ class Proof:
                 yield from below.facts()
 
 
-def _in_cases(atom: Extreme) -> tuple[tuple[Dim, Dim], tuple[Dim, Dim]]:
+def in_cases(atom: Extreme) -> tuple[tuple[Dim, Dim], tuple[Dim, Dim]]:
     """Splits a maximum or minimum of a and b into two cases: its value is a, or its value is b.
 
     Each case is a pair: the value of the maximum or minimum, and an expression that is >= 0 exactly in this case.
@@ -194,7 +174,7 @@ def _plain(d: Dim) -> tuple[Step, ...]:
 
 def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Extreme, depth: int) -> Proof | None:
     cases: list[Proof] = []
-    for value, when in _in_cases(atom):
+    for value, when in in_cases(atom):
         known = [Fact(f.expr.replace_atoms({atom: value}), f.because) for f in facts]
         known.append(Fact(when, f"the case {atom} = {value}"))
         if (proof := _search(goal.replace_atoms({atom: value}), known, depth - 1)) is None:

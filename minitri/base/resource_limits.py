@@ -15,10 +15,11 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, misspelt
+from minitri.base.nodes import Record
 from minitri.base.spans import Span
 
 # No option raises these limits. They are limits of numpy or Triton, or they limit how deep the compiler recurses.
@@ -30,8 +31,7 @@ MAX_CALLS = 100  # depth of nested function calls
 MAX_BITS = 1023  # bits of an integer constant: a number with more bits is larger than every float
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Record):
     """The limits on the time and memory of compiling one program. A caller can raise each limit."""
 
     source: int = 64 * 1024  # characters of one text

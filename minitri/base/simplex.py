@@ -75,10 +75,8 @@ def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial,
             return None
         # Some row is positive in the column, because the sum of the rows with artificial variables
         # is positive in this column.
-        ratios = [
-            (line[-1] / line[entering], b, r) for r, (b, line) in enumerate(zip(basis, table)) if line[entering] > 0
-        ]
-        _, _, r = min(ratios)
+        positive = [r for r in range(len(basis)) if table[r][entering] > 0]
+        _, _, r = min((table[r][-1] / table[r][entering], basis[r], r) for r in positive)
         _pivot(table, r, entering)
         basis[r] = entering
     weights = {column: line[-1] for column, line in zip(basis, table)}

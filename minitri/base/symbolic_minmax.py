@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import takewhile
 from math import gcd
 from typing import Any, ClassVar
@@ -36,6 +36,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minitri.base.dims import ONE, ZERO, Dim, DimLike, Pair, Symbol, paired, sign, size
+from minitri.base.nodes import Record
 
 Bends = Mapping[tuple[Dim, int], int]  # from (n, k) to the factor of ramp(n - k)
 Allows = Callable[[Symbol, int], bool]  # allows(M, 3) says whether the size M can be 3
@@ -124,8 +125,7 @@ def at_most_one(d: Dim) -> bool:
 # ---- the canonical form --------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Ramps:
+class Ramps(Record):
     """A piecewise linear function, stored as a linear function `plain` and the points at which the slope changes.
 
     An entry (n, k): c of `bends` stands for the term c * max(n - k, 0), which changes the slope by c at n = k. The

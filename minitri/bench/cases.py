@@ -58,11 +58,6 @@ class Input(NamedTuple):
     layout: str = ""
     scale: float = 1.0
 
-    @property
-    def least(self) -> int:
-        """The smallest number that a random integer of the input can be."""
-        return -self.below if self.signed else 0
-
 
 class Case(NamedTuple):
     """One case of the benchmark: a program, its input arrays, and the same computation in torch.

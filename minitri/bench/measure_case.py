@@ -91,7 +91,8 @@ def within(case: Case) -> float:
 def tensor(given: Input, device: str) -> Any:
     dtype = getattr(torch, "bool" if given.dtype == "bool" else DTYPES[given.dtype].triton)
     if given.below:
-        return torch.randint(given.least, given.below, given.shape, device=device, dtype=dtype)
+        least = -given.below if given.signed else 0
+        return torch.randint(least, given.below, given.shape, device=device, dtype=dtype)
     make = torch.rand if given.positive else torch.randn
     *outer, n = given.shape or (1,)
     shapes = {"transposed": (*outer[:-1], n, *outer[-1:]), "every other": (*outer, 2 * n), "wide rows": (*outer, n + 8)}

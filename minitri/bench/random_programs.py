@@ -225,6 +225,7 @@ class EverydayWriter(StatementWriter):
         return (of[0], groups, math.prod(of[1:]) // groups)
 
 
+# The shapes of new arrays.
 SHAPES: dict[str, Callable[[EverydayWriter, Filled, Shape], Shape]] = {
     "y": lambda w, f, of: of, "mask": lambda w, f, of: of, "keys": EverydayWriter.scores,
     "row": lambda w, f, of: of[-1:], "shift": lambda w, f, of: of[-1:], "column": lambda w, f, of: (*of[:-1], 1),
@@ -232,11 +233,11 @@ SHAPES: dict[str, Callable[[EverydayWriter, Filled, Shape], Shape]] = {
     "w": lambda w, f, of: (of[-1], f["columns"]), "wt": lambda w, f, of: (f["columns"], of[-1]),
     "batch": lambda w, f, of: (*of[:-2], of[-1], f["columns"]), "conv": lambda w, f, of: (f["columns"], of[1]),
 }  # fmt: skip
-"""The shapes of new arrays."""
+# The axes over which products sum.
 DEPTHS = {"w": -2, "batch": -2, "wt": -1, "conv": -1}
-"""The axes over which products sum."""
 # numbers of zeros (before, after) that padding can add: to the first axes, and to the last axis
 PAIRS = ((0, 0), (0, 0), (1, 1), (0, 3)), ((1, 1), (1, 0), (0, 3), (8, 8))
+# Numbers and shapes.
 VALUES: dict[str, Callable[[EverydayWriter, Filled, Shape], Any]] = {
     "columns": lambda w, f, of: w.choose(w.sizes["widths"]), "scale": lambda w, f, of: f"{of[-1] ** -0.5:.4g}",
     "axis": lambda w, f, of: w.choose(range(-len(of), len(of))),
@@ -247,4 +248,3 @@ VALUES: dict[str, Callable[[EverydayWriter, Filled, Shape], Any]] = {
     "pads": lambda w, f, of: (*(w.choose(PAIRS[0]) for _ in of[1:]), w.choose(PAIRS[1])),
     "first": lambda w, f, of: (*[(0, 0)] * (len(of) - 1), (1, 0)),
 }  # fmt: skip
-"""Numbers and shapes."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, printable
-from minitri.hardware.targets import StageUnavailable
+from minitri.hardware.targets import require_library
 
 Case = Mapping[str, Any]
 HELP = (
@@ -89,10 +89,7 @@ def plot_file(figures: str, path: str) -> None:
 
 def _pyplot() -> Any:
     """Returns matplotlib's module pyplot, with settings that make the files of equal figures identical."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise StageUnavailable("MT0402", "matplotlib is not installed", help="pip install matplotlib") from None
+    matplotlib = require_library("matplotlib")
     matplotlib.use("svg")
     matplotlib.rcParams.update({"svg.hashsalt": "minitri", "svg.fonttype": "none", "font.size": 8})
     from matplotlib import pyplot

@@ -17,7 +17,6 @@ the check that the arrays fit the program, which a later call of the program mak
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ import numpy as np
 
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dims import Dim
+from minitri.base.nodes import Record
 from minitri.base.types import DTYPES, DType, bool_, f64, from_numpy, i64
 from minitri.graph.parameter_binding import array_type, sizes_of
 from minitri.graph.shape_unification import match_sizes, solve_sizes
@@ -48,8 +48,7 @@ class InputError(click.UsageError):
     """A usage error: the value of an option `--input` or `-D` is not valid."""
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
+class Inputs(Record):
     """The arguments for a call of a program, and the sizes of its dimensions.
 
     `arrays` are the arguments in the order of the parameters. `assumed` has the default sizes, for the dimensions whose
@@ -218,12 +217,11 @@ def _array(text: str, dtype: DType, shape: tuple[int, ...], rng: np.random.Gener
             return rng.integers(low, high, shape)
         case _ if dtype.is_float:
             return np.full(shape, float(text))
-        case _:
-            number = int({"true": "1", "false": "0"}.get(text.lower(), text))
-            low, high = dtype.limits
-            if not low <= number <= high:
-                raise InputError(f"{dtype} holds {low} ... {high}")
-            return np.full(shape, number, dtype.numpy)
+    number = int({"true": "1", "false": "0"}.get(text.lower(), text))
+    low, high = dtype.limits
+    if not low <= number <= high:
+        raise InputError(f"{dtype} holds {low} ... {high}")
+    return np.full(shape, number, dtype.numpy)
 
 
 def require_known(what: str, given: Iterable[str], names: list[str]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import click
 import minitri as mt
 from minitri.api import read_source
 from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.nodes import Record
 from minitri.cli.inputs import SCHEDULE, Size, dimensions, parse_schedule, parse_size, require_known
 from minitri.language import ast
 from minitri.language.program_forms import parse_program, read_module
@@ -30,8 +31,7 @@ SHARED = re.compile(r"\A# minitri explore((?: -D \w+=[\d,]*)*)(?: --target ([\w:
 COMPARED = ("target", "file", "entry", "expression", "without")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Record):
     """The program that the arguments of a command name, and the sizes, target and schedule for which it is lowered."""
 
     file: str | None = None

@@ -119,8 +119,7 @@ def _shown(item: Any, depth: int = 2) -> str:
             return ", ".join(_shown(i, depth) for i in item)
         case Dim():
             return str(item)
-        case _:
-            return _call(item, depth)
+    return _call(item, depth)
 
 
 def _call(item: Node | Op, depth: int) -> str:

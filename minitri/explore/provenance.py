@@ -130,8 +130,7 @@ class Trace:
                 return self._within(node.value)
             case ast.Function():
                 return frozenset().union(*map(self._within, node.params))
-            case _:
-                return frozenset(self._there(node.span))
+        return frozenset(self._there(node.span))
 
     def _about(self, lines: Iterable[tuple[str, Any]], ops: Sequence[Op]) -> list[Nodes]:
         """Returns the graph nodes that each line in a text of kernels or tile programs comes from.
@@ -158,8 +157,7 @@ def _served(item: Any, ops: Sequence[Op]) -> Iterable[Op | Decision]:
             return [c for c, _ in item.carries] or [op for op in item.body if isinstance(op, Store)]
         case None:
             return []
-        case _:
-            return [item]
+    return [item]
 
 
 def _axes(op: Op) -> Container[str]:

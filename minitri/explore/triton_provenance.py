@@ -126,11 +126,10 @@ def _rows(nodes: Sequence[ast.AST]) -> tuple[list[Row], frozenset[str]]:
         if isinstance(name, ast.Name):
             (defined if isinstance(name.ctx, ast.Store) else used)[name.lineno].add(name.id)
     lines = sorted({node.lineno for node in nodes if isinstance(node, ast.stmt)})
-    loops = {
-        line for loop in nodes if isinstance(loop, ast.For) for line in range(loop.lineno, (loop.end_lineno or 0) + 1)
-    }
-    inside = {name for line in lines if line in loops for name in defined[line]}
-    outside = {name for line in lines if line not in loops for name in defined[line]}
+    loops = [(loop.lineno, loop.end_lineno or 0) for loop in nodes if isinstance(loop, ast.For)]
+    looped = {line for first, last in loops for line in range(first, last + 1)}
+    inside = {name for line in lines if line in looped for name in defined[line]}
+    outside = {name for line in lines if line not in looped for name in defined[line]}
     return [Row(True, (n,), tuple(defined[n]), tuple(used[n])) for n in lines], frozenset(inside & outside)
 
 

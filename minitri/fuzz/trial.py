@@ -35,13 +35,14 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
 from minitri.base.diagnostics import CompileError
 from minitri.base.json_child_process import serve
+from minitri.base.nodes import Record
 from minitri.base.types import BY_NUMPY_NAME, DTYPES
 from minitri.hardware.targets import INTERPRETER, StageUnavailable
 from minitri.program import Program
@@ -61,8 +62,7 @@ MARK = "# case "
 MOST = 4096  # the most elements of arguments in a file
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Record):
     """A program, its arguments, and the failure that was found.
 
     relation   the change of the program that found the failure (a key of `RELATIONS` in equivalent_programs.py), or ""
@@ -96,8 +96,7 @@ class Case:
         return self.program.arguments(self.seed) if self.arguments is None else list(self.arguments)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Record):
     """The result of checking one program.
 
     stages   number of stages that were compared

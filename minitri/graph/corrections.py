@@ -27,6 +27,7 @@ from minitri.language.python_corrections import refused
 
 Rule = Callable[[re.Match[str], Any, Values], Iterable[Edit]]
 
+# The parts of a rejected node that the rows of corrections.toml look at.
 PARTS: dict[str, Callable[[Any], Iterable[ast.Node]]] = {
     "node": lambda node: [node],
     "children": ast.children,
@@ -37,7 +38,6 @@ PARTS: dict[str, Callable[[Any], Iterable[ast.Node]]] = {
     "later arguments": lambda call: [*call.args[1:], *(value for _, value in call.keywords)] or call.args,
     "axes": calls.axes,
 }
-"""The parts of a rejected node that the rows of corrections.toml look at."""
 
 
 @cache

@@ -47,5 +47,4 @@ def is_discontinuous(node: Node) -> bool:
             return not (2 * float(n)).is_integer()
         case Apply():
             return node.op in JUMPS or not node.dtype.is_float
-        case _:
-            return isinstance(node, Reduce) and reduction(node.op).kind in ("position", "logical")
+    return isinstance(node, Reduce) and reduction(node.op).kind in ("position", "logical")

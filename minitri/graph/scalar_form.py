@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from minitri.base.dims import ZERO, Dim, Symbol, product
-from minitri.graph import ir
-from minitri.graph.ir import Interner, Node, Reduce, Shape, View, axis, axis_symbol, postorder
+from minitri.graph.ir import Apply, Gather, Interner, Node, Reduce, Shape, View, axis, axis_symbol, postorder
 from minitri.graph.partial_sum_correction import Reduced, Refused, Rescale, Shift, Terms, above, transport
 
 Axes = Mapping[Symbol, Dim]
@@ -66,14 +65,13 @@ class GraphTerms(Terms[Element]):
         """
         node = e.node
         match node:
-            case ir.Apply(op="cast", args=(x,)) if not x.dtype.is_computed_as(node.dtype):
+            case Apply(op="cast", args=(x,)) if not x.dtype.is_computed_as(node.dtype):
                 return "conversion", (element(x, e.at),)
-            case ir.Apply():
+            case Apply():
                 return node.op, tuple(element(a, e.at) for a in node.args)
-            case ir.Gather():
+            case Gather():
                 return "gather", tuple(element(p, e.at) for p in node.picks)
-            case _:
-                return type(node).__name__.lower() if self.places(e) is None else "", ()
+        return type(node).__name__.lower() if self.places(e) is None else "", ()
 
     def below(self, root: Element) -> list[Element]:
         """Returns an element and all elements that this element depends on."""
@@ -81,7 +79,7 @@ class GraphTerms(Terms[Element]):
 
     def varies(self, e: Element) -> bool:
         """Checks whether an element depends on the position along the reduced axes."""
-        indexed = (p for p in self.below(e) if isinstance(p.node, ir.Gather) or not self.look(p)[1])
+        indexed = (p for p in self.below(e) if isinstance(p.node, Gather) or not self.look(p)[1])
         return any(s in self.reduced for p in indexed for d in p.at for s in d.symbols())
 
     def made_by(self, e: Element) -> Node:
@@ -168,11 +166,11 @@ def _one(i: Interner, e: Element, shape: Shape, axes: Axes, args: tuple[Node, ..
     operands.
     """
     index = tuple(d.substitute(axes) for d in e.at)
-    if args and isinstance(e.node, ir.Gather):
+    if args and isinstance(e.node, Gather):
         where: Axes = {axis_symbol(k): d for k, d in enumerate(index)}
         return i.gather(e.node.x, shape, tuple(d.substitute(where) for d in e.node.index), args)
     if args:
-        assert isinstance(e.node, ir.Apply)
+        assert isinstance(e.node, Apply)
         return i.apply(e.node.op, e.node.dtype, shape, args)
     whole = e.node.shape == shape and all(n == 1 or d == axis(k) for k, (d, n) in enumerate(zip(index, shape)))
     return e.node if whole else i.view(e.node, shape, index)

@@ -20,7 +20,7 @@ from minitri.base.dims import ONE, ZERO, Dim
 from minitri.base.nodes import Record
 from minitri.base.operators import OPERATORS, POSITIONS, Operator, reduction
 from minitri.base.spans import Span
-from minitri.base.symbolic_minmax import at_most_one
+from minitri.base.symbolic_minmax import at_most_one, tidy
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import ArrayType, DType, Info, ListValue, bool_, f32, f64, i64, promote
 from minitri.graph import ir, literals
@@ -119,9 +119,8 @@ class Typer:
             case tuple():
                 dtype, weak = self.promoted(literals.leaves(value))
                 return Array(literals.stacked(self, value, dtype), dtype, weak)
-            case _:
-                help = NO_ARRAYS.get(type(value).__name__, "")
-                raise CompileError("MT0202", f"an array or number is needed here, not {describe(value)}", help=help)
+        help = NO_ARRAYS.get(type(value).__name__, "")
+        raise CompileError("MT0202", f"an array or number is needed here, not {describe(value)}", help=help)
 
     def cast(self, value: Value, dtype: DType) -> Array:
         """Returns the value converted to `dtype`. For f16 and bf16, the value is rounded and converted back to f32."""
@@ -211,9 +210,8 @@ class Typer:
                 return self.promoted(literals.leaves(value))
             case int() | float() if not isinstance(value, bool):
                 return (f64 if isinstance(value, float) else i64), True
-            case _:
-                array = self.array(value)
-                return array.dtype, array.weak
+        array = self.array(value)
+        return array.dtype, array.weak
 
     def settled(self, values: Sequence[Value]) -> DType:
         """Returns the promoted dtype of several values, for a result with a fixed dtype. The promoted dtype of weak
@@ -341,6 +339,18 @@ def contract_type(a: Node, b: Node) -> tuple[DType, Shape]:
     require(a.shape[-1] == b.shape[-2], f"contract of {a.type} with {b.type}")
     require(a.dtype == b.dtype and a.dtype.is_float, "contract of unlike dtypes")
     return (f64 if a.dtype == f64 else f32), (*a.shape[:-1], b.shape[-1])
+
+
+def concat_shape(parts: Sequence[Node], axis: int) -> Shape:
+    """Returns the shape of a concatenation. Raises ValueError if the arrays have different dtypes or shapes."""
+    first = parts[0]
+    require(all(p.dtype == first.dtype and p.rank == first.rank for p in parts), "concat of unlike parts")
+    require(0 <= axis < first.rank, f"concat axis {axis}")
+    for p in parts:
+        same = (x == y for k, (x, y) in enumerate(zip(p.shape, first.shape)) if k != axis)
+        require(all(same), "concat of unlike shapes")
+    total = sum((p.shape[axis] for p in parts[1:]), first.shape[axis])
+    return (*first.shape[:axis], tidy(total), *first.shape[axis + 1 :])
 
 
 def ensure(holds: bool, code: str, message: str, help: str = "", span: Span | None = None) -> None:

@@ -23,8 +23,8 @@ from minitri.language.python_corrections import update
 from minitri.language.signatures import function_names
 
 IGNORED = ("inplace", "out", "device", "requires_grad", "pin_memory", "copy")
+# For each function that finds values, the function that finds the positions of these values: argmax for max.
 PLACES = {"max": "argmax", "min": "argmin", "sort": "argsort"}
-"""For each function that finds values, the function that finds the positions of these values: argmax for max."""
 NO_PREFIX = "functions need no prefix: `exp(x)`"
 ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
 

@@ -296,8 +296,7 @@ class Indexing:
                 rows, columns = (*index[:-1], dims.axis(k)), (*index[:-2], dims.axis(k), index[-1])
                 a, b = (Demand(where, about(guards, where)) for where in (rows, columns))
                 return [(node.a, a), (node.b, b)]
-            case _:
-                return []
+        return []
 
     def mapped(self, exprs: Iterable[Dim], index: Sequence[Dim], picks: Mapping[Symbol, Dim] = {}) -> tuple[Dim, ...]:
         """Returns the index expressions `exprs` of a node for the element of its result at `index`.

@@ -133,8 +133,7 @@ class Values:
                 return self.values[op.x]
             case ir.Scan():
                 return numpy_array_operations.scan(op.op, self.values[op.x], self.names.index(op.along))
-            case _:  # load, store, reduce, dot, count, carry
-                return getattr(self, type(op).__name__.lower())(op)
+        return getattr(self, type(op).__name__.lower())(op)  # load, store, reduce, dot, count, carry
 
     def reduce(self, op: ir.Reduce) -> Any:
         places = tuple(self.names.index(a) for a in op.over)

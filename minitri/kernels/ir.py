@@ -356,8 +356,7 @@ def index_expressions(op: Op) -> tuple[Dim, ...]:
             return (*op.index, *op.guards, *(op.mask.conditions if op.mask else ()))
         case Position():
             return (op.expr,)
-        case _:
-            return op.conditions if isinstance(op, Inside) else ()
+    return op.conditions if isinstance(op, Inside) else ()
 
 
 def needed(root: Op) -> set[Op]:

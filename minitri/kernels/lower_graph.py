@@ -301,8 +301,7 @@ class _Builder(OpBuilder):
                 a, b = self._spread(below[0], (row, over)), self._spread(below[1], (over, column))
                 product_fields = {"axes": self._axes(*demand.index), "tile": (row, column), "precision": node.precision}
                 return self.add(ir.Dot(**same, **product_fields, a=a, b=b, over=over))
-            case _:
-                raise AssertionError(type(node).__name__)
+        raise AssertionError(type(node).__name__)
 
     def _spread(self, x: Op, axes: Sequence[str]) -> Op:
         """Broadcasts the value `x` along the axes `axes`.

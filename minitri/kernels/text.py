@@ -28,7 +28,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from minitri.base import dims
-from minitri.base.dims import Dim
 from minitri.base.toml_tables import table_beside
 from minitri.graph.text import Writer, format_condition, join
 from minitri.kernels import ir
@@ -120,7 +119,7 @@ def _template_fields(op: Op) -> dict[str, Any]:
 
 
 class OpWriter(Writer):
-    def loaded(self, element: tuple[Buffer, tuple[Dim, ...]]) -> str:
+    def loaded(self, element: tuple[Buffer, tuple[dims.Dim, ...]]) -> str:
         buffer, index = element
         return f"{buffer.name}[{join(map(self.dim, index))}]"
 
@@ -129,7 +128,7 @@ class OpWriter(Writer):
     def scalar(self, buffer: Buffer) -> str:
         return buffer.name
 
-    def condition(self, c: Dim) -> str:
+    def condition(self, c: dims.Dim) -> str:
         return comparison(self.named(c))
 
 
@@ -141,7 +140,7 @@ def usual_tile(a: Op, b: Op, over: str) -> tuple[str, str] | None:
     return (rows[0], columns[0]) if len(rows) == len(columns) == 1 else None
 
 
-def comparison(d: Dim) -> str:
+def comparison(d: dims.Dim) -> str:
     """Formats the condition `d >= 0` as a comparison with one axis: for example, `i < 777` for 776 - i >= 0."""
     found = d.solved(lambda s: s.kind != "size")
     return f"{found[0]} {'<' if found[1] < 0 else '>='} {found[2]}" if found else f"{d} >= 0"

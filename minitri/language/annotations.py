@@ -49,8 +49,7 @@ def read_type(expr: ast.Expr | ast.Pack, parse: Reader) -> Type:
         case ast.Call(function=name, args=args, keywords=()) if args and (name in DTYPES or from_numpy(name)):
             dims = args[0].span.to(args[-1].span).text
             raise mistake("brackets_of_type", expr.span).write(expr.span, f"{name}[{dims}]")
-        case _:
-            raise mistake("not_a_type", expr.span)
+    raise mistake("not_a_type", expr.span)
 
 
 def read_returns(expr: ast.Expr, parse: Reader) -> tuple[Type, ...]:

@@ -95,8 +95,7 @@ def _children(node: ast.Expr | ast.Pack) -> list[tuple[str, ast.Expr | ast.Pack]
         case ast.Slice(start=start, stop=stop, step=step):
             parts = (("start ", start), ("stop ", stop), ("step ", step))
             return [(role, part) for role, part in parts if part is not None]
-        case _:
-            return [("", child) for child in ast.children(node)]  # type: ignore[misc]
+    return [("", child) for child in ast.children(node)]  # type: ignore[misc]
 
 
 def _dim(dim: ast.Expr | ast.Pack) -> str:

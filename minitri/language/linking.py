@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any
@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from minitri.base.diagnostics import CompileError
+from minitri.base.nodes import Record
 from minitri.base.spans import Source, Span
 from minitri.base.types import DTYPES, DType, from_numpy
 from minitri.language import ast
@@ -44,8 +45,7 @@ MISSING = object()  # the value of a name that is not in the scope
 Read = tuple[Callable[[], Any], Any]  # how to look a value up, and what it was
 
 
-@dataclass(frozen=True, eq=False)
-class Definition:
+class Definition(Record, eq=False):
     """A function to link, with the scope around the function.
 
     reader     `reader(name)` returns a function that reads the value of the name from the scope. It returns None if the
@@ -60,8 +60,7 @@ class Definition:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
-class Linked:
+class Linked(Record, eq=False):
     """A module of linked functions. The last function of the module is the function for which `link` was called.
 
     reads    every value that was looked up in a scope

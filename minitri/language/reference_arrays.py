@@ -12,19 +12,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from minitri.base import numpy_array_operations
 from minitri.base.diagnostics import CompileError
+from minitri.base.nodes import Record
 from minitri.base.operators import OPERATORS
 from minitri.base.types import DType, bool_, f32, f64, i64, promote
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Array:
+class Array(Record, eq=False):
     """An array of the reference evaluator.
 
     `data` has the dtype `dtype.compute`, which is f32 for f16 and bf16, otherwise `dtype` itself.

@@ -358,6 +358,7 @@ def isdtype(dtype: DType, kind: Value) -> bool:
     return any(dtype == k if isinstance(k, DType) else dtype.kind in KINDS[k] for k in _listed(kind))
 
 
+# Maps names of the language to functions. A function above with a name of the language is in the map too.
 FUNCTIONS: dict[str, Callable[..., Value]] = {
     **{name: function for name, function in globals().items() if name in SIGNATURES},
     **{name: partial(_reduction, row) for name, row in REDUCTIONS.items()},
@@ -378,4 +379,3 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "finfo": lambda type: finfo(type.dtype if isinstance(type, Array) else type),
     "iinfo": lambda type: iinfo(type.dtype if isinstance(type, Array) else type),
 }  # fmt: skip
-"""Maps names of the language to functions. A function above with a name of the language is in the map too."""

@@ -12,13 +12,14 @@ of their own. The option `--without NAME` removes an optimisation.
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 from minitri import pipeline
 from minitri.base.diagnostics import CompileError, misspelt
+from minitri.base.nodes import Record
 from minitri.base.resource_limits import check_time
 from minitri.graph.rewrite import legalise
 from minitri.hardware.chips import Chip, chip_of, has_fast_tf32
@@ -205,8 +206,7 @@ PASSES: tuple[Pass, ...] = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(Record):
     """An optimisation that `--without` can remove: its name, the stage that it changes, and the module that implements
     it.
     """

@@ -29,6 +29,8 @@ at 0, loops whose last block can be incomplete, and persistent programs.
 
 from collections.abc import Container, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import takewhile
 
 from minitri.base.dims import Dim
 from minitri.graph.ir import postorder
@@ -46,33 +48,22 @@ def rotate(program: Program) -> Program:
     body: list[Stmt] = []
     for stmt in program.body:
         if isinstance(stmt, Loop) and (rotated := _Rotation(program, stmt).statements()):
-            place = _before_later_blocks(body, stmt)
+            later = takewhile(partial(_has_later_blocks, loop=stmt), reversed(body))
+            place = len(body) - len(list(later))
             body[place:place] = rotated
         else:
             body.append(stmt)
     return program if body == list(program.body) else replace(program, body=tuple(body))
 
 
-def _before_later_blocks(body: Sequence[Stmt], loop: Loop) -> int:
-    """Returns the position at which a pipelined loop is inserted into the statements `body`. The position is before all
-    loops over later blocks of the same axis.
-
-    The file minitri/optimize/skip_blocks/skip.py has put the loops over later blocks before the loops over earlier
-    blocks. The first product, which this pass puts before the pipelined loop, must not come between two loops that
-    carry the same sums. If a product came between two loops that carry the same sums, NVIDIA's assembler would make the
-    tensor cores wait for each instruction (message C7515).
-    """
-    place = len(body)
-    while place and _has_later_blocks(body[place - 1], loop):
-        place -= 1
-    return place
-
-
 def _has_later_blocks(before: Stmt, loop: Loop) -> bool:
     """Checks whether the statement ahead of `loop` is a loop over the same axes that carries the same values.
 
     A loop that comes before `loop` and carries the same values visits later blocks than `loop`, because skip-blocks
-    puts the later blocks first.
+    puts the later blocks first. A pipelined loop is inserted before the loops over later blocks. The first product,
+    which this pass puts before the pipelined loop, must not come between two loops that carry the same sums. If a
+    product came between two loops that carry the same sums, NVIDIA's assembler would make the tensor cores wait for
+    each instruction (message C7515).
     """
     if not isinstance(before, Loop) or before.first is None or before.axes != loop.axes:
         return False

@@ -21,8 +21,7 @@ last part is shorter than the other parts, the last part is padded. Left out: re
 import math
 from collections.abc import Container, Iterator, Mapping
 
-from minitri.base import dims
-from minitri.base.dims import Dim
+from minitri.base.dims import Dim, product
 from minitri.base.operators import POSITIONS
 from minitri.graph import ir
 from minitri.graph.ir import Apply, Concat, Contract, Graph, Input, Interner, Layouts, Node, Reduce, axis, axis_symbol
@@ -103,10 +102,9 @@ def _by_rows(i: Interner, node: Reduce, first: int, chip: Chip) -> Halves:
     outer = tuple(k for k in node.axes if k < first)
     rows = i.reduce(node.op, node.dtype, node.x.shape[:first], node.x, tuple(range(first, node.x.rank)))
     whole = i.reduce(node.op, node.dtype, node.shape, rows, outer)
-    assert isinstance(whole, Reduce)
     k, parts, length = choose(whole, chip)
     made = Cut(i, whole, k, parts, length).made({})[0] if parts > 1 else whole
-    count, row = (dims.product(list(shape)) for shape in ([rows.shape[k] for k in outer], node.x.shape[first:]))
+    count, row = (product(list(shape)) for shape in ([rows.shape[k] for k in outer], node.x.shape[first:]))
     return made, int(count), row
 
 
@@ -231,7 +229,7 @@ def contiguous_axes(node: Reduce | ir.Scan, layouts: Layouts = {}) -> tuple[int,
     """
     largest, width, found = -1, node.x.dtype.bytes, {node.x.rank - 1}
     for x, index in _computed(node, ir.Scan):
-        size = dims.product(list(x.shape)).constant or 0
+        size = product(list(x.shape)).constant or 0
         if isinstance(x, (Input, Contract, Concat)) and x.rank and size > largest:
             symbols = index[_fastest(x, layouts)].symbols()
             along = {k for k in range(node.x.rank) if axis_symbol(k) in symbols}

@@ -23,11 +23,11 @@ parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
-from minitri.base import dims
-from minitri.base.dims import Dim
+from minitri.base.dims import ZERO, Dim, product
+from minitri.base.nodes import Record
 from minitri.base.operators import POSITIONS, neutral
 from minitri.base.symbolic_minmax import smallest
 from minitri.base.types import DType, bool_, i64
@@ -86,7 +86,7 @@ class Cut:
         possible. If a sum cannot use the maximum or mean of each part, it reads its elements again after the split
         reduction is complete.
         """
-        elements = self.length * dims.product([self.node.x.shape[a] for a in self.node.axes if a != self.k])
+        elements = self.length * product([self.node.x.shape[a] for a in self.node.axes if a != self.k])
         if self.node.op in POSITIONS:
             return self.position(), self.parts, elements
         terms = terms_of(self.node.x, self.node.axes, cuts)
@@ -120,7 +120,7 @@ class Cut:
         inner = tuple(a if a < self.k else a + 1 for a in self.node.axes)
         if self.length == 1:  # the only element of a part needs no axis
             inner = tuple(a for a in self.node.axes if a != self.k)
-            index = (dims.ZERO if j == self.k + 1 else axis(j - (j > self.k)) for j in range(x.rank))
+            index = (ZERO if j == self.k + 1 else axis(j - (j > self.k)) for j in range(x.rank))
             x = self.i.view(x, self.node.x.shape, tuple(index))
         left = tuple(e for j, e in enumerate(x.shape) if j not in inner)
         return self.i.reduce(op, dtype, left, x, inner)
@@ -205,8 +205,7 @@ def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> 
     return not any(terms.varies(e) for e in elements if e not in (y.x, y.y) and not terms.look(e)[1])
 
 
-@dataclass(frozen=True)
-class Following:
+class Following(Record):
     """Builds sums that depend on a split reduction and are split into the same parts.
 
     `terms` is the expression that is summed.
@@ -250,7 +249,7 @@ class Following:
         argument `places` gives, for each axis of the reduced array, its index in terms of the axes of the summed
         expression.
         """
-        unit: Axes = {axis_symbol(k): dims.ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}
+        unit: Axes = {axis_symbol(k): ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}
         return {**unit, **{s: cut.x.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}
 
     def merged(self, found: Rescale[Element], partial: Node, parts: Node, place: int) -> Node:

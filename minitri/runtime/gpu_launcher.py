@@ -37,7 +37,6 @@ from minitri.base.lru_cache import Recent
 from minitri.hardware.chips import shared_bytes
 from minitri.hardware.targets import Target
 from minitri.triton import compiled_stages
-from minitri.triton.compiled_stages import Kind
 from minitri.triton.descriptors import Descriptor
 from minitri.triton.emit import EmittedKernel
 
@@ -68,7 +67,7 @@ class NativeKernel:
 
     def __init__(self, function: Any, kernel: EmittedKernel, target: Target) -> None:
         self._function, self.kernel, self.target = function, kernel, target
-        self._loaded: Recent[tuple[int, Kind], Start] = Recent(MAX_KINDS)
+        self._loaded: Recent[tuple[int, compiled_stages.Kind], Start] = Recent(MAX_KINDS)
         self.pointer, self.described = attrgetter("address"), Described
 
     def loaded(self, device: int, pointers: Sequence[int], numbers: Sequence[int]) -> Start:
@@ -78,11 +77,11 @@ class NativeKernel:
 
         `device` must be the current device.
         """
-        kind = Kind.of(pointers, numbers)
+        kind = compiled_stages.Kind.of(pointers, numbers)
         found = self._loaded.get((device, kind))
         return found or self._loaded.made((device, kind), lambda: load(self._compiled(kind), device))
 
-    def _compiled(self, kind: Kind) -> Any:
+    def _compiled(self, kind: compiled_stages.Kind) -> Any:
         """Returns Triton's compiled kernel. The kernel is read from the disk cache, or compiled if the cache does not
         have it.
 

@@ -22,7 +22,7 @@ import numpy as np
 from minitri.base.diagnostics import CompileError
 from minitri.base.types import DType
 from minitri.graph.ir import Graph
-from minitri.hardware.targets import StageUnavailable, Target
+from minitri.hardware.targets import StageUnavailable, Target, require_library
 from minitri.kernels.ir import Plan
 from minitri.runtime.array_interop import ArrayView, Numbers, as_tensor, empty, returned, view
 from minitri.runtime.call_binding import Call, row_major
@@ -241,10 +241,7 @@ def beside(call: Call) -> Call:
 
 def require_gpu() -> Any:
     """Returns the module torch. Raises StageUnavailable MT0402 if torch is not installed or finds no GPU."""
-    try:
-        import torch
-    except ImportError:
-        raise StageUnavailable("MT0402", "torch is not installed", help="pip install torch") from None
+    torch = require_library("torch")
     if not torch.cuda.is_available():
         help = "run on a machine with a CUDA GPU; stage `triton` runs the same kernels in the interpreter"
         raise StageUnavailable("MT0402", "there is no GPU here", help=help)

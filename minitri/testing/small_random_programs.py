@@ -29,13 +29,14 @@ import random
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from minitri.base.diagnostics import CompileError
+from minitri.base.nodes import Record
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import BY_NUMPY_NAME, DTYPES
 from minitri.language import ast
@@ -53,8 +54,7 @@ HELPERS: dict[str, str] = TABLE["helpers"]
 HELPER_FUNCTIONS = parse_module("\n\n".join(HELPERS.values()), "<helpers>").functions
 
 
-@dataclass(frozen=True, slots=True)
-class RandomProgram:
+class RandomProgram(Record):
     """The text of a module, and a number for each dimension of the program. The program is the module's last function,
     `program`.
     """

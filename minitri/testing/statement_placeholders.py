@@ -9,12 +9,12 @@ A placeholder stands either for a value that an earlier statement computed, or f
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from minitri.base.nodes import Record
 from minitri.base.types import DTYPES, DType, promote
 from minitri.testing.random_arrays import elements
 from minitri.testing.statement_writer import DoesNotFit, Filled, StatementWriter, words
@@ -36,8 +36,7 @@ class Axis(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Record):
     """A parameter of a program. The elements of the parameter's array are drawn from the range `low` to `high`."""
 
     name: str
@@ -46,8 +45,7 @@ class Parameter:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Record):
     """A sample value of a parameter or variable.
 
     If `exact` is true, every stage must compute this value bit for bit.

@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from minitri.base.nodes import Record
 
 
 class DoesNotFit(Exception):
     """Raised if the placeholders of a form cannot be filled, or if the value of the statement is too large."""
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Record):
     """A statement `name = text`.
 
     A `Statement` has its kind in the table of forms, the values that it reads, and the shape of its result.

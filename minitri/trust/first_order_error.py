@@ -32,8 +32,7 @@ from functools import partial, reduce
 
 from minitri.base.operators import JUMPS, reduction
 from minitri.base.types import bool_, f32
-from minitri.graph import ir
-from minitri.graph.ir import Apply, Contract, Graph, Interner, Node, Reduce, Scan, View, children
+from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Interner, Node, Reduce, Scan, View, children
 from minitri.graph.rewrite import compute, copy, number
 
 UNITS = {"f64": 2.0**-52, "f32": 2.0**-23}  # a unit in the last place of 1
@@ -85,7 +84,7 @@ class _Magnitudes:
                 return self.cast(node)
             case Apply():
                 return self.apply(node)
-            case View() | ir.Gather() | ir.Concat() if any(x in self.size for x in children(node)):
+            case View() | Gather() | Concat() if any(x in self.size for x in children(node)):
                 return copy(self.i, node, tuple(map(self.output, children(node))))
             case Reduce():
                 return self.folded(node, lambda op, x: self.i.reduce(op, node.dtype.compute, node.shape, x, node.axes))
@@ -186,4 +185,4 @@ def _is_power_of_two(x: Node) -> bool:
     """Checks whether x is a constant power of two, so that multiplying by it is exact."""
     while isinstance(x, View):
         x = x.x
-    return isinstance(x, ir.Const) and abs(math.frexp(x.value)[0]) == 0.5
+    return isinstance(x, Const) and abs(math.frexp(x.value)[0]) == 0.5

@@ -31,12 +31,12 @@ in parentheses.
 import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
+from minitri.base.nodes import Record
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import DTYPES, from_numpy
 
@@ -52,8 +52,7 @@ _IN_BRACKETS = re.compile(r"[(\[{][^()\[\]{}]*[)\]}]")
 _OPERAND = re.compile(r"[\w.]*|\"[^\"]*\"|'[^']*'")
 
 
-@dataclass(frozen=True, slots=True)
-class Foreign:
+class Foreign(Record):
     """One row of names.csv. `reason` is the whole sentence from reasons.csv, not its key."""
 
     name: str
@@ -162,8 +161,7 @@ def rows(name: str, library: str) -> list[Foreign]:
 # ---- answers ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Record):
     """The translation of a name: a row of names.csv, and the library in which the name was found."""
 
     name: str

@@ -79,9 +79,8 @@ class FirstParts:
     def start(self) -> None:
         """Assigns each compute node to an initial part. A cheap node can belong to several parts."""
         for node in reversed(self.compute):
-            homes = self._first_homes(node)
-            self.homes[node] = homes
-            for h in homes:
+            self.homes[node] = self._first_homes(node)
+            for h in self.homes[node]:
                 self.parts.setdefault(h, set()).add(node)
 
     def _first_homes(self, node: Node) -> list[int]:

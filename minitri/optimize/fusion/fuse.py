@@ -12,11 +12,12 @@ cheaper than storing and loading the value.
 Left out: schedules, because block sizes and loops are chosen after fusion.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
-from minitri.base.spans import Span
+from minitri.base.dims import Dim
 from minitri.graph.ir import Graph, Layouts, Node
 from minitri.kernels.demand import COMPUTE, NotOneKernel
 from minitri.kernels.ir import Decision, Plan
@@ -51,19 +52,20 @@ def _ledger(parts: Partition) -> tuple[Decision, ...]:
     """
     graph = parts.quotient()
     number = {h: f"k{k}" for k, h in enumerate(parts.ordered_homes())}
-    rows: dict[tuple[str, str, str, str], Decision] = {}
-    spans: dict[tuple[str, str, str, str], dict[Span, None]] = {}
+    alike = defaultdict[tuple[str, str, str, str], list[Decision]](list)
     refusal = cache(lambda maker, home: parts.refusal(maker, home, graph) or "it saves nothing")
     for node in parts.compute:
         for user, home, fused, times in _readers(parts, node):
             maker = parts.homes[node][0]
             rule = _rule(parts, node, user) if fused else refusal(maker, home)
             row = decision(parts.graph, node, (number[home if fused else maker], number[home]), fused, rule, times)
-            key = row.value, row.producer, row.consumer, rule
-            spans.setdefault(key, {}).update(dict.fromkeys(row.spans))
-            before = rows.get(key)
-            rows[key] = replace(row, bytes=before.bytes + row.bytes) if before else row
-    return tuple(replace(row, spans=tuple(spans[key])) for key, row in rows.items())
+            alike[row.value, row.producer, row.consumer, rule].append(row)
+    return tuple(map(_as_one, alike.values()))
+
+
+def _as_one(rows: Sequence[Decision]) -> Decision:
+    spans = tuple(dict.fromkeys(s for row in rows for s in row.spans))
+    return replace(rows[0], bytes=sum((row.bytes for row in rows), Dim.of(0)), spans=spans)
 
 
 def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, int]]:

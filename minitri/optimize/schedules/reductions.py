@@ -27,8 +27,7 @@ from collections.abc import Sequence
 
 from minitri.base.operators import OPERATORS, POSITIONS
 from minitri.hardware.chips import SECTOR, Chip
-from minitri.kernels import ir
-from minitri.kernels.ir import Axis, Compute, Kernel, Load, Old, Reduce, Scan, Store
+from minitri.kernels.ir import Axis, Compute, Kernel, Load, Old, Reduce, Scan, Store, needed
 from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, rival, widest_bytes
 from minitri.optimize.schedules.long_bodies import more_warps
 from minitri.optimize.schedules.rule_arguments import Request
@@ -214,7 +213,7 @@ def _chained(kernel: Kernel) -> bool:
     uses another, a loop would have to read the elements twice or correct its sums.
     """
     reductions = {op for op in kernel.body if isinstance(op, Reduce)}
-    return any(not reductions.isdisjoint(ir.needed(op.x)) for op in reductions)
+    return any(not reductions.isdisjoint(needed(op.x)) for op in reductions)
 
 
 def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dict[str, int]) -> Schedule:

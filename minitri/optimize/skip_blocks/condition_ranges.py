@@ -239,9 +239,8 @@ def _one_of(a: Interval, b: Interval) -> Interval:
     """Returns an interval inside the union of two intervals. The result is the whole union if both intervals extend to
     the same end of the axis.
     """
-    if NOWHERE in (a, b):
-        return b if a == NOWHERE else a
-    if (a.low is None) == (b.low is None) and (a.high is None) == (b.high is None) and None in (a.low, a.high):
+    same_end = (a.low is None) == (b.low is None) and (a.high is None) == (b.high is None) and None in (a.low, a.high)
+    if same_end or NOWHERE in (a, b):
         return _hull(a, b)
     return b if b == EVERYWHERE else a
 

@@ -36,10 +36,8 @@ def avoided(kernel: Kernel, chosen: Schedule) -> Schedule:
     if len(dots) < 2 or not any(_miscompiles(kernel, chosen, d) for d in dots):
         return chosen
     rows = {d.tile[0] for d in dots}
-    axes = {
-        name: (role, min(block, ROWS // 2) if name in rows else block) for name, (role, block) in chosen.axes.items()
-    }
-    return replace(chosen, axes=axes, rule=chosen.rule + ", few rows")
+    shorter = {name: (role, min(block, ROWS // 2)) for name, (role, block) in chosen.axes.items() if name in rows}
+    return replace(chosen, axes={**chosen.axes, **shorter}, rule=chosen.rule + ", few rows")
 
 
 def _miscompiles(kernel: Kernel, chosen: Schedule, dot: Dot) -> bool:
