@@ -8,7 +8,7 @@ the text of each stage, with the numbers of the nodes that each line comes from.
     sass       HMMA.16816.F32 R4, …       {0, 1, 3}
 
 Each op of a line has spans (places in the source). Each span has the number of a node from which the line comes. A line
-without an op, such as an axis or the head of a loop, has the nodes of the ops that need the line.
+without an op, such as the head of a loop, comes from the same nodes as the ops that need the line.
 
 The number of a node is its index in the stage `graph`. If a program was loaded from the text of a kernels or tile
 stage, the ops of this stage take the place of the nodes. Left out: which part of a line belongs to which node.
@@ -135,8 +135,8 @@ class Trace:
     def _about(self, lines: Iterable[tuple[str, Any]], ops: Sequence[Op]) -> list[Nodes]:
         """Returns the graph nodes that each line in a text of kernels or tile programs comes from.
 
-        `ops` has all ops of the kernels or tile programs. For example, the line of a buffer has the nodes of the ops in
-        `ops` that access the buffer.
+        `ops` has all ops of the kernels or tile programs. For example, the line that declares a buffer comes from the
+        nodes of all ops in `ops` that access the buffer.
         """
         return [self.of(s for one in _served(item, ops) for s in one.spans) for _, item in lines]
 

@@ -15,10 +15,10 @@ branches, and lines that wait for an earlier kernel.
 
 In Triton's own stages, the location of an operation leads to a line of the generated source (debug_locations.py). An
 operation with a location has the nodes of the line to which the location leads. Some operations have no location, such
-as a constant that Triton moves out of a loop, an address, or an allocation of tensor memory. An operation without a
-location has the nodes of the operations that use its result. If the result of an operation is not used, or if the
-location is the head of the function, the operation belongs to the whole kernel. An operation that belongs to the whole
-kernel has the nodes of all stores of the kernel.
+as a constant that Triton moves out of a loop, an address, or an allocation of tensor memory. If an operation has no
+location in the generated source, its nodes are the graph nodes of the operations that use its result. If the result of
+an operation is not used, or if the location is the head of the function, the operation belongs to the whole kernel. An
+operation that belongs to the whole kernel has the nodes of all stores of the kernel.
 """
 
 import ast
@@ -66,10 +66,10 @@ def _origins(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[s
 
 
 def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str]) -> list[Nodes]:
-    """Returns, for each row (the facts about a line), the numbers of the graph nodes that the line computes, or that
-    use the result of the line.
+    """Returns, for each line of a stage, the numbers of the graph nodes that need the line. A `Row` has the facts about
+    one line.
 
-    A row without nodes of its own has the nodes of the rows that use its results.
+    A line that computes no graph node itself, such as an address, gets the nodes of the lines that use its result.
 
         i = pid * 4           serves the load: {2}
         x = load(p + i)       {2}

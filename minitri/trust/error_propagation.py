@@ -44,8 +44,8 @@ Fold = Callable[[str, Any], Any]  # (name of a reduction, array) → the reducti
 
 
 def moved(row: Operator, operand: DType, args: Arrays, radii: Arrays, centre: Any) -> Any:
-    """Returns how far the result of an operator can lie from `centre`, if each operand differs from its value by at
-    most its radius.
+    """Returns how far an operator's result can lie from the value `centre`, if each operand has an error of at most its
+    entry in `radii`.
     """
     far = farthest(centre, [row.numpy(*c) for c in corners(args, radii)])
     if operand.is_integer:
@@ -58,14 +58,15 @@ def corners(args: Arrays, radii: Arrays) -> list[list[Any]]:
     """Returns the operands at each corner of a box. The box contains all values that the operands can have, each within
     its radius.
 
-    Operands with the radius 0 have the same value at all corners.
+    An operand with the radius (error bound) 0 is exact, so it has the same value at all corners of the box.
     """
     choices = [[x] if not e.any() else [shifted(x, e, -1), shifted(x, e, 1)] for x, e in zip(args, radii)]
     return [list(c) for c in itertools.product(*choices)]
 
 
 def shifted(x: Any, e: Any, sign: int) -> Any:
-    """Returns x + sign * e, one end of the interval of x. Where e is 0, the end of the interval is x itself.
+    """Returns x + sign * e, one end of the interval of x. Where the radius e (the error bound of x) is 0, both ends of
+    the interval are x itself.
 
     Integers stop at the limits of their dtype. If a truth value is uncertain (e > 0), it becomes True for sign 1 and
     False for sign -1.
@@ -111,8 +112,8 @@ def _holds_zero(x: Any, e: Any) -> Any:
 
 
 def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
-    """Returns how far x % y can jump. The jump is inf where y can be 0, |y| where x / y can round to different
-    integers, and 0 elsewhere.
+    """Returns how far x % y can jump: inf where y can be 0, |y| where x / y can round to different integers, and 0
+    elsewhere.
     """
     places = [whole(x / y) for x, y in corners(args, radii)]
     jumps = np.logical_or.reduce([p != places[0] for p in places]) & ((radii[0] > 0) | (radii[1] > 0))
@@ -153,10 +154,8 @@ WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {  # of the operands x and th
 
 
 def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any:
-    """Returns inf where an uncertain operand can change an integer result by any amount, or can make the result wrap
-    around.
-
-    For an element that an uncertain operand can neither change by any amount nor make wrap around, the result is 0.
+    """Returns an additional error for each integer result: inf where an uncertain operand can make the result jump or
+    wrap around, else 0.
     """
     unsure = np.logical_or.reduce([e > 0 for e in radii])
     if row.name in ERRATIC or row.name.startswith("bitwise"):
@@ -195,7 +194,8 @@ def summed(x: Any, e: Any, dtype: DType, fold: Fold) -> Any:
 
 
 def on_grid(x: Any, e: Any, grid: float) -> Any:
-    """Returns True for each element that is exact and a multiple of 1 / grid."""
+    """Returns True for each element of x that has no error (e is 0 there) and is a multiple of the fraction 1 / grid.
+    """
     return (e == 0) & (x * grid == np.rint(x * grid)) & np.isfinite(x)
 
 

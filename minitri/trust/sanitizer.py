@@ -148,8 +148,8 @@ class Watch:
     def past_end(self, op: Op, axis: str, elements: Any, before: Any = None) -> None:
         """Checks that elements past the end of a reduced axis do not change the reduction.
 
-        `before` is the value that a loop carries into this iteration, if any. Elements past the end of the axis must
-        not change the carried value `before` either.
+        If a loop carries the value `before` into this iteration, the elements past the end of the axis must not change
+        this value.
         """
         neutral = operators.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
         wanted = np.asarray(neutral, elements.dtype) if before is None else before
@@ -242,8 +242,8 @@ def _span(program: Program, op: Op) -> Span | None:
 
     If the tile program was loaded from the text of a stage, the result is the line of the op in this text.
 
-    If the tile program was compiled from source text, the result for a load is the text of the op that uses the loaded
-    value. The source text of a load itself would only be the type of a parameter.
+    For a load in a program that was compiled from source text, returns the text of the op that uses the loaded value.
+    The source text of a load itself would only be the type of a parameter.
     """
     if op.spans and op.spans[0].text.startswith("%"):
         return op.spans[0]
