@@ -153,9 +153,9 @@ class Ramps:
         return total
 
     def of_one_sum(self) -> tuple[Dim, Callable[[int], int], set[int]] | None:
-        """Returns (n, f, corners) if the piecewise linear function is f(n) for a single sum of sizes n, such as M + N.
-        Returns None if the piecewise linear function depends on two or more different sums of sizes, such as M + N and
-        M.
+        """Returns (n, f, corners) if the piecewise linear function is f(n) for a single sum of sizes n, such as `M +
+        N`. Returns None if the piecewise linear function depends on two or more different sums of sizes, such as `M`
+        and `M + N`.
 
         The set `corners` contains the values of n at which the slope of max(f(n), 0) can change. The slope of max(f(n),
         0) can change only where the slope of f changes, and at the integers next to the zeros of f.

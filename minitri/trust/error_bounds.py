@@ -20,8 +20,7 @@ operator can move if its operands move.
 A radius of inf means that the result can be any number. The radius of an element is inf, for example, if a sum
 overflows in some orders of addition, or if rounding can change an index. An element whose error bound is inf is not
 checked. Left out: correlations between operands. For example, for an inexact x with radius e, `x - x` gets the radius
-2e, although the result is exactly 0. Because correlations are left out, a bound is sometimes too large, but never too
-small.
+2e, although the result is exactly 0. Without correlations, a bound is sometimes too large, but never too small.
 """
 
 from __future__ import annotations

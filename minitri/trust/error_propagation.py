@@ -194,8 +194,7 @@ def summed(x: Any, e: Any, dtype: DType, fold: Fold) -> Any:
 
 
 def on_grid(x: Any, e: Any, grid: float) -> Any:
-    """Returns True for each element of x that has no error (e is 0 there) and is a multiple of the fraction 1 / grid.
-    """
+    """Returns True for each element of x that has no error (e is 0 there) and is a multiple of the fraction 1 / grid."""
     return (e == 0) & (x * grid == np.rint(x * grid)) & np.isfinite(x)
 
 
