@@ -150,7 +150,9 @@ def probe(script: str) -> dict[str, Any]:
 
 
 def trial(name: str, found: Mapping[str, Any]) -> Row:
-    """Returns the row of a part that a script of doctor.toml examines in a child process."""
+    """Returns the row of the report about one part, such as the GPU, which a script of doctor.toml has examined in a
+    child process.
+    """
     known = LOOKED_FOR["trials"][name]
     if "problem" in found:
         return Row(name, "broken" if version(known["needs"]) else "missing", found["problem"], known["fix"])

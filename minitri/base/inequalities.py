@@ -241,7 +241,8 @@ def _signs(exprs: Iterable[Dim]) -> list[Fact]:
 def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
     """Proves goal >= 0 by proving n*goal + n - 1 >= 0, where n is the divisor of a quotient in the goal.
 
-    Returns None if n*goal + n - 1 >= 0 is not proven for any divisor n.
+    Returns None if, for each quotient in the expression `goal`, the inequality n*goal + n - 1 >= 0 cannot be proven for
+    its divisor n.
     """
     divisors = (a.b for a in goal.atoms() if isinstance(a, Quotient) and a.b.constant is None)
     return next(filter(None, (_scaled(goal, facts, n) for n in divisors)), None)
@@ -273,8 +274,8 @@ def _by_sum(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 
 
 def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, Fraction]) -> Proof:
-    """Returns the proof with the given weights. Both sides of the proof's equation are multiplied by a number that
-    makes all weights integers.
+    """Returns the proof that goal >= 0, because the goal is a sum of terms, each multiplied by its weight in `weights`.
+    Both sides of the proof's equation are multiplied by a number that makes all weights integers.
     """
     scale = lcm(*(w.denominator for w in weights.values()))
     steps = [Step(int(w * scale), *terms[k]) for k, w in weights.items()]

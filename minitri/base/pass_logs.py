@@ -63,8 +63,9 @@ def check_topics(setting: str, known: tuple[str, ...]) -> None:
 class Firing(Record):
     """One application of a rewrite rule.
 
-    `before` is what the rule replaced, and `after` is the replacement: nodes, operations or pairs of axes. `spans` are
-    the ranges of the source text from which the replaced nodes or operations were made.
+    A rewrite rule replaces nodes, operations or pairs of axes. The attribute `before` has the replaced objects, and the
+    attribute `after` has the new objects. `spans` are the ranges of the source text from which the replaced nodes or
+    operations were made.
     """
 
     rule: Callable[..., Any]

@@ -69,7 +69,7 @@ def limits(**changed: float) -> AbstractContextManager[Limits]:
 
 
 def using(wanted: Limits) -> AbstractContextManager[Limits]:
-    """Replaces all limits by `wanted` inside the `with` block."""
+    """Inside the `with` block, the limits in the argument `wanted` hold for the time and memory of each compilation."""
     return _assigned(_current, wanted)
 
 

@@ -3,12 +3,12 @@
     combine([{x: 1}, {x: 1, 1: 2}], {x: 3, 1: 2})      [2, 1]:   2 * x  +  1 * (x + 2)  =  3*x + 2
 
 In: polynomials (the columns) and a polynomial to reach (the target), as maps from monomials, such as x*y, to
-coefficients. Out: a weight >= 0 for each column, or None if there are no such weights. The one idea: each equation gets
-an additional (artificial) unknown, which the first phase of the simplex algorithm reduces to 0. The simplex algorithm
-starts with artificial variables that satisfy all equations, and replaces the artificial variables by columns until no
-artificial variable is left. In each step, the algorithm takes the first column that can reduce the sum of the
-artificial variables. The rule to take the first possible column (Bland's rule) guarantees that the simplex algorithm
-ends.
+coefficients. Out: for each column (polynomial), a weight >= 0 such that the weighted sum is the target, or None if this
+is impossible. The one idea: each equation gets an additional (artificial) unknown, which the first phase of the simplex
+algorithm reduces to 0. The simplex algorithm starts with artificial variables that satisfy all equations, and replaces
+the artificial variables by columns until no artificial variable is left. In each step, the algorithm takes the first
+column that can reduce the sum of the artificial variables. The rule to take the first possible column (Bland's rule)
+guarantees that the simplex algorithm ends.
 """
 
 from collections.abc import Mapping, Sequence

@@ -144,7 +144,8 @@ class Ramps(Record):
     def dim(self) -> Dim:
         """Returns the piecewise linear function as a `Dim`.
 
-        A ramp with a factor above 0 is written with a maximum, and a ramp with a factor below 0 with a minimum.
+        A term c * max(n - k, 0) is written with a maximum if c > 0. If c < 0, it is written with a minimum, because
+        max(n - k, 0) = n - min(n, k).
         """
         total = self.plain
         for (n, k), c in self.bends.items():
@@ -152,8 +153,9 @@ class Ramps(Record):
         return total
 
     def of_one_sum(self) -> tuple[Dim, Callable[[int], int], set[int]] | None:
-        """Returns (n, f, corners) if the piecewise linear function is f(n) for a single sum of sizes n, such as M + N.
-        Returns None if the function depends on several sums of sizes.
+        """Returns (n, f, corners) if the piecewise linear function is f(n) for a single sum of sizes n, such as `M +
+        N`. Returns None if the piecewise linear function depends on two or more different sums of sizes, such as `M`
+        and `M + N`.
 
         The set `corners` contains the values of n at which the slope of max(f(n), 0) can change. The slope of max(f(n),
         0) can change only where the slope of f changes, and at the integers next to the zeros of f.
@@ -249,7 +251,8 @@ def _of_extreme(a: Extreme) -> Ramps:
 
 
 def _ramp(inner: Ramps) -> Ramps | None:
-    """Returns max(inner, 0) as a sum of ramps. Returns None if `inner` is not a function of one sum of sizes.
+    """Returns max(inner, 0), for a piecewise linear function `inner`, as a linear function plus terms c * max(n - k,
+    0). Returns None if `inner` is not a function of one sum of sizes.
 
     If `inner` depends on a sum of sizes n that is never negative, the result needs no term max(n - k, 0) with k <= 0.
     """
@@ -272,8 +275,9 @@ def _ramp(inner: Ramps) -> Ramps | None:
 def _base(d: Dim) -> tuple[Dim, int]:
     """Returns (n, c) such that d = c * n + a constant.
 
-    Example: for `2*M + 4*N + 1`, the result is `(M + 2*N, 2)`. The factor c is the greatest common divisor of the
-    coefficients of d without its constant. The sign of c makes the first coefficient of n positive.
+    For example, `2*M + 4*N + 1` is 2 * (M + 2*N) + 1, so `_base` returns the pair `(M + 2*N, 2)`. The factor c is the
+    greatest common divisor of the coefficients of d without its constant. The sign of c makes the first coefficient of
+    n positive.
     """
     terms = [(m, c) for m, c in d.terms if m]
     if not terms:

@@ -132,8 +132,8 @@ def _bytes_moved(case: Case, arrays: Arrays, reference: Arrays) -> int:
 
 
 def _implementations(case: Case, sets: Sequence[Arrays], row: Row, tune: bool) -> dict[str, Maker]:
-    """Returns a function for each implementation. The function of an implementation prepares the implementation and
-    returns its calls, one for each set of inputs.
+    """Returns, for each implementation, a function that compiles or prepares the implementation, and then returns one
+    call for each set of inputs.
 
     If minitri's schedules are measured, the time for measuring the schedules is stored in `row`.
     """

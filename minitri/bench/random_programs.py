@@ -212,7 +212,7 @@ class EverydayWriter(StatementWriter):
         return self.array(name, shape, shape[DEPTHS[name]] if name in DEPTHS else 1)
 
     def scores(self, filled: Filled, of: Shape) -> Shape:
-        """Returns the shape of the keys of an attention whose queries, the placeholder {x}, have the shape `of`.
+        """Returns the shape of the keys of an attention, which equals `of`, the shape of the queries.
 
         Raises DoesNotFit if the matrix of attention scores would be too large.
         """

@@ -84,7 +84,8 @@ def main(session: Session) -> int:
 def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int) -> tuple[list[Row], list[Row]]:
     """Draws, measures and shrinks programs until the time is up.
 
-    Returns a `Row` for each program, and a `Row` for the slow part of each program that was shrunk.
+    Returns two lists: a `Row` for each measured program, and a `Row` for each small slow part that was found in a slow
+    program.
     """
     start, rows, shrunk = now(), list[Row](), list[Row]()
     facts = {**facts, "random": session.programs, "seed": session.seed, "dtype": session.dtype}

@@ -137,8 +137,8 @@ def _ratios(axes: Any, cases: Sequence[Case]) -> None:
 
 
 def _operations(case: Case) -> int:
-    """Returns the number of operations that the case declares. If the case declares none, returns the number that its
-    graph needs.
+    """Returns the number of operations that the case declares. If the case declares no number of operations, returns
+    the number of operations in the graph of its program.
 
     For attention with a mask, the number that the case declares leaves out the operations of masked attention scores.
     """

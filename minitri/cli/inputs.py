@@ -108,8 +108,8 @@ def missing_sizes(
 ) -> dict[str, Size]:
     """Returns sizes for the dimensions that have no size in `known`.
 
-    Each dimension without a size in `known` gets the next number of `sizes`. Each pack without sizes in `known`, such
-    as `*B`, gets axes of the sizes `axes`.
+    Each dimension without a size in `known` gets the next number of `sizes`. A pack stands for several axes, such as
+    `*B`. Each pack that has no sizes in `known` gets the sizes `axes`.
     """
     numbers, declared = cycle(sizes), sizes_of(function, {}).items()
     return {n: axes if isinstance(size, tuple) else next(numbers) for n, size in declared if n not in known}

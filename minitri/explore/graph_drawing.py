@@ -5,8 +5,9 @@ stages (document.py). Out: a list of views. A view is a drawing of the graph, as
 
 In a graph of more than `LARGE` nodes, the nodes that come from one library call or source line form a group. In the
 first view of a large graph, all groups are folded: each group is drawn as one box. If the graph has at most `MOST`
-nodes, a second view shows all nodes. Each group of at most `MOST` nodes has one more view, in which only this group is
-unfolded. A small graph has only the view of all nodes. The page switches between the views, and computes no layout.
+nodes, a second view shows all nodes. For each group of at most `MOST` nodes, another view shows the nodes of this
+group, and one box for each other group. For a small graph, the only view (drawing) shows all nodes. The page switches
+between the views, and computes no layout.
 
 A constant has no box: the value of the constant is part of the label of each box that uses the constant.
 
@@ -16,8 +17,8 @@ in each layer that it crosses. A few sweeps down and up the layers sort the node
 their neighbours. No layout library fits: graphviz is not a Python package, and grandalf is not maintained. The
 JavaScript libraries dagre and elk would be larger than the rest of the page.
 
-Left out: a separate point on a box for each edge that begins or ends there, and how the page draws a view
-(page/drawing.js).
+Left out: separate end points of edges, so all edges that begin at a box begin at the same point. The file
+page/drawing.js draws the views on the page.
 """
 
 from __future__ import annotations

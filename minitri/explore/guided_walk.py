@@ -110,7 +110,9 @@ class _Walk:
     # ---- steps -------------------------------------------------------------------------------
 
     def _shown(self, panes: Sequence[str]) -> bool:
-        """Checks whether the page has the two panes of a step, and whether the texts of the panes differ."""
+        """Checks whether the page has both panes that a step of the guided walk shows, and whether the texts of the two
+        panes differ.
+        """
         there = {*self.texts, *OTHER_PANES} - ({"player"} if self.player is None else set())
         before, after = (self.texts.get(pane) for pane in panes)
         return there >= set(panes) and (before is None or before != after)

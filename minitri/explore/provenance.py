@@ -135,8 +135,8 @@ class Trace:
     def _about(self, lines: Iterable[tuple[str, Any]], ops: Sequence[Op]) -> list[Nodes]:
         """Returns the graph nodes that each line in a text of kernels or tile programs comes from.
 
-        `ops` has all ops of the kernels or tile programs. For example, the line of a buffer has the nodes of the ops in
-        `ops` that access the buffer.
+        `ops` has all ops of the kernels or tile programs. For example, the line that declares a buffer comes from the
+        nodes of all ops in `ops` that access the buffer.
         """
         return [self.of(s for one in _served(item, ops) for s in one.spans) for _, item in lines]
 

@@ -66,10 +66,10 @@ def _origins(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[s
 
 
 def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str]) -> list[Nodes]:
-    """Returns, for each row (the facts about a line), the numbers of the graph nodes that the line computes, or that
-    use the result of the line.
+    """Returns, for each line of a stage, the numbers of the graph nodes that need the line. A `Row` has the facts about
+    one line.
 
-    A row without nodes of its own has the nodes of the rows that use its results.
+    A line that computes no graph node itself, such as an address, gets the nodes of the lines that use its result.
 
         i = pid * 4           serves the load: {2}
         x = load(p + i)       {2}

@@ -228,7 +228,7 @@ def written(case: Case, name: str) -> str:
 def read(text: str) -> Case:
     """Returns the test case that a file describes; `text` is the text of the file, which the function `written` made.
 
-    Raises CompileError MT0003 if the text was not made by `written`.
+    Raises CompileError MT0003 if the text is not a test case that `minitri fuzz` has written.
     """
     lines = text.splitlines(keepends=True)
     try:

@@ -70,7 +70,8 @@ def names_in(value: Dim) -> str:
     beside its carets (^^^).
 
     When a call breaks a condition, the sizes are known, and the text beside the carets shows them: "M=2, N=3". If the
-    expression is a single name, returns "", because the error message itself then says "N = 3".
+    expression is a single name such as N, returns "", because the error message already shows the size of N, as in "N =
+    3".
     """
     return "" if isinstance(value.atom, Symbol) else ", ".join(sorted(s.name for s in value.symbols()))
 

@@ -336,8 +336,8 @@ class _Builder(Interpreter):
     def broken(self, node: ast.Node, values: dict[int, Any], scope: Scope, root: Any) -> Any:
         """Returns `BROKEN` as the value of an expression with a wrong operand.
 
-        If the expression with a wrong operand is a call of an unknown function, the method stores an error for the
-        unknown function.
+        If a call has both a wrong operand and an unknown function name, an error for the function name is reported as
+        well.
         """
         if not isinstance(node, ast.Call) or node.function in {*scope, *self.functions, *function_names()}:
             return BROKEN

@@ -6,8 +6,8 @@ discontinuous.
     z = floor(p)           floor is discontinuous: a rounding error of p can change z by 1
 
 In: a graph. Out: the set of the roundable products, and whether an operation is discontinuous. The pass
-minitri/optimize/round_products.py rounds some of the roundable products to bf16. The error bounds of
-minitri/trust/error_bounds.py include the error of rounding to bf16 for all roundable products.
+minitri/optimize/round_products.py rounds some of the roundable products to bf16. The file minitri/trust/error_bounds.py
+includes the rounding to bf16 in the error bound of each matrix product that may be rounded.
 """
 
 from collections.abc import Callable

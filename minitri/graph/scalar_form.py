@@ -6,9 +6,9 @@
 In: a reduction. Out: the expression of the reduction's operand, and the reductions in this expression that run over the
 same axes as the given reduction. Reductions over the same axes can often be computed together in one loop (online
 reductions). The file minitri/graph/partial_sum_correction.py decides from the expression whether one loop can compute
-the reductions together. Each subexpression of a scalar form is an `Element`: a node and an index. `build` turns an
-expression into graph nodes again. `build` can also replace axes of the expression by other indices, and elements by
-other nodes.
+the reductions together. An `Element` represents one subexpression of the operand: a graph node, and the index of one
+element of this node. `build` turns an expression into graph nodes again. `build` can also replace axes of the
+expression by other indices, and elements by other nodes.
 """
 
 from collections.abc import Mapping, Sequence

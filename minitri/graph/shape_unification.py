@@ -102,7 +102,7 @@ def _solved(d: ast.Expr, name: str, extent: dims.Dim, sizes: Sizes) -> tuple[dim
     """Solves the equation `d == extent` for `name`, where `d` is linear in `name`: d = a * name + b.
 
     Returns a pair: the solution (extent - b) // a of the equation a * name + b == extent, and the absolute value of a.
-    Returns None if `d` is not linear in `name`, or if the sign of a is unknown.
+    Returns None if `d` is not a linear expression a * name + b, or if the sign of its factor a is unknown.
     """
     x = dims.value("?")
     split = eval_dim(d, {**sizes, name: x}).coefficient(next(iter(x.symbols())))

@@ -184,7 +184,9 @@ class Typer:
         return Array(self.convert(value, dtype), dtype)
 
     def rounded(self, value: Array) -> Node:
-        """Returns a node with the value in the dtype that the program sees and that is stored in memory, such as f16."""
+        """Returns a node that converts a value from the dtype of the computation, such as f32, to the dtype in memory,
+        such as f16.
+        """
         return self._narrowed(value.node, value.dtype)
 
     # ---- promotion -------------------------------------------------------------------

@@ -132,9 +132,9 @@ def unknown_attribute(node: ast.Attribute, rank: int) -> CompileError:
 
 
 def _advised(error: CompileError, span: Span, written: str, help: str) -> CompileError:
-    """Adds a help text to the error.
+    """Adds a help text to the error, and a correction if there is one.
 
-    Unless `written` is "", also adds a correction, which replaces the text at `span` by `written`.
+    The argument `written` is the corrected text for the place `span`, or "" if there is no correction.
     """
     return error.correct(Edit(span, written) if written else None, help=help)
 

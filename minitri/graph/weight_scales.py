@@ -79,8 +79,8 @@ def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
 
 
 def scaled(i: Interner, sums: Contract, scale: Node) -> Node:
-    """Returns the sums of the product times the scale, plus 0. The addition of 0 turns -0.0 into 0.0, as in a sum of
-    zeros.
+    """Returns a matrix product multiplied by the scale of its weights. At the end, 0 is added, which turns -0.0 into
+    0.0, as in a sum of zeros.
     """
     return compute(i, "add", compute(i, "multiply", sums, scale), number(i, sums, 0.0))
 
@@ -116,5 +116,7 @@ def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
 
 
 def _replaced(i: Interner, x: Node, old: Node, new: Node) -> Node:
-    """Returns the expression x with `new` in place of `old`. The views and casts between `x` and `old` are rebuilt."""
+    """Returns the expression x with `new` in place of `old`. In the expression x, each view or cast that was applied to
+    the node `old` is now applied to the node `new`.
+    """
     return new if x is old else copy(i, x, (_replaced(i, children(x)[0], old, new),))

@@ -222,9 +222,9 @@ def _added(x: Info, y: Info) -> Info:
 
 
 def _multiplied(x: Info, y: Info) -> Info:
-    """Returns the `Info` of a product: how many neighbouring values are consecutive, a divisor of the first, and how
-    many are equal. If a factor takes consecutive values, such as 4, 5, 6, its divisor is taken to be 1, because 4
-    divides only the first value.
+    """Returns the contiguity, divisibility and constancy of the product of x and y. If the neighbouring values of a
+    factor increase by one, the divisibility of the factor is taken to be 1. For example, if neighbouring values of a
+    factor are 8, 9 and 10, only the first of these values is divisible by 8.
     """
     parts = [i.divisibility if i.contiguity == 1 else 1 for i in (x, y)]
     return Info(1, min(ANY, parts[0] * parts[1]), min(x.constancy, y.constancy))

@@ -206,9 +206,8 @@ def tile_work(program: Program, sizes: Sizes) -> Work:
 def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
     """Returns the average share of a loop's blocks that the tiles of the grid compute and do not skip, from 0 to 1.
 
-    For example, the share in causal attention is 0.5 or a little more, because about half of the blocks contain only
-    masked elements and are skipped. The average share is computed from a sample of the grid's tiles, with at most
-    `SAMPLES` tiles along each axis of the grid.
+    For example, the loop over keys in causal attention computes about 0.5 of its blocks, because blocks with only
+    masked elements are skipped. The average is computed from at most `SAMPLES` tiles along each axis.
     """
     if not (bounds := [d for d in (loop.first, loop.last) if d is not None]):
         return 1.0
@@ -240,8 +239,9 @@ def _blocks(loop: Loop, block: int, extent: int, known: Sizes) -> int:
 def _repetitions(own: set[str], counts: Sizes, repeated: set[str], tiles: Sizes) -> int:
     """Returns how often an op runs, counted over all grid programs and all elements of the op.
 
-    Each of the op's axes contributes its number of elements as a factor of the result. Each axis in `repeated` that is
-    not an axis of the op contributes its number of tiles, because the op runs again for each tile.
+    Each of the op's axes contributes its number of elements as a factor of the result. For each axis in `repeated` that
+    is not an axis of the op, the result is multiplied by the number of tiles along this axis. An op that does not
+    depend on an axis still runs again for each tile along this axis.
     """
     return math.prod(counts[a] for a in own) * math.prod(tiles[a] for a in repeated - own)
 

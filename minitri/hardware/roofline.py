@@ -150,11 +150,11 @@ def predicted_seconds(needed: Work, asked: Work, programs: int, chip: Chip) -> f
 
 
 def waves(programs: int, chip: Chip) -> float:
-    """Returns how many times as long the grid programs take as they would if all multiprocessors were busy until the
-    end.
+    """Returns the ratio of two times: the time of the grid programs, and their time if all multiprocessors were busy
+    until the end.
 
-    For example, the result is 1 for 132 grid programs on 132 multiprocessors. For 33 grid programs on 132
-    multiprocessors, the result is 4, because only a quarter of the multiprocessors is busy.
+    For example, 132 grid programs keep all of 132 multiprocessors busy, so the ratio is 1. On 132 multiprocessors, 33
+    grid programs have the ratio 4, because they keep only a quarter of the multiprocessors busy.
     """
     if programs == 0:
         return 0.0

@@ -132,7 +132,8 @@ class Indexing:
     """
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> None:
-        """Finds all demands of the nodes `inside`, which the kernel computes. The kernel stores the nodes `roots`.
+        """Finds, for each node that the kernel computes (`inside`), all indices at which the kernel needs the node
+        (demands). The kernel stores the nodes `roots`.
 
         `allows(symbol, n)` says whether the size `symbol` can be `n`.
         """
@@ -302,8 +303,8 @@ class Indexing:
         """Returns the index expressions `exprs` of a node for the element of its result at `index`.
 
         In the expressions, the k-th entry of `index` replaces the symbol of dimension k, such as `d0` for k = 0.
-        Example: with the expressions `[d1, d0]` and the index `[i, j + 1]`, the result is `[j + 1, i]`. `picks`
-        contains replacements for the symbols of picked values, which are the indices that a gather computes.
+        Example: with the expressions `[d1, d0]` and the index `[i, j + 1]`, the result is `[j + 1, i]`. A gather reads
+        some indices from an array, and the argument `picks` maps the symbol of each such index to its replacement.
         """
         env = {axis_symbol(k): d for k, d in enumerate(index)} | {**picks}
         return tuple(self.ranges.simplify(d.substitute(env)) for d in exprs)

@@ -174,7 +174,7 @@ class Values:
         return op.guards
 
     def check(self, op: ir.Access, index: Sequence[Any], inside: Any) -> None:
-        """A hook, called before each access to memory. A subclass can override the hook to raise an error for a wrong
+        """Called before each access to memory. A subclass can override the method `check` to raise an error for a wrong
         access.
         """
 

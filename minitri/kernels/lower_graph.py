@@ -227,8 +227,8 @@ class _Builder(OpBuilder):
         """Returns the spans (places in the source text) of views, gathers and concats, for the op whose elements they
         rearrange.
 
-        Views, gathers and concats have no op of their own. Example: a view only changes the index of a load, so the
-        load keeps the view's spans.
+        Views, gathers and concats have no op of their own. For example, a view that only changes the index of a load
+        adds its spans to the spans of the load.
         """
         moved: dict[Key, tuple[Span, ...]] = {}
         for node, demand in reversed(order):  # users before operands
@@ -306,8 +306,8 @@ class _Builder(OpBuilder):
     def _spread(self, x: Op, axes: Sequence[str]) -> Op:
         """Broadcasts the value `x` along the axes `axes`.
 
-        If the operand of a sum does not depend on the summed axis, the operand is broadcast along this axis first.
-        After the broadcast, the sum can add each element once for each index of the summed axis.
+        If the operand of a sum does not depend on the summed axis, the operand is broadcast along this axis first. A
+        sum of a broadcast operand adds each element once for each index of the summed axis.
         """
         if set(axes) <= set(x.axes):
             return x
@@ -370,8 +370,8 @@ def _op_key(node: Node, demand: Demand) -> Key:
 
 def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
     """Checks whether the op `value` has the value of the op `rest` wherever one of the guards (conditions) `own` fails.
-    If `value` equals `rest` wherever a guard fails, no `where` has to select between them. For an element whose guard
-    fails, only a load, or a load followed by casts, has a known value.
+    If the ops `value` and `rest` are equal wherever a guard fails, the kernel needs no `where` to select between them.
+    For an element whose guard fails, only a load, or a load followed by casts, has a known value.
     """
     load = value
     while isinstance(load, ir.Compute) and load.op == "cast":

@@ -85,8 +85,9 @@ Buffers = dict[tuple[str, int], Buffer]  # by name and rank: an array may be use
 
 
 def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
-    """Parses the buffers of a kernel or a tile program. Returns the buffers by name and rank. Each buffer must equal a
-    buffer of the plan. Neighbouring axes of the buffer may be merged into one axis.
+    """Parses the buffers of a kernel or a tile program. Returns the buffers by name and rank. Each buffer of a kernel
+    must be an array of the plan (the list of all kernels), with the same dtype and role. Neighbouring axes of the
+    buffer may be merged into one axis.
     """
     whole = {b.name: b for b in (*plan.inputs, *plan.outputs, *plan.temporaries)}
     found: Buffers = {}

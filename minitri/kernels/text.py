@@ -18,9 +18,9 @@ names the rule that made the fusion decision.
 
 In an index, `$i` is a size whose name is also the name of an axis. The text omits default values. For example, the text
 of a buffer omits its strides if the buffer is stored in row-major order. The attribute `tile` of a product names the
-row axis and the column axis of the product. The text omits the attribute `tile` if the operands of the product allow
-only one row axis and one column axis. The file lines.toml defines the form of each line, and minitri/kernels/parse.py
-parses the text.
+row axis and the column axis of the product. The text of a product omits the attribute `tile` if the product has only
+one possible row axis and one possible column axis. The file lines.toml defines the form of each line, and
+minitri/kernels/parse.py parses the text.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Translates a type annotation: from the expression that a user writes to the type that the expression means.
 
-The following four spellings mean the same type:
+A type can be written in four ways: as an expression, as a string, as an attribute of `mt`, or in jaxtyping's notation.
 
     f32[*B, D]      "f32[*B, D]"      mt.f32[*B, D]      Float32[Tensor, "*B D"]
 

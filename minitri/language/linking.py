@@ -46,7 +46,7 @@ Read = tuple[Callable[[], Any], Any]  # how to look a value up, and what it was
 
 
 class Definition(Record, eq=False):
-    """A function to link, with the scope around the function.
+    """A function, and the scope from which linking reads the values of the names that the function does not define.
 
     reader     `reader(name)` returns a function that reads the value of the name from the scope. It returns None if the
                scope does not have the name and can never have it
@@ -177,7 +177,9 @@ class _Names:
         self.known: dict[tuple[str, ...], Any] = {}
 
     def node(self, node: Any) -> Any:
-        """Returns the linked form of a syntax node whose children are already linked."""
+        """Returns a syntax node, in which a name from the scope around the function is replaced by its value. The
+        children of the syntax node are already linked.
+        """
         match node:
             case ast.Name() | ast.Attribute():
                 path = _path(node)

@@ -1,4 +1,4 @@
-"""Evaluates a syntax tree with numpy, node by node. This evaluator is called the reference evaluator.
+"""The reference evaluator, which evaluates a syntax tree with numpy, node by node.
 
 The results of this evaluator define what a program of the language means.
 

@@ -206,8 +206,8 @@ def _ascii(at: Span) -> str:
 def errors_in(module: ast.Module) -> Sequence[CompileError]:
     """Returns the errors in the names, types and shapes of a module.
 
-    The file graph/lower_ast.py replaces this function, because only the graph builder can find errors in names, types
-    and shapes.
+    The file graph/lower_ast.py replaces the function `errors_in`, because only the graph builder can find errors in
+    names, types and shapes.
     """
     return ()
 

@@ -284,7 +284,8 @@ def target_names(target: ast.Expr) -> tuple[ast.Name, ...]:
 def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
     """Returns the name of the called function, and a tuple with the receiver `x` of a method call `x.f()`.
 
-    The receiver becomes the first argument of the call. For a call that is not a method call, the tuple is empty.
+    The receiver becomes the first argument of the call. For a call without a receiver, such as `f(x)`, the returned
+    tuple is empty.
     """
     match function:
         case ast.Name(id="print"):

@@ -63,7 +63,7 @@ class Described:
 
 
 class NativeKernel:
-    """One emitted kernel on GPUs of one architecture."""
+    """Compiles the Triton source of one kernel for one GPU architecture, and loads the compiled kernel onto GPUs."""
 
     def __init__(self, function: Any, kernel: EmittedKernel, target: Target) -> None:
         self._function, self.kernel, self.target = function, kernel, target
@@ -181,8 +181,8 @@ UNFINISHED = set[Future[None]]()  # unfinished launchers of kernels with an earl
 
 
 def finish_launchers() -> None:
-    """Waits until Triton's launchers for early starts are made for all compiled kernels. Code that measures times or
-    captures a CUDA graph calls this function first.
+    """Waits until other threads have made Triton's launchers for all kernels that start early, while the previous
+    kernel still runs. Code that measures times or captures a CUDA graph calls this function first.
     """
     wait(UNFINISHED)
 
@@ -235,8 +235,8 @@ def _by_torch(compiled: Any, device: int, profiled: Start) -> Start | None:
 
 
 def _active_hook(hook: Any) -> Any:
-    """Returns the hook of a profiler, which Triton calls at each launch. Returns None if no function is registered with
-    the hook.
+    """Returns the hook of a profiler, which Triton calls at each launch, or None if no function is registered with this
+    hook.
     """
     return hook if getattr(hook, "calls", hook) else None
 
@@ -282,8 +282,8 @@ def driver() -> Any:
 def current_device() -> Callable[[], int]:
     """Returns the fastest function that returns the number of the current GPU.
 
-    On a machine with several GPUs, the result is a C function of torch, if torch has this function. With a single GPU
-    the number is always 0, so the result is `int`, because `int()` returns 0.
+    On a machine with several GPUs, the result is a C function of torch, if torch has this function. On a machine with a
+    single GPU, the result is Python's function `int`, because `int()` returns 0, the number of this GPU.
     """
     torch = sys.modules["torch"]
     if torch.cuda.device_count() == 1:

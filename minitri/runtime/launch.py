@@ -193,7 +193,8 @@ def _too_large(what: str) -> CompileError:
 def require_graph(graph: Graph, sizes: Mapping[str, int]) -> None:
     """Raises CompileError MT0401 if some value of a graph is larger than the memory of this machine.
 
-    The check is for the reference and the evaluators, which allocate memory for every value of a graph.
+    The function `require_graph` is called before an evaluator runs, because evaluators allocate memory for every value
+    of a graph.
     """
     for node in graph.nodes():
         require_memory(node.dtype, tuple(e.evaluate(sizes) for e in node.shape))

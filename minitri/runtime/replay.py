@@ -35,8 +35,8 @@ def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, lis
     kernels in the same way.
 
     The result is None if an argument is neither a dense tensor nor a number. The key does not contain the values of
-    float arguments: a `Replay` passes these values at run time. The key also leaves out an integer that is passed for a
-    float parameter (`floats`), if a float can represent the integer.
+    float arguments: a `Replay` passes these values at run time. If an integer is passed for a float parameter (see
+    `floats`), and a float can represent it, the key does not contain its value.
     """
     torch = sys.modules.get("torch")
     if torch is None:

@@ -143,7 +143,7 @@ def _arguments(call: Call) -> dict[str, Any]:
 def _reference(program: BaseProgram, given: dict[str, Any]) -> Any:
     """Returns the result of the program compiled without any optimisation, as the reference.
 
-    If there is not enough memory for the program without optimisations, returns the result of the program itself.
+    If the unoptimised program needs too much GPU memory, the result of the optimised program is the reference.
     """
     try:
         return program.configured(without=("all",), options=Options(), effort="none")(**given)

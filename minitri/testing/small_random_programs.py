@@ -105,7 +105,8 @@ class SmallWriter(FormFiller):
     def adds(self, kind: str) -> bool:
         """Adds a statement of the given kind. Returns whether a statement was added.
 
-        A few random forms of the given kind are tried, until the placeholders of a form can be filled.
+        Tries a few random forms of the given kind, until all placeholders of one form can be replaced. A form is the
+        text of a statement with placeholders, such as {x}.
         """
         return any(self.attempt(kind, self.operand(self.kinds[kind])) for _ in range(TRIES))
 
@@ -247,7 +248,7 @@ def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], trie
     """Returns a program that was made from simpler choices than `numbers` and still fails, so that `fails(program)` is
     true.
 
-    If no simpler program fails, the result is the program that the choices `numbers` made.
+    If no simpler program fails, returns the original program, which is made from the random choices in `numbers`.
 
     For the program made from the choices `numbers`, `fails(program)` must be true. Each simpler program that fails
     becomes the new start of the search. The search tries at most `tries` programs.

@@ -48,7 +48,7 @@ class Parameter(Record):
 class Value(Record):
     """A sample value of a parameter or variable.
 
-    If `exact` is true, every stage must compute this value bit for bit.
+    If the attribute `exact` of a sample value is true, every stage must compute this value bit for bit.
     """
 
     data: Any
@@ -242,8 +242,8 @@ class FormFiller(StatementWriter):
         return self.indices(axes, x.shape[k], INDEX_DTYPES)
 
     def _of_sides(self, prefix: str, letters: str, filled: Filled) -> str:
-        """Adds a new array with one axis for each letter in `letters`, and returns the name of the array. If `prefix`
-        is "size", no array is added, and the function returns the size that the letter stands for.
+        """Adds a new array with one axis for each letter in `letters`, and returns the name of the array. For the
+        prefix "size", the function adds no array, and returns the size for which the first letter in `letters` stands.
 
         Within one statement, a letter always stands for the same size. A prefix such as "i8" is the dtype of the new
         array; all arrays without a prefix in one statement have the same dtype.

@@ -217,7 +217,8 @@ def index_axes(op: Access) -> set[str]:
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
     """Solves `condition >= 0` for the index of one axis, such as `i < n - 2`. In the solved inequality, the index of
-    the axis is alone on one side. The opposite side of the solution contains no axis of `lanes` and no loaded value.
+    the axis is alone on one side. The rest of the solved inequality contains no index of an axis in `lanes`, and no
+    value that was loaded from memory.
 
     Bounds checks have a single index on one side, because Triton then finds how many neighbouring elements have the
     same result.
@@ -230,9 +231,9 @@ def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] |
 
 
 def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
-    """Splits an expression into two sums: one that the CPU can compute, and one with all remaining products. The first
-    sum depends on sizes only, so the CPU (the host) computes it. A product that contains an axis or a loaded value,
-    such as -2*N*i, cannot be computed by the CPU.
+    """Splits an expression into two sums: one that the CPU can compute, and one with all remaining products. The CPU
+    (the host) computes all terms that depend on sizes only. A product that contains an axis or a loaded value, such as
+    -2*N*i, cannot be computed by the CPU.
 
     Example: the product -2*N*i is split into its sign -1, the factor 2*N, which the CPU computes, and the remaining
     factor i.

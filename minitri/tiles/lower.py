@@ -79,8 +79,8 @@ class Lowering:
         return Program(kernel.name, axes, kernel.buffers, tuple(body), relaxed=kernel.relaxed, **options)
 
     def without_transports(self, kernel: Kernel) -> Kernel:
-        """Returns the kernel without the corrections `rescale` and `shift`, except in reductions that share a loop
-        (`online`).
+        """Returns the kernel without the corrections of partial sums (`rescale` and `shift`), except for a sum that
+        shares a loop with another reduction.
 
         The corrections `rescale` and `shift` of a partial sum are needed only if the sum and a reduction that it
         depends on share a loop. A reduction over all elements at once has no partial sum.
@@ -139,8 +139,8 @@ class Lowering:
         return self.top[op]
 
     def needed(self, ops: Iterable[Op], have: dict[Op, Op]) -> list[Op]:
-        """Returns the ops that must still be written to compute `ops`, operands first. The ops in `have` are written
-        already.
+        """Returns the ops that must be added to the tile program to compute `ops`, operands first. The ops in `have`
+        are already in the tile program.
         """
         roots = [op for op in ops if op not in have]
         wanted = {*postorder(roots, lambda op: [o for o in ir.children(op) if o not in have])}

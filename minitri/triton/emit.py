@@ -100,8 +100,8 @@ class _Emitter(Expressions):
         self._branch("else:", frozenset())
 
     def _branch(self, head: str, needless: frozenset[Dim]) -> None:
-        """Writes all statements of the kernel in one branch of an `if`. The two branches of the `if` use different
-        names for their values.
+        """Writes all statements of the kernel in one branch of an `if`. Each branch of the `if` statement in the
+        generated kernel has its own names for values.
 
         If both branches assigned to the same name, Triton would pass the value out of the `if` statement, although no
         later statement needs it.

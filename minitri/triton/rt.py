@@ -250,10 +250,10 @@ def reduce_max_in_parts(x):
     """Returns the maximum of each row of a matrix product. The function first computes the elementwise maximum of all
     blocks of 16 columns, which leaves 16 columns.
 
-    When tensor cores have computed the product, each thread holds a quarter of a row. The maximum of a quarter of a row
-    would be one chain of instructions, in which each instruction waits for the previous instruction. While elementwise
-    maxima reduce a row to 16 columns, each thread computes four independent maxima, whose instructions do not wait for
-    each other.
+    When tensor cores have computed the product, each thread holds a quarter of a row. Without elementwise maxima, a
+    thread would compute the maximum of its elements by one chain of instructions, each of which waits for the previous
+    instruction. While elementwise maxima reduce a row to 16 columns, each thread computes four independent maxima,
+    whose instructions do not wait for each other.
     """
     parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))
     return tl.reduce(tl.reduce(parts, 1, maximum), 1, maximum)

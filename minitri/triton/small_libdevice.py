@@ -11,9 +11,9 @@ libdevice. Every small copy of libdevice has the functions that kernels call mos
 share one copy.
 
 Each function of libdevice has two versions: one version replaces denormals by 0, and one version keeps denormals.
-Triton's compiler chooses one of the two versions only after LLVM's optimisations, so some branches between the versions
-remain in the code. A small copy of libdevice has only the versions that keep denormals, because no kernel of minitri
-calls the versions that replace denormals by 0.
+Triton's compiler chooses between the two versions of a libdevice function only after LLVM's optimisations, so some
+branches between the versions remain in the code. A small copy of libdevice has only the versions that keep denormals,
+because no kernel of minitri calls the versions that replace denormals by 0.
 
 Left out: the libraries of AMD's GPUs.
 """
@@ -31,8 +31,8 @@ QUESTION = re.compile(r'^(@\S+) = .*"__CUDA_FTZ\\00"', re.MULTILINE)  # are deno
 
 
 def small_copy(library: str, module: Any, context: Any) -> str:
-    """Returns the path of a copy of the file `library` that has the functions that a kernel calls. For a kernel that
-    calls no function, the path is `library` itself.
+    """Returns the path of a copy of the file `library` that has the functions that a kernel calls. If the kernel calls
+    no function of libdevice, returns `library`, the path of the original file.
 
     `module` is the kernel, and `context` is the MLIR context of the kernel.
     """

@@ -189,7 +189,8 @@ class _Points:
         return block * a.block + lane, lane
 
     def _zeros(self, a: TileAxis, sizes: Mapping[str, int]) -> Iterator[int]:
-        """Returns the indices along an axis at which a mask condition, or an index of the access, has the value 0.
+        """Returns each index along an axis at which one of the access's expressions is 0. The expressions of an access
+        are its mask conditions (each must be at least 0) and its indices.
 
         Only expressions that depend on nothing but the axis and sizes are examined.
         """

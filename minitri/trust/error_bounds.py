@@ -11,15 +11,16 @@ running error analysis: the value and the radius of each node are computed from 
     sum(that)          sum(e) + (n-1) u sum|v|    n terms that are not 0, in any order
 
 If all operands of an element are exact and the operator is correctly rounded, the language defines every bit of the
-result. If every bit is defined, the value of the enclosure is the result of the operator in its own dtype, and the
-radius is 0. Sums of small whole numbers are exact too, because no order of addition rounds them. For each rounding of
-an inexact element, the radius grows by a multiple of u. In the dtype of the node, u is half a unit in the last place of
-1. The file error_propagation.py computes how far the result of an operator can move if its operands move.
+result. For an element whose every bit is defined, the `Enclosure` has the result in the operator's own dtype, and the
+radius (error bound) 0. Sums of small whole numbers are exact too, because no order of addition rounds them. Each
+rounding of an inexact element increases its radius (error bound) by a multiple of the rounding unit u. In the dtype of
+the node, u is half a unit in the last place of 1. The file error_propagation.py computes how far the result of an
+operator can move if its operands move.
 
-A radius of inf means that the result can be any number. The radius is inf, for example, if a sum overflows in some
-orders of addition, or if rounding can change an index. Elements with a radius of inf are not checked. Left out:
-correlations between operands. For example, for an inexact x with radius e, `x - x` gets the radius 2e, although the
-result is exactly 0. Because correlations are left out, a bound is sometimes too large, but never too small.
+A radius of inf means that the result can be any number. The radius of an element is inf, for example, if a sum
+overflows in some orders of addition, or if rounding can change an index. An element whose error bound is inf is not
+checked. Left out: correlations between operands. For example, for an inexact x with radius e, `x - x` gets the radius
+2e, although the result is exactly 0. Without correlations, a bound is sometimes too large, but never too small.
 """
 
 from __future__ import annotations
@@ -186,9 +187,9 @@ class _Analysis:
         """Returns the extra error of exp(x - h) if it is computed as 2**(x * log2 e - h * log2 e)
         (minitri/optimize/fast_math/relax.py).
 
-        If x is a computed value, not an input, a kernel can multiply x and h by log2 e before it subtracts h. Rounding
-        the products x * log2 e and h * log2 e changes the exponent, and so the result. The returned error is also large
-        enough for a kernel that returns 0 for a denormal result.
+        To compute exp(x - h) for a computed value x, a kernel can multiply both x and h by log2 e before the
+        subtraction. The products of x and h with log2 e are then rounded. The extra error includes the case that a
+        denormal result becomes 0.
         """
         if node.op not in ("exp", "exp2"):
             return 0.0
@@ -267,9 +268,9 @@ class _Analysis:
         uses the running mean, the mean of the elements so far. A running mean is rounded, so a variance that uses it
         has an extra error even if every term is exact.
 
-        If a running mean with an error of at most o changes by d after m elements, the error of the sum grows by at
-        most o m |d|. For n elements with V = sum (x - mean)^2, the values m |d| of all changes add up to at most sqrt(2
-        n V). The rounding errors of the sums themselves are added to the errors from running means.
+        Each change of a running mean by d after m elements adds an error of at most m |d| times the error of the mean.
+        For n elements x, the sum of m |d| over all changes of the running mean is at most sqrt(2 n V). Here, V is the
+        sum of (x - mean)^2. The rounding errors of the sums themselves are added to the errors from running means.
         """
         means = deviations(node)
         if means is None:
@@ -291,7 +292,7 @@ class _Analysis:
         return np.square(x - x.mean(y.axes, keepdims=True)).sum(y.axes) if n else 0.0 * off, off
 
     def contract(self, node: Contract) -> tuple[Any, Any]:
-        """Returns the value and the radius of a matrix product.
+        """Returns the value of a matrix product, and the radius (error bound) of each element.
 
         An element of a matrix product is a sum of products. If m products in the sum of an element are not 0, each
         product is rounded at most m times. For 16-bit operands a tensor core truncates instead of rounding, which
@@ -336,7 +337,7 @@ class _Analysis:
 
 
 def _origin(x: Node) -> Node:
-    """Returns the node that x moves or converts by views and casts. If x is neither a view nor a cast, returns x
+    """Returns the node from which x results by views and casts alone. If x is neither a view nor a cast, returns x
     itself.
     """
     while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":

@@ -45,8 +45,8 @@ Fold = Callable[[str, Any], Any]  # (name of a reduction, array) → the reducti
 
 
 def moved(row: Operator, operand: DType, args: Arrays, radii: Arrays, centre: Any) -> Any:
-    """Returns how far the result of an operator can lie from `centre`, if each operand differs from its value by at
-    most its radius.
+    """Returns how far an operator's result can lie from the value `centre`, if each operand has an error of at most its
+    entry in `radii`.
     """
     far = farthest(centre, [row.numpy(*c) for c in corners(args, radii)])
     if operand.is_integer:
@@ -66,7 +66,8 @@ def corners(args: Arrays, radii: Arrays) -> list[list[Any]]:
 
 
 def shifted(x: Any, e: Any, sign: int) -> Any:
-    """Returns x + sign * e, one end of the interval of x. Where e is 0, the end of the interval is x itself.
+    """Returns x + sign * e, one end of the interval of x. Where the radius e (the error bound of x) is 0, both ends of
+    the interval are x itself.
 
     Integers stop at the limits of their dtype. An uncertain truth value (with e > 0) becomes True if `sign` is 1, and
     False if `sign` is -1.
@@ -154,10 +155,8 @@ WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {  # of the operands x and th
 
 
 def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any:
-    """Returns inf where an uncertain operand can change an integer result by any amount, or can make the result wrap
-    around.
-
-    For an element that an uncertain operand can neither change by any amount nor make wrap around, the result is 0.
+    """Returns an additional error for each integer result: inf where an uncertain operand can make the result jump or
+    wrap around, else 0.
     """
     unsure = np.logical_or.reduce([e > 0 for e in radii])
     if row.name in ERRATIC or row.name.startswith("bitwise"):
@@ -196,7 +195,7 @@ def summed(x: Any, e: Any, dtype: DType, fold: Fold) -> Any:
 
 
 def on_grid(x: Any, e: Any, grid: float) -> Any:
-    """Returns True for each element that is exact and a multiple of 1 / grid."""
+    """Returns True for each element of x that has no error (e is 0 there) and is a multiple of the fraction 1 / grid."""
     return (e == 0) & (x * grid == np.rint(x * grid)) & np.isfinite(x)
 
 

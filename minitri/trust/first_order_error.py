@@ -52,7 +52,8 @@ def magnitude(graph: Graph) -> Graph:
 
 
 class _Magnitudes:
-    """Builds the graph that computes the magnitudes.
+    """Builds the graph that computes, for each float output, the size of the numbers whose rounding errors can reach
+    the output (the magnitude).
 
     The dict `value` maps each old node to its copy in the new graph. The dict `size` has, for each old node that
     rounding can change, the new node that computes the scale of its rounding errors (its magnitude).
@@ -131,7 +132,8 @@ class _Magnitudes:
         return self.total(*sizes) if sizes else None
 
     def moved(self, node: Apply, k: int) -> Node:
-        """Returns the part of the magnitude of a function value that comes from the error of argument k.
+        """Returns the summand for argument k in the magnitude of a function value: the change of this value if argument
+        k changes by its magnitude.
 
         The function is evaluated with the argument moved up and down by `STEP` units in the last place of the
         argument's magnitude. The larger change of the function value, up or down, is divided by the relative step

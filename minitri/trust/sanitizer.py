@@ -148,8 +148,8 @@ class Watch:
     def past_end(self, op: Op, axis: str, elements: Any, before: Any = None) -> None:
         """Checks that elements past the end of a reduced axis do not change the reduction.
 
-        `before` is the value that a loop carries into this iteration, if any. Elements past the end of the axis must
-        not change the carried value `before` either.
+        If a loop carries the value `before` into this iteration, the elements past the end of the axis must not change
+        this value.
         """
         neutral = operators.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
         wanted = np.asarray(neutral, elements.dtype) if before is None else before

@@ -57,7 +57,8 @@ class _Search:
     def accepts(self, arguments: Arguments) -> bool:
         """Checks whether the program fails for the given arguments in the same way.
 
-        If the program fails in the same way, the search goes on from the given arguments.
+        If the program fails for the given arguments as for the original arguments, the search for smaller arguments
+        continues from the given arguments.
         """
         self.tries -= 1
         if self.tries < 0 or not self.fails(arguments):

@@ -289,7 +289,7 @@ def _summed(t: Typer, x: _Term, kept: Container[Label]) -> _Term:
 
 
 def _joined(t: Typer, x: _Term, y: _Term, later: Container[Label], precision: str) -> _Term:
-    """Returns the product of two arrays, summed over the common axes that are not in `later`.
+    """Returns the product of two arrays, summed over each axis that both arrays have and that no later step needs.
 
     The argument `later` contains the names of axes that are still needed: axes of the result, and axes of arrays that
     are multiplied later.

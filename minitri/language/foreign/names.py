@@ -21,9 +21,9 @@ a library. Each function that looks up a name returns an `Answer`, which contain
 name, a function that looks up the name returns None.
 
 The function `rewritten_call` turns a call of another library into a call of the language, with the arguments that the
-user wrote. For `rewritten_call`, the column `instead` of names.csv is a template, in which the names of parameters are
-replaced by the arguments. If a parameter in a template is next to an operator, an argument such as `x + 1` is written
-in parentheses.
+user wrote. The function `rewritten_call` takes the column `instead` of names.csv as a template, and replaces the names
+of parameters by the arguments. If a parameter in a template is next to an operator, an argument such as `x + 1` is
+written in parentheses.
 
     np.average(x + 1, axis=0)      row: average(x, axis) → mean(x, axis=axis)      mean(x + 1, axis=0)
 """
@@ -64,9 +64,7 @@ class Foreign(Record):
 
     @property
     def here(self) -> bool:
-        """Checks whether the language has the function or value of this row under the name that it has in the row's
-        library.
-        """
+        """Checks whether the language has this function or value of another library under the same name."""
         return self.instead == self.name.lstrip(".") and not self.arguments
 
     @property
@@ -90,8 +88,8 @@ class Foreign(Record):
         """Checks whether this row of names.csv is for a call with the arguments `args` and `keywords`.
 
         The text of each argument must match the pattern for its parameter in the table `looks` of libraries.toml. For
-        example, an argument for a parameter `dim` contains a digit. An argument without a digit is not the number of an
-        axis, but an array, as y is in torch's `max(x, y)`.
+        example, the parameter `dim` stands for the number of an axis, so its pattern requires a digit. An argument
+        without a digit is not the number of an axis, but an array, as y is in torch's `max(x, y)`.
         """
         names, given = [name for name, _, _ in self.parameters], dict.fromkeys(keywords, "")
         if not all(re.match(_LOOKS.get(name, ""), text) for name, text in zip(names, args)):

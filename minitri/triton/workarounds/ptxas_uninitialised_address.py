@@ -8,13 +8,13 @@ addresses from one register. If a block with at most 32 contiguous columns repla
 reads its address from a register that no instruction has written. If an address comes from an unwritten register, a
 part of the product is missing, or the program reads memory outside of its arrays.
 
-A block in shared memory replaces another block at the same address unless software pipelining copies the block in
-advance. Triton does not copy a block in advance in three cases: if the loop has one iteration, if the factor is
-computed, or if fewer than four bytes are contiguous. Products of tiles of fewer than 64 rows use instructions that read
-the factors from registers instead of shared memory. If ptxas would compile a kernel wrongly, minitri therefore gives
-the kernel tiles of fewer than 64 rows. `python tests/undefined_registers.py` searches the machine code of many kernels
-for registers that nothing has written. This file can be deleted when only ptxas 12.9 (Triton 3.7) and later are
-supported.
+Unless software pipelining copies the block of a factor in advance, Triton can store this block at the address of
+another factor's block. Triton does not copy a block in advance in three cases: if the loop has one iteration, if the
+factor is computed, or if fewer than four bytes are contiguous. Products of tiles of fewer than 64 rows use instructions
+that read the factors from registers instead of shared memory. If ptxas would compile a kernel wrongly, minitri
+therefore gives the kernel tiles of fewer than 64 rows. `python tests/undefined_registers.py` searches the machine code
+of many kernels for registers that nothing has written. This file can be deleted when only ptxas 12.9 (Triton 3.7) and
+later are supported.
 """
 
 from dataclasses import replace
