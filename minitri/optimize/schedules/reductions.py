@@ -12,7 +12,8 @@ the kernel also writes rows:
     16 bits, near     The row has more than 16384 elements but fits into a quarter of the L1 cache. Each reduction has a
                       loop of its own, which reads the row again from the cache. There are no online reductions.
     longer            A program loops over blocks of a row. The blocks are large if the row is read again to write
-                      results as long as the row. Other blocks are just large enough to keep the memory busy.
+                      results as long as the row. Other blocks are just large enough to keep the memory busy. If at
+                      most two programs run on a multiprocessor, they have more warps and larger blocks.
 
 A program has few warps, because each reduction must wait for all warps of its program. If rows are only reduced, each
 warp has about a thousand elements. If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit
@@ -36,6 +37,7 @@ from minitri.tiles.schedule import Schedule, ceil_pow2, size
 
 WHOLE_ROW = 32768  # longest row held in registers
 FEW = 2  # with this many programs for each multiprocessor or fewer, most of the chip is idle
+ELEMENTS = 256  # elements of a warp whose threads have eight each
 SHORT_ROW = 64  # longest row of which a warp computes several at once
 SHORT_COLUMN = 32  # longest column that one warp holds whole
 DEAR = 3  # with this many special functions of f32 for each element, a thread has few elements
@@ -56,7 +58,7 @@ def reduction(kernel: Kernel, request: Request) -> Schedule | None:
     sector = _rows_of_a_sector(kernel, weight, inner, chip)
     near = _is_near(kernel, row, chip) and not sector
     fits = row * math.prod(sector.values()) <= _longest(kernel) and not near
-    return _whole_rows(kernel, weight, row, sector) if fits else _looped_rows(kernel, weight, near, sector)
+    return _whole_rows(kernel, weight, row, sector) if fits else _looped_rows(kernel, weight, near, sector, chip)
 
 
 def _loops(kernel: Kernel) -> list[list[Axis]]:
@@ -117,11 +119,11 @@ def _special(kernel: Kernel) -> int:
     return sum(OPERATORS[op.op].cost == "special" for op in computed)
 
 
-def _is_dear(kernel: Kernel) -> bool:
-    """Checks whether an element of a row takes many instructions and registers, as in a chain of special functions of
-    f32.
+def _is_dear(kernel: Kernel, cheap: int = 0) -> bool:
+    """Checks whether an element takes many instructions and registers, as in a chain of special functions of f32. The
+    number `cheap` of special functions are not counted.
     """
-    return not kernel.relaxed and widest_bytes(kernel) > 2 and _special(kernel) >= DEAR
+    return not kernel.relaxed and widest_bytes(kernel) > 2 and _special(kernel) - cheap >= DEAR
 
 
 def _finds_positions(kernel: Kernel) -> bool:
@@ -181,7 +183,7 @@ def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
     """
     narrow, reduces = widest_bytes(kernel) <= 2, _only_reduces(kernel)
     if _is_dear(kernel):
-        return max(1, min(16, elements // 256))
+        return max(1, min(16, elements // ELEMENTS))
     if row <= SHORT_ROW and not reduces:
         return max(1, min(4, elements // (512 if narrow else 256)))
     if row <= ENOUGH:
@@ -216,7 +218,17 @@ def _chained(kernel: Kernel) -> bool:
     return any(not reductions.isdisjoint(needed(op.x)) for op in reductions)
 
 
-def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dict[str, int]) -> Schedule:
+def _warps_of_few(kernel: Kernel, chip: Chip) -> int:
+    """Returns the fewest warps of a program that loops over rows, or 0 if there are many programs.
+
+    If a multiprocessor runs one program, this program alone must keep the memory busy. By Little's law, 4 TB/s at a
+    latency of 0.7 µs need 21 KB in flight for each multiprocessor: 32 warps with 8 elements of f32 a thread load 32 KB.
+    """
+    programs = math.prod(size(a, 1 << 20) for a in kernel.parallel)
+    return 0 if programs > FEW * chip.multiprocessors else 16 if programs > chip.multiprocessors else 32
+
+
+def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dict[str, int], chip: Chip) -> Schedule:
     """Returns the schedule of rows that are too long for registers, or of unknown length. A program loops over blocks
     of a row.
 
@@ -243,17 +255,19 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
         longest, warps = 2048, 8
     if widest.extent.constant is None:  # it may be short
         longest, warps = min(longest, 4096), min(warps, 8)
+    busy = 0 if widest.extent.constant is None or sector else _warps_of_few(kernel, chip)
+    longest, warps = max(longest, busy * ELEMENTS), max(warps, busy)
     if sector:
         longest, warps = max(1, min(longest, 8192) // math.prod(sector.values())), 8
     blocks = filled([widest], longest)
     inside = {a for axes in _loops(kernel) if widest in axes for a in axes}
     others = [a for a in reversed(kernel.reduced) if a is not widest and a in inside]
-    more = corrects or blocks[widest.name] < min(ENOUGH, longest)  # fewer iterations have fewer corrections
+    more = corrects or blocks[widest.name] < min(max(ENOUGH, busy * ELEMENTS), longest)  # fewer corrections
     blocks = filled(others, longest if more else 0, blocks)
     for a in (a for a in kernel.reduced if a not in inside):  # its loop is another one
         blocks |= filled([a], longest)
     axes = {name: ("loop", block) for name, block in blocks.items()} | {a: ("grid", n) for a, n in sector.items()}
-    warps = min(warps, max(4, math.prod(blocks.values()) // 256)) if reads_again else warps
+    warps = min(warps, max(4, math.prod(blocks.values()) // ELEMENTS)) if reads_again or busy else warps
     again = ", read again for their results" if reads_again else ""
     return Schedule(axes, f"rows in blocks{again}", near, warps=warps)
 
@@ -365,10 +379,21 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[
     columns are very short, it covers more bytes. A program has at least two kilobytes of column elements for each warp.
     If there are few columns, longer columns than usual are kept in registers. If columns have more than HELD_COLUMN
     elements, a program covers as little as one memory sector of each row, so that there are more programs.
+
+    If an element takes many instructions, a thread has eight elements. All threads of a column compute the values that
+    the column has once, so many columns have few threads if only divisions by such a value make their elements dear.
     """
     bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
     narrowest = 32 if column <= HELD_COLUMN else SECTOR // bytes
     width = max(narrowest, max(min(256, 8192 // column), 2048 // column) // bytes)
     longest = HELD_COLUMN if scans or _reads_again(kernel) or columns > 16 * few else ENOUGH
-    warps = ceil_pow2(column * width * _read(kernel)) // 4096 * (4 if _is_dear(kernel) else 1)
+    dear = _is_dear(kernel, cheap=_divisions_of_columns(kernel) if columns > 256 * few else 0)
+    warps = column * width // ELEMENTS if dear else ceil_pow2(column * width * _read(kernel)) // 4096
     return column <= longest, width, warps
+
+
+def _divisions_of_columns(kernel: Kernel) -> int:
+    """Returns the number of divisions of whole columns by one value. They multiply by its reciprocal."""
+    reduced = {a.name for a in kernel.reduced}
+    divisions = [op for op in kernel.body if isinstance(op, Compute) and op.op == "divide" and reduced & {*op.axes}]
+    return sum(reduced.isdisjoint(op.args[1].axes) for op in divisions)
