@@ -19,21 +19,23 @@ cores compute (product_cost.py).
 import math
 
 from minitri.base.dims import Dim
+from minitri.base.types import bf16, f16, f32
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, Reduce, Scan, axis
 from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize import dequantised_product_cost
-from minitri.optimize.dequantised_product_cost import MOST, PART, viewed
-from minitri.optimize.product_cost import TF32_PARTS, cheapest
+from minitri.optimize.dequantised_product_cost import MOST, PART, UNIT, viewed
+from minitri.optimize.product_cost import PACES, cheapest, kind_of
 from minitri.optimize.split_kv import loops
 from minitri.optimize.two_step_reductions import Halves, contract_in_parts, made_of, padded, parts_of, split
 
 MANY = 128  # the most parts of a product with very few tiles
 IDLE = 2  # a product of computed factors is split if it has this many times fewer tiles than there are multiprocessors
 STEP = 64  # the length of uneven parts is a multiple of this, so that parts consist of complete blocks
+BLOCK = 256  # the length of parts is a multiple of this many bytes: a descriptor can load complete blocks only
 ROWS, COLUMNS = 64, 128  # the approximate size of a tile
 FEW_ROWS, NARROW = 32, 32  # products with at most FEW_ROWS rows have tiles of NARROW columns
-SHORTEST_OF_PARTS = 128  # the least depth of a part of a product of TF32 parts
+SHORTEST_PART = 128  # the least depth of a part whose number the cost model chooses
 SHORTEST, SHORTEST_STREAM = 4096, 8192  # the least depth worth a second kernel; the latter if small tiles are fast
 SHORTEST_OF_FEW = 2000  # the least depth if most of the chip is idle; half of it if rows are not aligned to ASYNC bytes
 ASYNC = 4  # the fewest bytes that an asynchronous copy to shared memory can have
@@ -51,28 +53,35 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
     """Returns the sum of partial products, or None if the product is not split. `looped` says whether the graph has
     loops of attention.
     """
-    of_parts = node.precision == "tf32x3"  # such products share no loop
-    alone = of_parts or is_read(node.a) and is_read(node.b)
+    alone = node.precision == "tf32x3" or is_read(node.a) and is_read(node.b)  # products of parts share no loop
     if any(e.constant is None for e in (*node.shape, node.a.shape[-1])) or looped and not alone:
         return None
     *batch, m, n, depth = map(int, (*node.shape, node.a.shape[-1]))
+    step = BLOCK // node.a.dtype.bytes
     if dequantised_product_cost.is_converted(node):
-        parts = dequantised_product_cost.choose(chip, math.prod(batch), m, n, depth).parts
-    elif of_parts:
-        few = math.prod(batch) * -(-m // TF32_PARTS[0].rows) * -(-n // TF32_PARTS[0].columns) <= chip.multiprocessors
-        powers = [1 << k for k in range(MANY.bit_length()) if k == 0 or few and depth >= SHORTEST_OF_PARTS << k]
-        parts, _ = cheapest(chip, TF32_PARTS, powers, math.prod(batch), m, n, depth)
+        parts, step = dequantised_product_cost.choose(chip, math.prod(batch), m, n, depth).parts, UNIT
+    elif alone and (node.a.dtype == f32 or node.a.dtype in (f16, bf16) and m > FEW_ROWS):
+        parts = _best(node, chip, step, math.prod(batch), m, n, depth)
     else:
         parts = _parts(node, chip.multiprocessors // (1 if alone else IDLE), math.prod(batch), m, n, depth)
+        step = STEP if depth % (parts * _unit(node, depth)) else 1
     if parts == 1:
         return None
     lead = node.rank - 2
-    parts, length = parts_of(node.a.shape[-1], parts, STEP if depth % (parts * _unit(node, depth)) else 1)
+    parts, length = parts_of(node.a.shape[-1], parts, step)
     a = padded(i, node.a, node.rank - 1, parts * length - depth, 0.0)
     index = (*map(axis, range(lead)), axis(lead + 1), axis(lead) * length + axis(lead + 2))
     rows = i.view(a, (*node.shape[:-2], Dim.of(parts), Dim.of(m), length), index)
     partial = contract_in_parts(i, node, rows, parts, length)
     return i.reduce("sum", node.dtype, node.shape, partial, (lead,)), parts, length
+
+
+def _best(node: Contract, chip: Chip, step: int, batch: int, m: int, n: int, depth: int) -> int:
+    """Returns the number of parts with the least estimated time. The length of a part is a multiple of `step`."""
+    numbers = range(1, max(1, min(MANY, -(-depth // SHORTEST_PART))) + 1)
+    read = batch * (m + n) * depth * node.a.dtype.bytes
+    loading = 1e6 * read / chip.peak.bandwidth if chip.peak else 0.0
+    return cheapest(chip, PACES[kind_of(node.precision, node.a.dtype)], numbers, batch, m, n, depth, step, loading)[0]
 
 
 def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, depth: int) -> int:
