@@ -8,12 +8,13 @@
     %3: f32[16, 4096] = reduce.sum %2 {axes = [0]}    the operations after the product join this kernel
 
 The length of the summed axis is called the depth. The order in which partial sums are added depends on the sizes alone.
-If no power of two divides the depth into enough parts, the factors are padded with zeros. If a factor is computed from
-other reductions or products, the product of this factor could share a loop with these reductions or products
-(minitri/optimize/online_reductions/merge_loops.py). A product that could share a loop with other reductions is split
-only if most of the GPU would be idle without the split. Left out: loops of attention, which split_kv.py splits. A cost
-model chooses the number of parts for weights of 8 bits (dequantised_product_cost.py) and for f32 products that tensor
-cores compute (product_cost.py).
+The last part is padded with zeros. If a factor is computed from other reductions or products, the product of this
+factor could share a loop with these reductions or products (minitri/optimize/online_reductions/merge_loops.py). A
+product that could share a loop with other reductions is split only if most of the GPU would be idle without the split.
+Left out: loops of attention, which split_kv.py splits.
+
+A cost model chooses the number of parts (product_cost.py; for weights of 8 bits, dequantised_product_cost.py). A rule
+of thumb chooses the number if a product could share a loop, and for few rows of 16 bits, whose time goes into loads.
 """
 
 import math
@@ -31,8 +32,7 @@ from minitri.optimize.two_step_reductions import Halves, contract_in_parts, made
 
 MANY = 128  # the most parts of a product with very few tiles
 IDLE = 2  # a product of computed factors is split if it has this many times fewer tiles than there are multiprocessors
-STEP = 64  # the length of uneven parts is a multiple of this, so that parts consist of complete blocks
-BLOCK = 256  # the length of parts is a multiple of this many bytes: a descriptor can load complete blocks only
+STEP = 256  # the length of a part is a multiple of this many bytes: a descriptor can load complete blocks only
 ROWS, COLUMNS = 64, 128  # the approximate size of a tile
 FEW_ROWS, NARROW = 32, 32  # products with at most FEW_ROWS rows have tiles of NARROW columns
 SHORTEST_PART = 128  # the least depth of a part whose number the cost model chooses
@@ -57,14 +57,14 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
     if any(e.constant is None for e in (*node.shape, node.a.shape[-1])) or looped and not alone:
         return None
     *batch, m, n, depth = map(int, (*node.shape, node.a.shape[-1]))
-    step = BLOCK // node.a.dtype.bytes
+    step = STEP // node.a.dtype.bytes
     if dequantised_product_cost.is_converted(node):
         parts, step = dequantised_product_cost.choose(chip, math.prod(batch), m, n, depth).parts, UNIT
     elif alone and (node.a.dtype == f32 or node.a.dtype in (f16, bf16) and m > FEW_ROWS):
         parts = _best(node, chip, step, math.prod(batch), m, n, depth)
     else:
         parts = _parts(node, chip.multiprocessors // (1 if alone else IDLE), math.prod(batch), m, n, depth)
-        step = STEP if depth % (parts * _unit(node, depth)) else 1
+        step = step if depth % (parts * _unit(node, depth)) else 1
     if parts == 1:
         return None
     lead = node.rank - 2
@@ -99,8 +99,7 @@ def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, dep
         # products of 16-bit inputs are fast even with small tiles
         streams = node.a.dtype.bits == 16 and all(isinstance(viewed(f), Input) for f in (node.a, node.b))
         shortest = SHORTEST_STREAM if fills or streams else SHORTEST
-    most = 3 * multiprocessors // 4 if node.a.dtype.bits == 32 else multiprocessors - 1
-    if depth < shortest or not 0 < tiles <= most:
+    if depth < shortest or not 0 < tiles < multiprocessors:
         return 1
     wanted = max(1, min(2 * multiprocessors // tiles, depth // PART, MANY if few else MOST))
     even = math.gcd(depth // _unit(node, depth), 1 << (wanted.bit_length() - 1))
