@@ -93,29 +93,31 @@ def has_few_tiles(chip: Chip, batch: int, rows: int, columns: int) -> bool:
     return batch * -(-rows // TF32_PARTS[-1].rows) * -(-columns // TF32_PARTS[-1].columns) <= 2 * chip.multiprocessors
 
 
-def cheapest(
+def time(
     chip: Chip,
-    paces: Iterable[Pace],
-    parts: Iterable[int],
+    parts: int,
+    pace: Pace,
     batch: int,
     rows: int,
     columns: int,
     depth: int,
     step: int = 1,
     loading: float = 0.0,
-) -> tuple[int, Pace]:
-    """Returns the number of parts and the tile (`Pace`) that have the least estimated time.
+) -> float:
+    """Returns the estimated time of a product in microseconds. Its depth is divided into `parts` parts.
 
     The length of a part is a multiple of `step`. To read the factors once from memory takes `loading` microseconds.
-    Among choices with equal times, the choice with the fewest parts is returned.
     """
+    programs = parts * batch * -(-rows // pace.rows) * -(-columns // pace.columns)
+    computing = pace.time(chip, programs, -(-depth // (parts * step)) * step)
+    sums = (4 + 4) * parts * batch * rows * columns  # bytes, written and read
+    return math.hypot(loading, computing) + (0.0 if parts == 1 else SECOND + sums / ADDED)
 
-    def time(choice: tuple[int, Pace]) -> float:
-        n, pace = choice
-        programs = n * batch * -(-rows // pace.rows) * -(-columns // pace.columns)
-        sums = (4 + 4) * n * batch * rows * columns  # bytes, written and read
-        second = 0.0 if n == 1 else SECOND + sums / ADDED
-        computing = pace.time(chip, programs, -(-depth // (n * step)) * step)
-        return math.hypot(loading, computing) + second
 
-    return min(product(parts, paces), key=time)
+def cheapest(
+    chip: Chip, paces: Iterable[Pace], parts: Iterable[int], *sizes: int, step: int = 1, loading: float = 0.0
+) -> tuple[int, Pace]:
+    """Returns the number of parts and the tile (`Pace`) that have the least estimated time. The parameters are those of
+    `time`. Among choices with equal times, the choice with the fewest parts is returned.
+    """
+    return min(product(parts, paces), key=lambda choice: time(chip, *choice, *sizes, step=step, loading=loading))

@@ -81,7 +81,8 @@ def _best(node: Contract, chip: Chip, step: int, batch: int, m: int, n: int, dep
     numbers = range(1, max(1, min(MANY, -(-depth // SHORTEST_PART))) + 1)
     read = batch * (m + n) * depth * node.a.dtype.bytes
     loading = 1e6 * read / chip.peak.bandwidth if chip.peak else 0.0
-    return cheapest(chip, PACES[kind_of(node.precision, node.a.dtype)], numbers, batch, m, n, depth, step, loading)[0]
+    paces = PACES[kind_of(node.precision, node.a.dtype)]
+    return cheapest(chip, paces, numbers, batch, m, n, depth, step=step, loading=loading)[0]
 
 
 def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, depth: int) -> int:
