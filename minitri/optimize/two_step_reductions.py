@@ -32,7 +32,7 @@ from minitri.base.operators import POSITIONS, neutral
 from minitri.base.symbolic_minmax import smallest
 from minitri.base.types import DType, bool_, i64
 from minitri.graph import ir
-from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, View, axis, axis_symbol
+from minitri.graph.ir import Concat, Contract, Graph, Interner, Node, Reduce, View, axis, axis_symbol
 from minitri.graph.partial_sum_correction import Reduced, Rescale, Shift
 from minitri.graph.rewrite import compute, number, rewritten
 from minitri.graph.scalar_form import Axes, Element, GraphTerms, build
@@ -157,10 +157,16 @@ def parts_of(extent: Dim, parts: int, step: int = 1) -> tuple[int, Dim]:
 
 
 def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> Node:
-    """Returns x with `missing` more elements along axis k, each equal to `value`."""
+    """Returns x with `missing` more elements along axis k, each equal to `value`. If x ends with such elements already,
+    the result has one padding: each padding tests every element that is loaded.
+    """
     if missing == 0:
         return x
-    tail = i.view(i.const(value, x.dtype), (*x.shape[:k], missing, *x.shape[k + 1 :]), ())
+    filling = i.const(value, x.dtype)
+    match x:
+        case Concat(axis=along, parts=(inner, View(x=end) as padding)) if along == k and end is filling:
+            x, missing = inner, missing + padding.shape[k]
+    tail = i.view(filling, (*x.shape[:k], missing, *x.shape[k + 1 :]), ())
     return i.concat((*x.shape[:k], x.shape[k] + missing, *x.shape[k + 1 :]), (x, tail), k)
 
 

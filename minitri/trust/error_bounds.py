@@ -184,12 +184,11 @@ class _Analysis:
         return np.where(exact, 0, np.maximum(rounds, 0) * unit(product.dtype) * size)
 
     def _exp2_error(self, node: Apply, value: Any) -> Any:
-        """Returns the extra error of exp(x - h) if it is computed as 2**(x * log2 e - h * log2 e)
+        """Returns the extra error of exp(x - h) if a kernel computes it as 2**(x * log2 e - h * log2 e)
         (minitri/optimize/fast_math/relax.py).
 
-        To compute exp(x - h) for a computed value x, a kernel can multiply both x and h by log2 e before the
-        subtraction. The products of x and h with log2 e are then rounded. The extra error includes the case that a
-        denormal result becomes 0.
+        The products of x and h with log2 e are then rounded. The extra error includes the case that a denormal result
+        becomes 0.
         """
         if node.op not in ("exp", "exp2"):
             return 0.0

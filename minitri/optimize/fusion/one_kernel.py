@@ -52,6 +52,8 @@ def one_kernel(inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -
     contracts = [n for n in reductions if isinstance(n, Contract)]
     if len(contracts) > 1 and any(n.precision == "tf32x3" for n in contracts):
         raise NotOneKernel("a product of TF32 parts takes all registers", contracts[-1])
+    if sum(n in roots and n.a.dtype.bits == 16 for n in contracts) > 1:
+        raise NotOneKernel("each product in parts fills the chip", contracts[-1])
     _find_loop(part, contracts, len(contracts) < len(reductions))
     for node in reductions:
         for demand in part.demands[node]:

@@ -37,7 +37,7 @@ from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Buffer, Dot, Kernel, Load, Op, Store, needed, reads_bytes
 from minitri.optimize import dequantised_product_cost
-from minitri.optimize.product_cost import TF32_PARTS, Pace, cheapest
+from minitri.optimize.product_cost import PACES, cheapest, kind_of
 from minitri.optimize.schedules.rule_arguments import Request
 from minitri.optimize.split_k import FEW_ROWS, NARROW
 from minitri.tiles.schedule import Schedule, deep, fitting, size
@@ -114,17 +114,7 @@ def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
     return tuple(Tile(*tile) for name in ("tiles", *more) for tile in TABLE[group][name])
 
 
-def _large(kind: str) -> tuple[tuple[Tile, Pace], ...]:
-    """Returns the tiles of a kind of product, each with a `Pace`, which gives the time of a tile. For products of TF32
-    parts, the table `TF32_PARTS` contains measured times. For products without TF32 parts, a time is rows times
-    columns, divided by a relative speed from tiles.toml, with one program on a multiprocessor.
-    """
-    works = [(t, t.rows * t.columns / speed) for t, speed in zip(_tiles(kind), TABLE[kind].get("speeds", ()))]
-    paces = [Pace(t.rows, t.columns, work, 2 * work, 1, 0.0) for t, work in works] or TF32_PARTS
-    return tuple(zip(_tiles(kind), paces))
-
-
-LARGE = {kind: _large(kind) for kind in ("16", "tf32", "tf32x3", "32", "64")}
+LARGE = {kind: tuple(zip(_tiles(kind), paces)) for kind, paces in PACES.items()}
 TRANSPOSED = {t.rows: t for t in _tiles("transposed")}
 ALONE = {(t.rows, t.columns): t for t in _tiles("alone")}  # for programs that have a multiprocessor to themselves
 DEEPER, (SHALLOW,) = ALONE[128, 256], _tiles("shallow")
@@ -198,7 +188,7 @@ def choose_tile(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Ch
 
 
 def _kind(dot: Dot) -> str:
-    return dot.precision if dot.precision.startswith("tf32") else str(max(16, dot.a.dtype.bits))
+    return kind_of(dot.precision, dot.a.dtype)
 
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
