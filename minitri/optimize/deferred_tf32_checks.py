@@ -29,10 +29,10 @@ operators.
 from dataclasses import replace
 
 from minitri.base.dims import Dim, Symbol, axis
-from minitri.kernels.ir import Carry, Compute, Dot, Load, Mask, Op, Reduce, Spread, rewritten
+from minitri.kernels.ir import Carry, Compute, Dot, Inside, Load, Mask, Op, Reduce, Spread, rewritten
 from minitri.tiles.ir import Loop, Program, Stmt
 
-COPIED = (Load, Compute, Spread)  # ops in the loop that can be repeated for a single index
+COPIED = (Load, Compute, Inside, Spread)  # ops in the loop that can be repeated for a single index
 
 
 def defer(program: Program) -> Program:
@@ -50,7 +50,8 @@ def _is_deferrable(program: Program, loop: Loop) -> bool:
     carry, dot = loop.carries[0]
     if not isinstance(dot, Dot) or dot.precision != "tf32x3" or dot.acc is not carry or loop.axes != (dot.over,):
         return False
-    single = {s.name for op in loop.body if isinstance(op, Load) for d in op.index for s in d.symbols()}
+    used = (op.index if isinstance(op, Load) else op.conditions for op in loop.body if isinstance(op, (Load, Inside)))
+    single = {s.name for dims in used for d in dims for s in d.symbols()}
     blocked = {f"{dot.over}_start", f"{dot.over}_lane"}  # an index in a block has no meaning without the block
     copied = all(isinstance(op, COPIED) and not getattr(op, "picks", ()) for op in loop.body[:-1])
     return copied and not single & blocked
@@ -93,6 +94,8 @@ def _single_products(loop: Loop, dot: Dot, carry: Carry, name: str, inside: Dim)
 
     def single(op: Op) -> Op:
         op = replace(op, axes=tuple(name if a == dot.over else a for a in op.axes))
+        if isinstance(op, Inside):
+            return replace(op, conditions=tuple(map(moved, op.conditions)))
         if not isinstance(op, Load) or op.mask is None:
             return op
         tested = tuple(moved(c) for c in op.mask.conditions if c != inside)
