@@ -29,23 +29,25 @@ operators.
 from dataclasses import replace
 
 from minitri.base.dims import Dim, Symbol, axis
-from minitri.kernels.ir import Carry, Compute, Dot, Inside, Load, Mask, Op, Reduce, Spread, rewritten
+from minitri.kernels.ir import Carry, Compute, Constant, Dot, Inside, Load, Mask, Op, Reduce, Spread, rewritten
 from minitri.tiles.ir import Loop, Program, Stmt
 
-COPIED = (Load, Compute, Inside, Spread)  # ops in the loop that can be repeated for a single index
+COPIED = (Load, Compute, Constant, Inside, Spread)  # ops in the loop that can be repeated for a single index
 
 
 def defer(program: Program) -> Program:
     """Returns the program in which sums of products of TF32 parts are checked after their loops."""
-    found = [s for s in program.body if isinstance(s, Loop) and _is_deferrable(program, s)]
-    for loop in found:
-        program = _deferred(program, loop)
+    loops = [s for s in program.body if isinstance(s, Loop)]
+    for carry in dict.fromkeys(c for loop in loops for c, _ in loop.carries):
+        found = [loop for loop in loops if carry in dict(loop.carries)]
+        if all(_is_deferrable(program, loop) for loop in found):
+            program = _deferred(program, carry, found)
     return program
 
 
 def _is_deferrable(program: Program, loop: Loop) -> bool:
     """Checks whether a loop does nothing except add a product of TF32 parts to its carried value."""
-    if len(loop.carries) != 1 or loop.first is not None or loop.last is not None:
+    if len(loop.carries) != 1:
         return False
     carry, dot = loop.carries[0]
     if not isinstance(dot, Dot) or dot.precision != "tf32x3" or dot.acc is not carry or loop.axes != (dot.over,):
@@ -57,26 +59,31 @@ def _is_deferrable(program: Program, loop: Loop) -> bool:
     return copied and not single & blocked
 
 
-def _deferred(program: Program, loop: Loop) -> Program:
-    """Returns the program with an unchecked product in `loop`, and with a second loop after `loop`.
+def _deferred(program: Program, carry: Carry, loops: list[Loop]) -> Program:
+    """Returns the program with unchecked products in `loops`, and with a second loop for each of `loops` after the last
+    of them. All of `loops` add products to `carry`.
 
-    After the second loop, the value that `loop` carried is the result of the second loop, so later statements need no
-    change.
+    After the second loops, `carry` is the result of the second loops, so later statements need no change.
     """
-    carry, dot = loop.carries[0]
-    assert isinstance(dot, Dot)
+    over = loops[0].axes[0]
     taken = {a.name for a in program.axes}
     name = next(n for n in (*"stuvw", *(f"w{k}" for k in range(1, len(taken) + 1))) if n not in taken)
     unchecked = replace(carry)
-    product = replace(dot, precision="tf32x3_unchecked", acc=unchecked)
-    first = replace(loop, carries=((unchecked, product),), body=(*loop.body[:-1], product))
-    ops = _single_products(loop, dot, carry, name, program.axis(dot.over).inside)
-    second = Loop((name,), ((carry, ops[-1]),), ops, redo=unchecked)
-    body: list[Stmt] = []
-    for stmt in program.body:
-        body += [first, carry, second] if stmt is loop else [unchecked] if stmt is carry else [stmt]
-    axes = [x for a in program.axes for x in ((a, replace(a, name=name, block=1)) if a.name == dot.over else (a,))]
-    hints = {first if about is loop else about: hint for about, hint in program.hints.items()}
+    made: dict[Stmt, tuple[Stmt, ...]] = {carry: (unchecked,)}
+    again: list[Stmt] = [carry]
+    for loop in loops:
+        dot = loop.carries[0][1]
+        assert isinstance(dot, Dot)
+        product = replace(dot, precision="tf32x3_unchecked", acc=unchecked)
+        made[loop] = (replace(loop, carries=((unchecked, product),), body=(*loop.body[:-1], product)),)
+        ops = _single_products(loop, dot, carry, name, program.axis(over).inside)
+        again.append(replace(loop, axes=(name,), carries=((carry, ops[-1]),), body=ops, redo=unchecked))
+    hints = {
+        made[about][0] if isinstance(about, Loop) and about in made else about: h for about, h in program.hints.items()
+    }
+    made[loops[-1]] += tuple(again)
+    body = [new for stmt in program.body for new in made.get(stmt, (stmt,))]
+    axes = [x for a in program.axes for x in ((a, replace(a, name=name, block=1)) if a.name == over else (a,))]
     return replace(program, axes=tuple(axes), body=tuple(body), hints=hints)
 
 
@@ -84,8 +91,8 @@ def _single_products(loop: Loop, dot: Dot, carry: Carry, name: str, inside: Dim)
     """Returns the body of the second loop, which computes the sum again. Each iteration of the second loop adds the
     products of a single index along the axis `name` to `carry`.
 
-    The body of the second loop does not need the condition `inside`, because no index of this loop is past the end of
-    its axis.
+    A second loop that ends where its axis ends does not need the condition `inside`, because no index of this loop is
+    past the end of its axis.
     """
     index = {Symbol(dot.over, "axis"): axis(name)}
 
@@ -98,7 +105,7 @@ def _single_products(loop: Loop, dot: Dot, carry: Carry, name: str, inside: Dim)
             return replace(op, conditions=tuple(map(moved, op.conditions)))
         if not isinstance(op, Load) or op.mask is None:
             return op
-        tested = tuple(moved(c) for c in op.mask.conditions if c != inside)
+        tested = tuple(moved(c) for c in op.mask.conditions if c != inside or loop.last is not None)
         reasons = tuple(r for r in op.mask.reasons if not r.startswith((f"{dot.over}: ", f"{dot.over} ")))
         places, guards = tuple(map(moved, op.index)), tuple(map(moved, op.guards))
         return replace(op, index=places, guards=guards, mask=Mask(tested, reasons))
