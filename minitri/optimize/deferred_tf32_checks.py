@@ -21,9 +21,10 @@ computes the sum again from the f32 factors in IEEE arithmetic. The second loop,
 product of a single index of the summed axis in each iteration, so that the loop needs little code and few registers.
 
 In: a tile program with masks. Out: the same program with additional loops that compute a sum again. After each loop
-that adds a product of TF32 parts to a carried value, there is a second loop, marked by its field `redo`. Left out:
-loops with bounds, loops with several carried values, and loops with ops other than loads, products and elementwise
-operators.
+that adds a product of TF32 parts to a carried value, there is a second loop, marked by its field `redo`. If several
+loops add the products of different blocks to one carried value (skip_blocks/skip.py), the second loops follow the last
+of them. Left out: loops with several carried values, and loops with ops other than loads, products, conditions of
+indices and elementwise operators.
 """
 
 from dataclasses import replace
