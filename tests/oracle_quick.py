@@ -398,6 +398,11 @@ CASES: dict[str, Case] = {
         'matmul(x, w.mT, precision="tf32x3")', {"x": "f32[M, K]", "w": "f32[N, K]"}, lambda x, w: (x.astype(f8) @ w.T).astype(f4),
         ({"M": 35, "K": 3, "N": 19},), {"x": "special", "w": "normal"}, 2e-5, schedules=("own", "cuda"),
     ),
+    "a product of large padded values": Case(
+        'matmul(pad(x * 1e35, ((0, 0), (40, 40))), pad(w, ((0, 0), (40, 40))).mT, precision="tf32x3")',
+        {"x": "f32[M, K]", "w": "f32[N, K]"}, lambda x, w: ((x * f4(1e35)).astype(f8) @ w.T).astype(f4),
+        ({"M": 35, "K": 67, "N": 19},), {"x": "positive", "w": "positive"}, 2e-5, schedules=("cuda",),
+    ),
     "a product of rows": Case("x @ w", MK_KN, lambda x, w: x @ w, ({"M": 35, "K": 68, "N": 19},), schedules=("cuda",)),
     "a deep product": Case("x @ w", MK_KN, lambda x, w: x @ w, ({"M": 3, "K": 8192, "N": 5},), schedules=("cuda",)),
     "softmax": Case("softmax(x, axis=-1)", MN, _softmax, values={"x": "normal"}, off=3e-6),

@@ -220,6 +220,27 @@ def test_one_check_follows_the_loop() -> None:
     assert only.carries[0][1].precision == "tf32x3" and only.redo is None  # type: ignore[union-attr]
 
 
+COMPUTED = {  # products with a computed factor: the text, and how many loops add them up
+    "outside of the array, the factor is not zero": ('matmul(x + 1, w.mT, precision="tf32x3")', 1),
+    "whole blocks of the factor are zero": ('matmul(pad(x + 1, ((0, 0), (40, 40))), pad(w, ((0, 0), (40, 40))).mT, precision="tf32x3")', 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+@pytest.mark.parametrize("values", ["largest and small", "infinite", "NaN"])
+def test_sums_of_computed_factors_are_checked_after_their_loops(name: str, values: str) -> None:
+    """A regression: such sums were checked in each iteration, and their factors were not loaded in advance."""
+    text, number = COMPUTED[name]
+    loops = loops_of(text, NT, M=130, K=67, N=129)
+    products = [loop.carries[0][1].precision for loop in loops[:number]]  # type: ignore[union-attr]
+    assert products == ["tf32x3_unchecked"] * number
+    assert len(loops) == 2 * number and all(loop.redo is loops[0].carries[0][0] for loop in loops[number:])
+    x, w = special(values, 130, 67, 129)
+    f = mt.compile(text, **NT)
+    report = check(f, bind(f.function, (x, w), {}), ("cuda",), shrinking=False)
+    assert report.ok, report
+
+
 def test_the_text_of_a_loop_that_redoes_a_value() -> None:
     low = mt.compile('matmul(x, w.mT, precision="tf32x3")', **NT).lower(target="cuda:90", M=70, K=100, N=50)
     text = low["tile.target"]
