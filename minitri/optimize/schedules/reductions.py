@@ -255,7 +255,7 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
         longest, warps = 2048, 8
     if widest.extent.constant is None:  # it may be short
         longest, warps = min(longest, 4096), min(warps, 8)
-    busy = 0 if widest.extent.constant is None or sector else _warps_of_few(kernel, chip)
+    busy = _warps_of_few(kernel, chip) if widest.extent.constant and bytes <= 4 and not sector else 0
     longest, warps = max(longest, busy * ELEMENTS), max(warps, busy)
     if sector:
         longest, warps = max(1, min(longest, 8192) // math.prod(sector.values())), 8
