@@ -34,6 +34,7 @@ MANY = 128  # the most parts of a product with very few tiles
 IDLE = 2  # a product of computed factors is split if it has this many times fewer tiles than there are multiprocessors
 STEP = 256  # the length of a part is a multiple of this many bytes: a descriptor can load complete blocks only
 ROWS, COLUMNS = 64, 128  # the approximate size of a tile
+WAVES = 4  # a product with more waves of small tiles gains little from a full last wave
 FEW_ROWS, NARROW = 32, 32  # products with at most FEW_ROWS rows have tiles of NARROW columns
 SHORTEST_PART = 128  # the least depth of a part whose number the cost model chooses
 SHORTEST, SHORTEST_STREAM = 4096, 8192  # the least depth worth a second kernel; the latter if small tiles are fast
@@ -78,11 +79,12 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
 
 def _best(node: Contract, chip: Chip, step: int, batch: int, m: int, n: int, depth: int) -> int:
     """Returns the number of parts with the least estimated time. The length of a part is a multiple of `step`."""
-    numbers = range(1, max(1, min(MANY, -(-depth // SHORTEST_PART))) + 1)
+    few = batch * -(-m // ROWS) * -(-n // COLUMNS) <= WAVES * chip.multiprocessors
+    most = min(MANY, -(-depth // SHORTEST_PART)) if few else 1
     read = batch * (m + n) * depth * node.a.dtype.bytes
     loading = 1e6 * read / chip.peak.bandwidth if chip.peak else 0.0
     paces = PACES[kind_of(node.precision, node.a.dtype)]
-    return cheapest(chip, paces, numbers, batch, m, n, depth, step=step, loading=loading)[0]
+    return cheapest(chip, paces, range(1, max(1, most) + 1), batch, m, n, depth, step=step, loading=loading)[0]
 
 
 def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, depth: int) -> int:
