@@ -56,8 +56,9 @@ def reduction(kernel: Kernel, request: Request) -> Schedule | None:
         return _columns(kernel, weight, FEW * chip.multiprocessors)
     row = max(math.prod(ceil_pow2(size(a, WHOLE_ROW * 2)) for a in axes) for axes in _loops(kernel))
     sector = _rows_of_a_sector(kernel, weight, inner, chip)
-    near = _is_near(kernel, row, chip) and not sector
-    fits = row * math.prod(sector.values()) <= _longest(kernel) and not near
+    streams = not sector and _streams(kernel, chip)
+    near = _is_near(kernel, row, chip) and not sector and not streams
+    fits = row * math.prod(sector.values()) <= (4 * ENOUGH if streams else _longest(kernel)) and not near
     return _whole_rows(kernel, weight, row, sector) if fits else _looped_rows(kernel, weight, near, sector, chip)
 
 
@@ -210,6 +211,17 @@ def _reads_again(kernel: Kernel) -> bool:
     return not _only_reduces(kernel) and not any(isinstance(op, Scan) for op in kernel.body)
 
 
+def _streams(kernel: Kernel, chip: Chip) -> bool:
+    """Checks whether a loop over blocks can store the results that are as long as a row while it reads the row, because
+    these results depend on no reduction. For example, a kernel stores `2 * x` while it computes the sum of a part of x.
+    Returns False if there are few programs, or if a loop would correct its sums.
+    """
+    reduced = {a.name for a in kernel.reduced}
+    stores = [op for op in kernel.body if isinstance(op, Store) and reduced & op.indexed_by]
+    waits = any(isinstance(o, (Reduce, Scan)) for op in stores for o in needed(op))
+    return bool(stores) and not waits and not _chained(kernel) and not _warps_of_few(kernel, chip)
+
+
 def _chained(kernel: Kernel) -> bool:
     """Checks whether a reduction uses the result of another reduction, as a variance uses the mean. If one reduction
     uses another, a loop would have to read the elements twice or correct its sums.
@@ -240,7 +252,8 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
     widest = max(kernel.reduced, key=lambda a: (a.name in scans, weight[a.name], size(a, 1 << 30)))
     bytes, length = widest_bytes(kernel), size(widest, WHOLE_ROW)
     corrects = any(isinstance(op, Old) for op in kernel.body)  # has online reductions
-    reads_again = _reads_again(kernel)
+    streams = not sector and _streams(kernel, chip)
+    reads_again = _reads_again(kernel) and not streams
     if near:
         longest, warps = 8192, 32
     elif reads_again:
@@ -259,9 +272,9 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
     longest, warps = max(longest, busy * ELEMENTS), max(warps, busy)
     if sector:
         longest, warps = max(1, min(longest, 8192) // math.prod(sector.values())), 8
-    blocks = filled([widest], longest)
     inside = {a for axes in _loops(kernel) if widest in axes for a in axes}
     others = [a for a in reversed(kernel.reduced) if a is not widest and a in inside]
+    blocks = filled([widest, *others] if streams else [widest], longest)
     more = corrects or blocks[widest.name] < min(max(ENOUGH, busy * ELEMENTS), longest)  # fewer corrections
     blocks = filled(others, longest if more else 0, blocks)
     for a in (a for a in kernel.reduced if a not in inside):  # its loop is another one
