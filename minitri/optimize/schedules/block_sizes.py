@@ -16,7 +16,7 @@ from typing import Any
 from minitri.base.dims import Dim, Pair, Quotient, Remainder, Symbol
 from minitri.hardware.chips import SECTOR
 from minitri.hardware.targets import ALIGNMENT
-from minitri.kernels.ir import Axis, Kernel, Load, Reduce, Scan, Store, needed
+from minitri.kernels.ir import Axis, Kernel, Load, Store
 from minitri.tiles.schedule import ceil_pow2, size
 
 LEAST = 128  # elements: shorter rows of a tile use cache lines badly
@@ -150,22 +150,3 @@ def at_most(warps: int, blocks: Mapping[str, int]) -> int:
     thread can load four elements at once.
     """
     return max(1, min(warps, math.prod(blocks.values()) // 128))
-
-
-def streams_results(kernel: Kernel) -> bool:
-    """Checks whether a loop over blocks can store the results that are as long as a row while it reads the row, because
-    these results depend on no reduction. For example, a kernel stores `2 * x` while it computes the sum of a part of x.
-    Returns False if the loop would correct its sums.
-    """
-    reduced = {a.name for a in kernel.reduced}
-    stores = [op for op in kernel.body if isinstance(op, Store) and reduced & op.indexed_by]
-    waits = any(isinstance(o, (Reduce, Scan)) for op in stores for o in needed(op))
-    return bool(stores) and not waits and not is_chained(kernel)
-
-
-def is_chained(kernel: Kernel) -> bool:
-    """Checks whether a reduction uses the result of another reduction, as a variance uses the mean. If one reduction
-    uses another, a loop would have to read the elements twice or correct its sums.
-    """
-    reductions = {op for op in kernel.body if isinstance(op, Reduce)}
-    return any(not reductions.isdisjoint(needed(op.x)) for op in reductions)

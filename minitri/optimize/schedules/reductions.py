@@ -29,17 +29,8 @@ from collections.abc import Sequence
 from minitri.base.operators import OPERATORS, POSITIONS
 from minitri.hardware.chips import SECTOR, Chip
 from minitri.kernels.ir import Axis, Compute, Kernel, Load, Old, Reduce, Scan, Store
-from minitri.optimize.schedules.block_sizes import (
-    ENOUGH,
-    at_most,
-    contiguity,
-    filled,
-    innermost,
-    is_chained,
-    rival,
-    streams_results,
-    widest_bytes,
-)
+from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, rival, widest_bytes
+from minitri.optimize.schedules.dependent_results import is_chained, streams_results
 from minitri.optimize.schedules.long_bodies import more_warps
 from minitri.optimize.schedules.rule_arguments import Request
 from minitri.optimize.split_reduction import HELD_COLUMN
