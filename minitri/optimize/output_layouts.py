@@ -145,7 +145,7 @@ def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
     an element, so an access to f32 elements gives 4 votes to its order of axes.
     """
     place = {part: k for k, d in enumerate(index) if d != 0 for part in (d, plain_axis(d))}
-    own = tuple(dict.fromkeys(place.values()))
+    own = tuple(k for k, d in enumerate(index) if d != 0)
     ones = tuple(k for k, d in enumerate(index) if d == 0)
     votes = Counter({own: 0})
     for bytes, where in accesses:
