@@ -106,17 +106,10 @@ class Partition(FirstParts):
         except NotOneKernel as refusal:
             first = tuple(sorted(roots, key=lambda n: not isinstance(n, Reduce)))
             return refusal if first == roots else self._attempt(part, first)
-        if any(self._needs_rows(n, permuted) for n, permuted in found.in_parts.items()):
-            return NotOneKernel("its elements are stored in another order than they are read", *found.in_parts)
+        if any(permuted or isinstance(u, Contract) for n, permuted in found.in_parts.items() for u in self.users[n]):
+            return NotOneKernel("another kernel reads its rows", *found.in_parts)
         reason = one_loop(trial_kernel(found), found.loop) if found.loop is not None else None
         return found if reason is None else NotOneLoop(reason, roots[0])
-
-    def _needs_rows(self, node: Node, permuted: bool) -> bool:
-        """Checks whether a value must be stored in rows: the value is the factor of a product, or it is not stored in
-        the order in which its operands lie in memory (`permuted`), and is a copy or read by another kernel.
-        """
-        users = self.users[node]
-        return permuted and bool(users or is_copy(node)) or any(isinstance(u, Contract) for u in users)
 
     def quotient(self) -> nx.DiGraph[int]:
         """Returns the graph whose nodes are the parts. An edge leads from a part to each part that reads its values."""
