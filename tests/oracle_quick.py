@@ -247,6 +247,8 @@ CASES: dict[str, Case] = {
     "sum of a matrix in parts": Case("sum(x)", {"x": "f32[M, N]"}, lambda x: x.sum(dtype=f8).astype(f4), ({"M": 215, "N": 77},), schedules=("cuda",)),
     "long sum": Case("sum(x)", {"x": "f32[L]"}, lambda x: x.sum(dtype=f8).astype(f4), ({"L": 16411},), schedules=("cuda",)),
     "long sum of integers": Case("sum(x)", {"x": "i32[L]"}, lambda x: x.sum(dtype=i8), ({"L": 16411},), schedules=("cuda",)),
+    "sum beside its elements": Case("sum(x), x * 2", {"x": "f32[L]"}, lambda x: (x.sum(dtype=f8).astype(f4), x * 2), ({"L": 20480},), schedules=("cuda",)),
+    "sum beside transposed elements": Case("sum(x.mT * x.mT), x.mT + 1, relu(x)", {"x": "f32[M, N]"}, lambda x: ((x.astype(f8) ** 2).sum().astype(f4), x.T + 1, np.maximum(x, 0)), ({"M": 96, "N": 200},), schedules=("cuda",)),
     "long scan": Case("cumulative_sum(x)", {"x": "i32[L]"}, lambda x: x.cumsum(dtype=i8), ({"L": 20011},), schedules=("cuda",)),
     "long max": Case(
         "max(x, axis=1)", {"x": "f32[R, L]"}, lambda x: x.max(1), ({"R": 2, "L": 16411},), {"x": "negative"}, schedules=("cuda",)

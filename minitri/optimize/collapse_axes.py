@@ -27,8 +27,8 @@ Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has rows of 8 element
 from dataclasses import replace
 from itertools import combinations
 
-from minitri.base.dims import ZERO, Dim, Pair, Remainder, Symbol
-from minitri.base.intervals import Ranges, joined
+from minitri.base.dims import ZERO, Dim, Pair, Remainder, Symbol, axis, product
+from minitri.base.intervals import Ranges, joined, mixed_radix
 from minitri.base.operators import POSITIONS
 from minitri.base.pass_logs import fired
 from minitri.kernels import ir
@@ -143,7 +143,20 @@ def _rejoin(op: Op, ranges: Ranges) -> Op:
             whole = joined(apart, ranges)
             if _pairs(whole) < _pairs(apart):
                 return _rejoin(_with_one_index(op, k, whole), ranges)
-    return op
+    return _with_digits(op, ranges) if isinstance(op, Store) else op
+
+
+def _with_digits(op: Store, ranges: Ranges) -> Store:
+    """Returns a store in which each index is one axis, if the index of the store counts through several axes. For
+    example, `out[16384*i + r]` becomes `out[i, r]` if the axis r has 16384 indices.
+    """
+    weights = mixed_radix(op.offset, ranges, product(list(op.buffer.shape)))
+    if not weights or all(d == 0 or isinstance(d.atom, Symbol) for d in op.index):
+        return op
+    order = sorted(weights, key=weights.__getitem__, reverse=True)
+    shape, strides = tuple(ranges[s][1] + 1 for s in order), tuple(Dim.of(weights[s]) for s in order)
+    buffer = replace(op.buffer, shape=shape, strides=strides)
+    return replace(op, index=tuple(axis(s.name) for s in order), buffer=buffer)
 
 
 def _pairs(d: Dim) -> int:

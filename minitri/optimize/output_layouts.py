@@ -144,17 +144,17 @@ def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
     Each access that has all axes of the result votes for its own order of axes. An access votes once for each byte of
     an element, so an access to f32 elements gives 4 votes to its order of axes.
     """
-    place = {axis: k for k, d in enumerate(index) if (axis := plain_axis(d)) is not None}
-    own = tuple(place.values())
+    place = {part: k for k, d in enumerate(index) if d != 0 for part in (d, plain_axis(d))}
+    own = tuple(k for k, d in enumerate(index) if d != 0)
     ones = tuple(k for k, d in enumerate(index) if d == 0)
     votes = Counter({own: 0})
     for bytes, where in accesses:
-        names = (name for d in where for name in _axes_by_stride(d))
-        found = tuple(dict.fromkeys(place[name] for name in names if name in place))
+        parts = (part for d in where for part in ([d] if d in place else _axes_by_stride(d)))
+        found = tuple(dict.fromkeys(place[part] for part in parts if part in place))
         if sorted(found) == list(own):
             votes[found] += bytes
     best = max(votes, key=votes.__getitem__)
-    return (*ones, *best) if best != own and len(ones) + len(own) == len(index) else tuple(range(len(index)))
+    return (*ones, *best) if best != own else tuple(range(len(index)))
 
 
 def _axes_by_stride(index: Dim) -> Iterator[str]:

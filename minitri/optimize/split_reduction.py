@@ -190,14 +190,14 @@ def _length(extent: int, parts: int, any_start: bool) -> int:
     The parts of a row begin at multiples of 16 bytes. If `any_start` is true, a part can begin at any index.
     """
     least = parts - parts // 4 if any_start else parts // 2 + 1
-    even = next((extent // n for n in range(parts, least - 1, -1) if extent % n == 0), 0)
-    if even and (any_start or (even % ALIGNED == 0 and _fills(even))):
-        return even
+    even = [extent // n for n in range(parts, least - 1, -1) if extent % n == 0]
+    if even and (any_start or (even[0] % ALIGNED == 0 and _fills(even[0]))):
+        return even[0]
     length = -(-extent // parts)
     if any_start:
         return length
     if length >= 8 * BLOCK:
-        return -(-length // BLOCK) * BLOCK
+        return next((n for n in even if n % ALIGNED == 0), -(-length // BLOCK) * BLOCK)
     less = 1 << (length.bit_length() - 1)
     return less if -(-extent // less) <= MOST_PARTS else 2 * less
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 import networkx as nx
 
 from minitri.base.resource_limits import check_time
-from minitri.graph.ir import Apply, Contract, Graph, Node, is_copy
+from minitri.graph.ir import Apply, Contract, Graph, Node, Reduce, is_copy
 from minitri.kernels.demand import NotOneKernel
 from minitri.optimize.fusion.computed_factor_first import in_order, trial_kernel
 from minitri.optimize.fusion.first_parts import FirstParts
@@ -104,7 +104,10 @@ class Partition(FirstParts):
         try:
             found = one_kernel(part, list(reversed(roots)), self.allows)
         except NotOneKernel as refusal:
-            return refusal
+            first = tuple(sorted(roots, key=lambda n: not isinstance(n, Reduce)))
+            return refusal if first == roots else self._attempt(part, first)
+        if any(permuted or isinstance(u, Contract) for n, permuted in found.in_parts.items() for u in self.users[n]):
+            return NotOneKernel("another kernel reads its rows", *found.in_parts)
         reason = one_loop(trial_kernel(found), found.loop) if found.loop is not None else None
         return found if reason is None else NotOneLoop(reason, roots[0])
 
