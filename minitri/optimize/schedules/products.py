@@ -183,7 +183,10 @@ def choose_tile(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Ch
         elif len(dots) == 1 and kind == "16" and shallow and batch * SHALLOW.number(m, n) >= 2 * chip.multiprocessors:
             chosen = TileChoice(SHALLOW)
         else:
-            chosen = TileChoice(_alone(kind, tile, tiles, chip), worth and _is_one_described(dots[0]))
+            # Each program of the largest tile has a multiprocessor to itself: two would need too many registers.
+            parts = tile.columns == DEEPER.columns and are_described(dots[0], (*dots[0].tile, dots[0].over))
+            deeper = _alone(kind, tile, 1 if worth and parts else tiles, chip)
+            chosen = TileChoice(deeper, worth and _is_one_described(dots[0]))
     return chosen._replace(tile=chosen.tile.within(chip.shared, dots))
 
 
@@ -305,9 +308,11 @@ def _end_bytes(kernel: Kernel, dot: Dot) -> int:
     return 1 if found == [2] else max(found, default=4)
 
 
-def are_described(dot: Dot) -> bool:
-    """Checks whether tensor descriptors can load both factors of a product."""
-    return all(isinstance(f, Load) and is_described(f) for f in (dot.a, dot.b))
+def are_described(dot: Dot, blocked: Sequence[str] = ()) -> bool:
+    """Checks whether tensor descriptors can load both factors of a product. An index along an axis in `blocked` can
+    also have an offset, as in products in parts.
+    """
+    return all(isinstance(f, Load) and is_described(f, blocked) for f in (dot.a, dot.b))
 
 
 def _is_one_described(dot: Dot) -> bool:
