@@ -381,8 +381,8 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[
     If there are few columns, longer columns than usual are kept in registers. If columns have more than HELD_COLUMN
     elements, a program covers as little as one memory sector of each row, so that there are more programs.
 
-    If an element takes many instructions, a thread has eight elements. All threads of a column compute the values that
-    the column has once, so many columns have few threads if only divisions by such a value make their elements dear.
+    If an element takes many instructions, a thread has eight elements. But each thread of a column also computes the
+    results of the whole column. If there are many columns, divisions by such a result count as few instructions.
     """
     bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
     narrowest = 32 if column <= HELD_COLUMN else SECTOR // bytes
