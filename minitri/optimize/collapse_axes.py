@@ -21,7 +21,8 @@ number of instructions for each element. For example, one axis in place of two s
     x[:, 1:] * 2, rows of 4095 elements      stores across the ends of rows are aligned, and so are wide
     concat((x, y), axis=1), rows of 400      no block of 512 elements has 112 elements past the end of a row
 
-Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has rows of 8 elements and no gaps in memory.
+Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has rows of 8 elements and no gaps in memory. A store to
+`out[16384*i + r]` becomes a store to `out[i, r]` if r has 16384 indices, so that each index is an axis.
 """
 
 from dataclasses import replace

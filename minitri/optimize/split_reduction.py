@@ -14,6 +14,9 @@ that one kernel computes the mean and the partial sum of a row. The file minitri
 describes how parts are computed and combined. Reductions that share a loop with a product are not split by this pass:
 only minitri/optimize/split_kv.py can split a loop with a product.
 
+A result that is computed from the same elements is stored by the kernel of the first step, which then reads the
+elements once for both (minitri/optimize/fusion/shared_axes.py). The kernel of `sum(x), 2 * x` stores `2 * x`.
+
 The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. If the
 last part is shorter than the other parts, the last part is padded. Left out: reductions of unknown sizes.
 """

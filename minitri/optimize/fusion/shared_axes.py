@@ -7,7 +7,11 @@ In: a part of a graph (the nodes that one kernel computes). Out: the demands of 
 node is needed. A *demand* is an index at which a node is needed, such as `x[i, r]`. The file minitri/kernels/demand.py
 computes the demands of a part with a single operation. In a part with several operations, each further result or
 reduction reuses existing axes with the same extent. If several axes have the right extent, the chosen axis makes
-operations read the same operands at the same indices as often as possible.
+operations read the same operands at the same indices as often as possible. A result can also be stored in the parts of
+a reduction that another pass has split:
+
+    t[i] = sum over r of x[16384*i + r]      the index takes each place of the result once,
+    out[16384*i + r] = 2 * x[16384*i + r]    so both need the same elements of x
 """
 
 from collections.abc import Sequence, Set

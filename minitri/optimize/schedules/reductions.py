@@ -12,7 +12,8 @@ the kernel also writes rows:
     16 bits, near     The row has more than 16384 elements but fits into a quarter of the L1 cache. Each reduction has a
                       loop of its own, which reads the row again from the cache. There are no online reductions.
     longer            A program loops over blocks of a row. The blocks are large if the row is read again to write
-                      results as long as the row. Other blocks are just large enough to keep the memory busy. If at
+                      results as long as the row. A loop also stores rows of more than 4096 elements that depend on
+                      no reduction. Other blocks are just large enough to keep the memory busy. If at
                       most two programs run on a multiprocessor, they have more warps and larger blocks.
 
 A program has few warps, because each reduction must wait for all warps of its program. If rows are only reduced, each
