@@ -407,6 +407,7 @@ CASES: dict[str, Case] = {
     ),
     "a product of rows": Case("x @ w", MK_KN, lambda x, w: x @ w, ({"M": 35, "K": 68, "N": 19},), schedules=("cuda",)),
     "a deep product": Case("x @ w", MK_KN, lambda x, w: x @ w, ({"M": 3, "K": 8192, "N": 5},), schedules=("cuda",)),
+    "a deep product, transposed": Case("(x @ w).mT", MK_KN, lambda x, w: (x @ w).T, ({"M": 3, "K": 8192, "N": 5},), schedules=("cuda",)),
     "softmax": Case("softmax(x, axis=-1)", MN, _softmax, values={"x": "normal"}, off=3e-6),
     "softmax of columns": Case("softmax(x, axis=0)", MN, lambda x: _softmax(x, 0), values={"x": "normal"}, off=3e-6),
     "layer_norm": Case(
