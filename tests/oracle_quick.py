@@ -411,6 +411,7 @@ CASES: dict[str, Case] = {
         "pad(x, ((0, 0), (0, 3)), 1.5) @ w", {"x": "f32[M, K]", "w": "f32[K + 3, N]"},
         lambda x, w: np.pad(x, ((0, 0), (0, 3)), constant_values=1.5) @ w, ({"M": 3, "K": 1000, "N": 5},), schedules=("cuda",),
     ),
+    "a deep product, transposed": Case("(x @ w).mT", MK_KN, lambda x, w: (x @ w).T, ({"M": 3, "K": 8192, "N": 5},), schedules=("cuda",)),
     "softmax": Case("softmax(x, axis=-1)", MN, _softmax, values={"x": "normal"}, off=3e-6),
     "softmax of columns": Case("softmax(x, axis=0)", MN, lambda x: _softmax(x, 0), values={"x": "normal"}, off=3e-6),
     "layer_norm": Case(

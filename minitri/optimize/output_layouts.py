@@ -21,7 +21,10 @@ copies can load rows that begin at multiples of 16 bytes:
 Left out: the order of the axes of arrays that a product loads, because pack_operands.py expects row-major factors.
 Kernels that only copy, as in the minitri program `x.T`, are not changed, because their only purpose is the new order of
 the elements. Results of kernels with matrix products stay row-major, because tiles of tensor cores can be stored in
-either order of the axes.
+either order of the axes. For the same reason, a temporary of a kernel with products gets its last two axes in the order
+of the kernels that load it. An example is a product with swapped factors, whose parts are added later (split_k.py):
+
+    temporary t6: f32[16, 1024, 128]         -> temporary t6: f32[16, 1024, 128] {strides = [131072, 1, 1024]}
 """
 
 from collections import Counter
@@ -32,7 +35,7 @@ from minitri.base.dims import Dim, Pair
 from minitri.base.pass_logs import fired
 from minitri.graph.ir import contiguous
 from minitri.kernels.demand import plain_axis
-from minitri.kernels.ir import Buffer, Compute, Kernel, Load, Op, Plan, Store, buffers_of, needed, rewritten
+from minitri.kernels.ir import Buffer, Compute, Kernel, Load, Op, Plan, Reduce, Store, buffers_of, needed, rewritten
 from minitri.optimize.pack_operands import row_strides
 
 Access = tuple[int, Sequence[Dim]]  # bytes of an element, and its index with the slowest axis first
@@ -59,9 +62,31 @@ def lay_out(plan: Plan) -> Plan:
             own = {b: order for b, order in found.items() if order != tuple(sorted(order))}
             kernel = _in_order(_permuted(kernel, own)) if own else kernel
             orders |= own
+        elif kernel.dots:
+            stored = {op.buffer for op in stores} & free.difference(plan.outputs)
+            own = {b: order for b in stored if (order := _order_of_readers(plan, b))}
+            kernel = _permuted(kernel, own)
+            orders |= own
         kernels.append(kernel)
     outputs, temporaries = (tuple(map(laid, buffers)) for buffers in (plan.outputs, plan.temporaries))
     return _with_aligned_rows(replace(plan, outputs=outputs, temporaries=temporaries, kernels=tuple(kernels)))
+
+
+def _order_of_readers(plan: Plan, b: Buffer) -> Order | None:
+    """Returns the order of the axes in which the last two axes change places, if all kernels that load an array have
+    these axes in the changed order. Returns None otherwise. The order of axes that a kernel reduces does not count.
+    """
+    rank = len(b.shape)
+    loads = [(k, op) for k in plan.kernels for op in k.body if isinstance(op, Load) and op.buffer == b]
+
+    def changes(kernel: Kernel, load: Load) -> bool:
+        reduces = any(isinstance(op, Reduce) for op in kernel.body)
+        names = [a.name for a in (kernel.parallel if reduces else kernel.axes)]
+        row, column = (names.index(name) if (name := plain_axis(d)) in names else -1 for d in load.index[-2:])
+        return 0 <= column < row
+
+    suits = rank > 1 and bool(loads) and all(changes(*read) for read in loads)
+    return (*range(rank - 2), rank - 1, rank - 2) if suits else None
 
 
 def _with_aligned_rows(plan: Plan) -> Plan:

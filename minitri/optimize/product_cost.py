@@ -14,6 +14,8 @@ Parts also fill the last wave. A product of 72 tiles takes one wave, in which 60
 three parts, 216 programs take two waves of a third of the depth each: 2/3 of the time. A product whose factors take
 long to be read from memory gains little from parts.
 
+A copy of a factor takes the time in which the memory of the chip reads and writes the factor once.
+
 In: a chip, the sizes of a product, some tiles with their measured times (`Pace`), and the allowed numbers of parts of
 the depth. Out: the tile and the number of parts that have the least estimated time. The times of the tiles were
 measured on an H200.
@@ -25,12 +27,13 @@ from itertools import product
 from typing import NamedTuple
 
 from minitri.base.types import DType
-from minitri.hardware.chips import Chip
+from minitri.hardware.chips import H200, Chip
 
 STEP = 128  # the depth for which a pace gives times
 START = 2.4  # the start and the end of a program take as long as this many times STEP indices of the depth
-SECOND = 2.2  # microseconds that a second kernel takes if it adds few numbers
+SECOND = 2.2  # microseconds that a second kernel takes if it adds or copies few numbers
 ADDED = 6.5e6  # bytes of partial sums that are written and read in a microsecond
+REACHED = 0.89  # the share of the bandwidth of a chip's memory that a copy reaches
 
 
 class Pace(NamedTuple):
@@ -89,9 +92,11 @@ def kind_of(precision: str, factor: DType) -> str:
     return precision if precision.startswith("tf32") else str(max(16, factor.bits))
 
 
-def has_few_tiles(chip: Chip, batch: int, rows: int, columns: int) -> bool:
-    """Checks whether a product of f32 arrays has so few small tiles that dividing its depth into parts can pay."""
-    return batch * -(-rows // TF32_PARTS[-1].rows) * -(-columns // TF32_PARTS[-1].columns) <= 2 * chip.multiprocessors
+def time_of_copy(chip: Chip, elements: int) -> float:
+    """Returns the estimated time in microseconds of a kernel that copies an f32 array of `elements` elements."""
+    peak = chip.peak or H200.peak
+    assert peak is not None
+    return SECOND + (4 + 4) * elements / (peak.bandwidth * REACHED) * 1e6
 
 
 def time(
