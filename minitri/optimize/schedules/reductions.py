@@ -12,16 +12,16 @@ the kernel also writes rows:
     16 bits, near     The row has more than 16384 elements but fits into a quarter of the L1 cache. Each reduction has a
                       loop of its own, which reads the row again from the cache. There are no online reductions.
     longer            A program loops over blocks of a row. The blocks are large if the row is read again to write
-                      results as long as the row. A loop also stores rows of more than 4096 elements that depend on
-                      no reduction. Other blocks are just large enough to keep the memory busy. If at
-                      most two programs run on a multiprocessor, they have more warps and larger blocks.
+                      results as long as the row. A loop also stores rows of more than 4096 elements that depend on no
+                      reduction. Other blocks are just large enough to keep the memory busy. If at most two programs run
+                      on a multiprocessor, they have more warps and larger blocks.
 
 A program has few warps, because each reduction must wait for all warps of its program. If rows are only reduced, each
 warp has about a thousand elements. If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit
 elements. If much is computed for each element, a row has twice as many warps (long_bodies.py). The numbers in this
 module come from measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits (tests/sweep_rows.py
-measures them again). Rows of unknown size get smaller blocks than long rows. The rules for columns are in `_columns`
-and `_whole_columns`.
+measures them again). Rows of unknown size get smaller blocks than long rows. The functions `_columns` and
+`_whole_columns` choose the block sizes for columns.
 """
 
 import math
@@ -29,9 +29,9 @@ from collections.abc import Sequence
 
 from minitri.base.operators import OPERATORS, POSITIONS
 from minitri.hardware.chips import SECTOR, Chip
-from minitri.kernels import ir
 from minitri.kernels.ir import Axis, Compute, Kernel, Load, Old, Reduce, Scan, Store
 from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, rival, widest_bytes
+from minitri.optimize.schedules.dependent_results import is_chained, streams_results
 from minitri.optimize.schedules.long_bodies import more_warps
 from minitri.optimize.schedules.rule_arguments import Request
 from minitri.optimize.split_reduction import HELD_COLUMN
@@ -58,8 +58,9 @@ def reduction(kernel: Kernel, request: Request) -> Schedule | None:
         return _columns(kernel, weight, FEW * chip.multiprocessors)
     row = max(math.prod(ceil_pow2(size(a, WHOLE_ROW * 2)) for a in axes) for axes in _loops(kernel))
     sector = _rows_of_a_sector(kernel, weight, inner, chip)
-    near = _is_near(kernel, row, chip) and not sector
-    fits = row * math.prod(sector.values()) <= _longest(kernel) and not near
+    streams = not sector and not _warps_of_few(kernel, chip) and streams_results(kernel)
+    near = _is_near(kernel, row, chip) and not sector and not streams
+    fits = row * math.prod(sector.values()) <= (4 * ENOUGH if streams else _longest(kernel)) and not near
     return _whole_rows(kernel, weight, row, sector) if fits else _looped_rows(kernel, weight, near, sector, chip)
 
 
@@ -212,14 +213,6 @@ def _reads_again(kernel: Kernel) -> bool:
     return not _only_reduces(kernel) and not any(isinstance(op, Scan) for op in kernel.body)
 
 
-def _chained(kernel: Kernel) -> bool:
-    """Checks whether a reduction uses the result of another reduction, as a variance uses the mean. If one reduction
-    uses another, a loop would have to read the elements twice or correct its sums.
-    """
-    reductions = {op for op in kernel.body if isinstance(op, Reduce)}
-    return any(not reductions.isdisjoint(ir.needed(op.x)) for op in reductions)
-
-
 def _warps_of_few(kernel: Kernel, chip: Chip) -> int:
     """Returns the fewest warps of a program that loops over rows, or 0 if there are many programs.
 
@@ -242,7 +235,8 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
     widest = max(kernel.reduced, key=lambda a: (a.name in scans, weight[a.name], size(a, 1 << 30)))
     bytes, length = widest_bytes(kernel), size(widest, WHOLE_ROW)
     corrects = any(isinstance(op, Old) for op in kernel.body)  # has online reductions
-    reads_again = _reads_again(kernel)
+    streams = not sector and not _warps_of_few(kernel, chip) and streams_results(kernel)
+    reads_again = _reads_again(kernel) and not streams
     if near:
         longest, warps = 8192, 32
     elif reads_again:
@@ -261,9 +255,9 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
     longest, warps = max(longest, busy * ELEMENTS), max(warps, busy)
     if sector:
         longest, warps = max(1, min(longest, 8192) // math.prod(sector.values())), 8
-    blocks = filled([widest], longest)
     inside = {a for axes in _loops(kernel) if widest in axes for a in axes}
     others = [a for a in reversed(kernel.reduced) if a is not widest and a in inside]
+    blocks = filled([widest, *others] if streams else [widest], longest)
     more = corrects or blocks[widest.name] < min(max(ENOUGH, busy * ELEMENTS), longest)  # fewer corrections
     blocks = filled(others, longest if more else 0, blocks)
     for a in (a for a in kernel.reduced if a not in inside):  # its loop is another one
@@ -347,7 +341,7 @@ def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, few: int
     registers if no result is as long as a column.
     """
     column, bytes = math.prod(ceil_pow2(size(a, 2 * ENOUGH)) for a in kernel.reduced), widest_bytes(kernel)
-    chosen = _reduced_columns if _only_reduces(kernel) and not _chained(kernel) else _kept_columns
+    chosen = _reduced_columns if _only_reduces(kernel) and not is_chained(kernel) else _kept_columns
     fits, width, warps = chosen(kernel, column, columns, few)
     narrow = column <= SHORT_COLUMN and bytes < 4 and not _is_aligned(kernel, lanes[0])
     if not fits or narrow or math.prod(size(a, ENOUGH) for a in lanes) < width:
