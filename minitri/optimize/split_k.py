@@ -51,8 +51,8 @@ def split_products(graph: Graph, chip: Chip) -> Graph:
 
 
 def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | None:
-    """Returns the sum of partial products, or None if the product is not split. `looped` says whether the graph has
-    loops of attention.
+    """Returns the sum of partial products, or None if the product is not split. `looped` says whether a
+    loop of the program computes attention.
     """
     alone = node.precision == "tf32x3" or is_read(node.a) and is_read(node.b)  # products of parts share no loop
     if any(e.constant is None for e in (*node.shape, node.a.shape[-1])) or looped and not alone:

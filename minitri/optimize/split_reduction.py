@@ -171,8 +171,8 @@ def _parts(count: int, results: int, width: int, wanted: int) -> int:
 
     `width` is the size of an element in bytes if columns are reduced, and 0 if rows are reduced. A program that reduces
     columns loads a few rows at a time. The smaller an element is, the fewer bytes a row has, and the more programs are
-    needed to keep the memory busy. A row of up to 16384 elements is not split, because a second kernel takes longer
-    than the rest of the row. Rows of more than 16384 elements are split if there are at most half as many rows as
+    needed to keep the memory busy. A row of up to 16384 elements is not split, because a second kernel would take
+    longer than the split saves. Rows of more than 16384 elements are split if there are at most half as many rows as
     multiprocessors. Very long rows are split if there are at most twice as many rows as multiprocessors.
     """
     programs = -(-results // LANES) if width else results

@@ -276,8 +276,8 @@ class Following(Record):
 
     def _factor(self, found: Rescale[Element], old: Node, new: Node, place: int | None = None) -> Node:
         """Returns the factor that corrects a sum when its maximum changes from `old` to `new`. For a sum of exp(x -
-        h(m)), where m is the maximum, the factor is exp(h(old) - h(new)). If the sum has several exponentials, the
-        factor is a product with one exponential for each h in `found.shifts`. The argument `place` is the number of the
+        h(m)), where m is the maximum, the factor is exp(h(old) - h(new)). If the terms
+        of the sum contain several such exponentials, the factor is the product of their correction factors. The argument `place` is the number of the
         axis that has one index for each part, or None if there is no such axis.
         """
         i, at = self.i, self._axes(place)

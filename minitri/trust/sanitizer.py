@@ -95,9 +95,7 @@ class Watch:
 
     @property
     def run(self) -> int:
-        """The number of the present run (execution of one grid program). Runs of grid programs are numbered from 0 over
-        all kernels.
-        """
+        """The number of the grid program that is being executed. Executed grid programs of all kernels are counted from 0."""
         return len(self.runs) - 1
 
     # ---- accesses --------------------------------------------------------------------

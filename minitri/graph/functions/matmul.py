@@ -60,7 +60,7 @@ def precision_of(value: Value) -> str:
 
 
 def factor(t: Typer, x: Array, dtype: DType) -> Array:
-    """Returns an operand of a product, converted to a dtype and rounded to this dtype."""
+    """Returns an operand of a product, rounded to the given dtype."""
     return Array(t.convert(t.cast(x, dtype), dtype), dtype)
 
 

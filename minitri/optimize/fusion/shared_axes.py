@@ -87,8 +87,8 @@ class FusedIndexing(Indexing):
         return Demand(tuple(index))
 
     def _index_in_parts(self, root: Node) -> tuple[Dim, ...] | None:
-        """Returns an index for a result of the same elements as a reduction that the kernel computes in parts. Returns
-        None if there is no such index, or if memory accesses at this index would be slow.
+        """Returns the index at which a kernel that reduces an array in parts can also store a result with the same
+        elements. Returns None if there is no such index, or if memory accesses at this index would be slow.
 
         For example, the kernel needs `x[16384*i + r]` for a part of `sum(x)`. The index `16384*i + r` takes each place
         of the result `2 * x` once, so the kernel loads x once for both. If the result also reads an array whose axes
@@ -237,8 +237,8 @@ class FusedIndexing(Indexing):
 
     def _operand_demand(self, node: Reduce, demand: Demand) -> list[tuple[Node, Demand]]:
         """Returns the operand of a reduction, with the index at which it is needed if the reduction runs over axes that
-        the kernel already reduces. The returned list is empty if the kernel does not reduce enough axes with the
-        extents that the reduction runs over.
+        the kernel already reduces. Each axis of the reduction needs an axis of the same extent that
+        the kernel already reduces. If some axis of the reduction has none, the returned list is empty.
         """
         over: list[str] = []
         for extent in (node.x.shape[k] for k in node.axes):

@@ -196,7 +196,7 @@ def _kind(dot: Dot) -> str:
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
     """Returns a tile with more `stages` (blocks loaded at the same time) if a 16-bit product has no more tiles than the
-    chip has multiprocessors. Returns `tile` if the product has more tiles or another dtype.
+    chip has multiprocessors. For any other product, returns `tile` unchanged.
     """
     return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and tiles <= chip.multiprocessors else tile
 
