@@ -169,7 +169,7 @@ def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
     Each access that has all axes of the result votes for its own order of axes. An access votes once for each byte of
     an element, so an access to f32 elements gives 4 votes to its order of axes.
     """
-    place = {part: k for k, d in enumerate(index) if d != 0 for part in (d, plain_axis(d))}
+    place = {part: k for k, d in enumerate(index) if d != 0 for part in (d, plain_axis(d)) if part is not None}
     own = tuple(k for k, d in enumerate(index) if d != 0)
     ones = tuple(k for k, d in enumerate(index) if d == 0)
     votes = Counter({own: 0})

@@ -62,7 +62,7 @@ from minitri.optimize.two_step_reductions import made_of, padded
 DEPTH = 512  # the least depth of a product
 REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # the fewest uses of an element
 REUSE_OF_F32 = 128  # the fewest uses in f32
-SWAPPED = 1.1  # how much longer a product of TF32 parts takes that stores its result transposed
+SWAPPED = 1.1  # an estimate of how much longer a product of TF32 parts takes that stores its result transposed
 WORTH = 1 << 34  # the fewest operations of a product whose first factor is copied; 2**34 take about 25 microseconds
 WORTH_COMPUTED = 1 << 31  # the same for a second factor, and for a first factor with rows at odd multiples of 2 bytes
 WORTH_F32 = 1 << 30  # the same in f32; 2**30 operations take more than ten microseconds

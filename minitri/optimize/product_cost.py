@@ -16,9 +16,10 @@ long to be read from memory gains little from parts.
 
 A copy of a factor takes the time in which the memory of the chip reads and writes the factor once.
 
-In: a chip, the sizes of a product, some tiles with their measured times (`Pace`), and the allowed numbers of parts of
-the depth. Out: the tile and the number of parts that have the least estimated time. The times of the tiles were
-measured on an H200.
+In: a chip, the sizes of a product, some tiles with their times (`Pace`), and the allowed numbers of parts of the depth.
+Out: the tile and the number of parts that have the least estimated time. The times of TF32 parts were measured on an
+H200. For 16 bits, the time of the largest tile fits three products that were measured there. All other times are
+estimates, which follow from the largest tile and relative speeds.
 """
 
 import math
@@ -30,7 +31,7 @@ from minitri.base.types import DType
 from minitri.hardware.chips import H200, Chip
 
 STEP = 128  # the depth for which a pace gives times
-START = 2.4  # the start and the end of a program take as long as this many times STEP indices of the depth
+START = 2.4  # an estimate: the start and the end of a program take as long as START * STEP indices of the depth
 SECOND = 2.2  # microseconds that a second kernel takes if it adds or copies few numbers
 ADDED = 6.5e6  # bytes of partial sums that are written and read in a microsecond
 REACHED = 0.89  # the share of the bandwidth of a chip's memory that a copy reaches
@@ -77,7 +78,7 @@ def _paces(time: float, *tiles: tuple[int, int, float]) -> tuple[Pace, ...]:
     return tuple(Pace(m, n, work / area, 2 * work / area, 1, START * work / area) for m, n, work in works)
 
 
-# The times of products by what multiplies. The tiles of schedules/tiles.toml have the same order.
+# The times of products by what multiplies; only those of TF32 parts were measured tile by tile. The tiles of schedules/tiles.toml have the same order.
 PACES = {
     "16": _paces(1.3, (128, 256, 1.0), (128, 128, 0.85), (64, 128, 0.7), (64, 64, 0.5)),
     "tf32": _paces(2.7, (128, 256, 1.0), (128, 128, 0.95), (64, 128, 0.7), (64, 64, 0.5)),

@@ -58,7 +58,7 @@ def reduction(kernel: Kernel, request: Request) -> Schedule | None:
         return _columns(kernel, weight, FEW * chip.multiprocessors)
     row = max(math.prod(ceil_pow2(size(a, WHOLE_ROW * 2)) for a in axes) for axes in _loops(kernel))
     sector = _rows_of_a_sector(kernel, weight, inner, chip)
-    streams = not sector and not _warps_of_few(kernel, chip) and streams_results(kernel)
+    streams = _streams(kernel, sector, chip)
     near = _is_near(kernel, row, chip) and not sector and not streams
     fits = row * math.prod(sector.values()) <= (4 * ENOUGH if streams else _longest(kernel)) and not near
     return _whole_rows(kernel, weight, row, sector) if fits else _looped_rows(kernel, weight, near, sector, chip)
@@ -223,6 +223,11 @@ def _warps_of_few(kernel: Kernel, chip: Chip) -> int:
     return 0 if programs > FEW * chip.multiprocessors else 16 if programs > chip.multiprocessors else 32
 
 
+def _streams(kernel: Kernel, sector: dict[str, int], chip: Chip) -> bool:
+    """Checks whether there are many rows, and a loop over blocks of a row stores the results while it reads the row."""
+    return not sector and not _warps_of_few(kernel, chip) and streams_results(kernel)
+
+
 def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dict[str, int], chip: Chip) -> Schedule:
     """Returns the schedule of rows that are too long for registers, or of unknown length. A program loops over blocks
     of a row.
@@ -235,7 +240,7 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
     widest = max(kernel.reduced, key=lambda a: (a.name in scans, weight[a.name], size(a, 1 << 30)))
     bytes, length = widest_bytes(kernel), size(widest, WHOLE_ROW)
     corrects = any(isinstance(op, Old) for op in kernel.body)  # has online reductions
-    streams = not sector and not _warps_of_few(kernel, chip) and streams_results(kernel)
+    streams = _streams(kernel, sector, chip)
     reads_again = _reads_again(kernel) and not streams
     if near:
         longest, warps = 8192, 32
