@@ -132,9 +132,9 @@ def joined(d: Dim, ranges: Ranges = {}) -> Dim:
 
 
 def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
-    """Returns all versions of `d` in which the remainder `low` = a % n is joined with another term.
+    """Returns expressions that are equal to `d`, and that combine the remainder `low` = a % n with another term.
 
-    Examples: a % n joined with n * (a // n) is a, and a % n joined with n * (a // n % m) is a % (n * m).
+    Examples: the sum a % n + n * (a // n) becomes a, and the sum a % n + n * (a // n % m) becomes a % (n * m).
     """
     a, n, digit = low.a, low.b, Dim({(low,): 1})
     count, rest = split(d, digit)
