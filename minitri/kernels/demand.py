@@ -180,8 +180,8 @@ class Indexing:
                 self.demands[operand][below] = None
 
     def scan_axis(self, node: ir.Scan, demand: Demand) -> tuple[str, Dim]:
-        """Returns the axis along which a scan (such as a running sum) runs to compute a needed element, and the shift:
-        the axis position at which the scan starts.
+        """Returns the axis along which a scan (such as a running sum) computes a needed element, and the shift: the
+        position at which the scan starts.
 
         For example, the exclusive sum `pad(cumulative_sum(x[:-1]), ((1, 0),))` needs the element `i - 1` of a running
         sum. To compute element `i - 1` of a running sum, the scan along `i` starts at i = 1, so the shift is 1.

@@ -186,8 +186,8 @@ class Count(_Op):
 class Old(_Op):
     """The partial result of a reduction or count before the current block of a loop.
 
-    Without a loop there are no blocks, so an op of the class `Old` (a partial result of a reduction) has the value of
-    the complete result. Tile programs have no ops of the class `Old`. Lowering replaces the partial result of a
+    Without a loop, an op of the class `Old` (a partial result of a reduction) has the value of the complete result,
+    because there are no blocks. Tile programs have no ops of the class `Old`. Lowering replaces the partial result of a
     reduction by a value that the loop carries.
     """
 
@@ -284,9 +284,9 @@ class Kernel(Record, eq=False):
         """The "held" axes: if matrix products and reductions share a loop, one grid program computes all indices of a
         held axis.
 
-        The held axes (axes of which one grid program computes all indices) are all axes of the products, except row
-        axes and the shared loop's axis. A held axis is not split among grid programs, so only one grid program computes
-        and stores a result without this axis.
+        The held axes (one grid program computes all their indices) are all axes of the products, except row axes and
+        the shared loop's axis. A held axis is not split among grid programs, so only one grid program computes and
+        stores a result without this axis.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()

@@ -167,8 +167,8 @@ def _indented(span: Span, place: Span) -> Iterator[list[Edit]]:
     """Yields edits that change the indentation of a line and of the lines below with the same indentation.
 
     The function yields two lists of edits. The first of the two lists of edits indents the lines as much as the line
-    above them. The second of the two lists of edits uses four blanks more than the indentation of the line above, as in
-    the body of a function.
+    above them. The second of the two lists of edits indents the lines by four blanks more, as in the body of a
+    function.
     """
     text = place.source.text
     start = text.rfind("\n", 0, span.start) + 1

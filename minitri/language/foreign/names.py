@@ -15,10 +15,10 @@ The file libraries.toml has the names of libraries. The columns of names.csv:
 
 If a name has several rows in names.csv, the first row that fits the call is used.
 
-Four functions look up a name by its use in the program: `prefixed` for `np.name`, `called` for a call, `value` for a
-plain name, and `attribute` for `x.name`. Each function that looks up a name returns an `Answer`, which contains a row
-of names.csv. The row of an `Answer` says what to write instead of the name, or why the language has nothing like the
-name. If no library has the name, a function that looks up the name returns None.
+Four functions look up a name by its use: `prefixed` for `np.name`, `called` for a call, `value` for a plain name, and
+`attribute` for `x.name`. Each function that looks up a name returns an `Answer`, which contains a row of names.csv. The
+row of an `Answer` says what to write instead of the name, or why the language has nothing like the name. If no library
+has the name, a function that looks up the name returns None.
 
 The function `rewritten_call` turns a call of another library into a call of the language, with the arguments that the
 user wrote. The function `rewritten_call` takes the column `instead` of names.csv as a template, and replaces the names
