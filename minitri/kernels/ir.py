@@ -177,7 +177,7 @@ class Count(_Op):
     """The number of elements along the axes that the field `over` lists. Inside a loop over the counted axes, the op
     `Count` has the number of elements in all blocks so far, including the current block.
 
-    A tile program has no `Count`: lowering replaces a `Count` by a number.
+    Tile programs have no ops of the class `Count`, because lowering replaces an op `Count` by a number.
     """
 
     over: tuple[str, ...]

@@ -199,8 +199,8 @@ def _solve_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) 
     """Finds the sizes of names that occur alone or in dimensions such as `2 * N + 1`.
 
     To find the size N, the function evaluates the dimension for N = 0, 1 and 2. For example, `2 * N + 1` has the values
-    1, 3 and 5 for N = 0, 1 and 2, so N is found by a linear equation. For example, if the dimension `2 * N + 1` has 9
-    elements, the linear equation gives N = 4.
+    1, 3 and 5 for N = 0, 1 and 2, so N is found by a linear equation. If the axis has 9 elements, the linear equation
+    `2 * N + 1 = 9` gives N = 4.
     """
     for d, extents in ast.with_sizes(declared, shape):
         nodes = list(ast.postorder(d))
