@@ -17,13 +17,13 @@
 Factors that are infinite, NaN or very large cannot be split into TF32 parts (f32_products.py). If a factor cannot be
 split into TF32 parts, the parts are NaN, so the sum and all later partial sums are not finite. A check that the final
 sum is finite finds every factor that cannot be split into TF32 parts. If the final sum is not finite, a second loop
-computes the sum again from the f32 factors in IEEE arithmetic. The second loop, which computes a sum again, adds the
-product of a single index of the summed axis in each iteration, so that the loop needs little code and few registers.
+computes the sum again from the f32 factors in IEEE arithmetic. The loop that computes the sum again handles one index
+of the summed axis in each iteration, so it needs little code and few registers.
 
 In: a tile program with masks. Out: the same program with additional loops that compute a sum again. After each loop
 that adds a product of TF32 parts to a carried value, there is a second loop, marked by its field `redo`. If several
-loops add the products of different blocks to one carried value (skip_blocks/skip.py), the second loops follow the last
-of them. Left out: loops with several carried values, and loops with ops other than loads, products, conditions of
+loops add products to one sum (skip_blocks/skip.py), the loops that compute the sum again come after all loops that add
+products. Left out: loops with several carried values, and loops with ops other than loads, products, conditions of
 indices and elementwise operators.
 """
 
@@ -61,12 +61,11 @@ def _is_deferrable(program: Program, loop: Loop) -> bool:
 
 
 def _deferred(program: Program, carry: Carry, loops: list[Loop]) -> Program:
-    """Returns the program in which `loops` do not check their products of TF32 parts. All of `loops` add products to
-    `carry`. After the last of them come the second loops, one for each of `loops`, which compute the sum again if the
-    sum is not finite.
+    """Returns the program in which a loop no longer checks in each iteration whether the products of TF32 parts are
+    finite. The argument `loops` lists the loops that add products to the same sum, the value `carry`. For each loop
+    that adds products, the new program has another loop, which computes the sum again if the sum is not finite.
 
-    The result of the second loops replaces the result of `loops` under the same name, so later statements need no
-    change.
+    After the loops that compute the sum again, the value `carry` is the final sum, so later statements need no change.
     """
     over = loops[0].axes[0]
     taken = {a.name for a in program.axes}
@@ -91,11 +90,12 @@ def _deferred(program: Program, carry: Carry, loops: list[Loop]) -> Program:
 
 
 def _single_products(loop: Loop, dot: Dot, carry: Carry, name: str, inside: Dim) -> tuple[Op, ...]:
-    """Returns the body of the second loop, which computes the sum again. Each iteration of the second loop adds the
-    products of a single index along the axis `name` to `carry`.
+    """Returns the body of the loop that computes a sum again if the sum of products of TF32 parts is not finite. Each
+    iteration of the loop that computes the sum again adds the products for one index of the axis `name` to the value
+    `carry`.
 
-    The argument `inside` is a mask condition: it says that an index of the summed axis lies inside the axis. A second
-    loop that ends where its axis ends does not test `inside`, because it visits only indices inside the axis.
+    The argument `inside` is a mask condition: it says that an index of the summed axis lies inside the axis. The mask
+    condition `inside` is not tested in a loop that ends at the end of its axis, because each index is inside the axis.
     """
     index = {Symbol(dot.over, "axis"): axis(name)}
 

@@ -6,9 +6,9 @@
 In: a part of a graph (the nodes that one kernel computes). Out: the demands of the part, which say at which index each
 node is needed. A *demand* is an index at which a node is needed, such as `x[i, r]`. The file minitri/kernels/demand.py
 computes the demands of a part with a single operation. In a part with several operations, each further result or
-reduction reuses existing axes with the same extent. If several axes have the right extent, the chosen axis makes
-operations read the same operands at the same indices as often as possible. A result can also be stored in the parts of
-a reduction that another pass has split:
+reduction reuses existing axes with the same extent. If several axes have the extent that a result needs, the chosen
+axis lets operations read the same elements as often as possible. If a reduction is split into parts, each grid program
+that reduces one part can also store the same part of another result.
 
     t[i] = sum over r of x[16384*i + r]      the index takes each place of the result once,
     out[16384*i + r] = 2 * x[16384*i + r]    so both need the same elements of x
@@ -69,9 +69,10 @@ class FusedIndexing(Indexing):
     def _root_demand(self, node: Node) -> Demand:
         """Returns the index at which a result of the kernel is computed and stored.
 
-        If a node of the kernel needs the result at an index of plain axes, such as `[i, j]`, the result is stored at
-        this index. A result that the kernel needs and stores at the same index is computed only once. If no node of the
-        kernel needs the result at an index of plain axes, the result uses existing axes with the right extents.
+        If a node of the kernel needs the result at an index of single axes, such as `[i, j]`, the result is stored at
+        this index. A result that the kernel needs and stores at the same index is computed only once. If no node needs
+        the result at an index such as `[i, j]`, each dimension of the result gets an existing axis with the same
+        extent.
         """
         for demand in self.demands.get(node, ()):
             if not demand.guards and self._plain(node, demand):
@@ -87,12 +88,13 @@ class FusedIndexing(Indexing):
         return Demand(tuple(index))
 
     def _index_in_parts(self, root: Node) -> tuple[Dim, ...] | None:
-        """Returns the index at which a kernel that reduces an array in parts can also store a result with the same
-        elements. Returns None if there is no such index, or if memory accesses at this index would be slow.
+        """Returns an index for storing a result in a kernel that reduces an array in parts and computes the result from
+        the same array. Returns None if no index of the reduced array suits the result, or if memory accesses at the
+        index would be slow.
 
-        For example, the kernel needs `x[16384*i + r]` for a part of `sum(x)`. The index `16384*i + r` takes each place
-        of the result `2 * x` once, so the kernel loads x once for both. If the result also reads an array whose axes
-        are in another order, the function returns None, because such an array needs square tiles.
+        For example, the kernel needs `x[16384*i + r]` for a part of `sum(x)`. At the index `16384*i + r`, the kernel
+        can also store the result `2 * x`, so `sum(x)` and `2 * x` share one load of x. If the result also reads an
+        array whose axes are in another order, the function returns None, because such an array needs square tiles.
         """
         if not self.reduced:
             return None
@@ -113,8 +115,9 @@ class FusedIndexing(Indexing):
         return [element(a, e.at) for a in args]
 
     def _visits_all(self, root: Node, node: Node, index: Sequence[Dim]) -> bool:
-        """Checks whether an index of `node` meets each element of the result `root` once while all axes of the kernel
-        run, and whether 16 bytes of the result can be stored at once. Returns False for an index of plain axes.
+        """Checks whether the index of `node`, such as `16384*i + r`, takes each place of the result `root` once if all
+        axes of the kernel vary. Returns False if a thread cannot store 16 bytes of the result at once, or if each entry
+        of the index is a single axis.
         """
         place = sum((d * n for d, n in zip(index, ir.contiguous(node.shape))), dims.ZERO)
         digits = mixed_radix(place, self.ranges.ranges, dims.product(list(root.shape)))
@@ -194,8 +197,8 @@ class FusedIndexing(Indexing):
         return tuple(chosen)
 
     def column_axis(self, d: Dim) -> str | None:
-        """Returns the axis of a product's column index. If the product runs inside a shared loop, its column index is
-        the axis of the loop, with or without an offset.
+        """Returns the axis of a product's column index. In a loop that a matrix product shares with reductions, the
+        product's column index is the loop's axis `r`, or `r` plus an offset.
         """
         along_loop = d.coefficient(Symbol(self.loop, "axis")) if self.loop is not None else None
         return self.loop if along_loop is not None and along_loop[0] == 1 else plain_axis(d)
@@ -236,9 +239,9 @@ class FusedIndexing(Indexing):
         return count, len(seen) - count
 
     def _operand_demand(self, node: Reduce, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Returns the operand of a reduction, with the index at which it is needed if the reduction runs over axes that
-        the kernel already reduces. Each axis of the reduction needs an axis of the same extent that
-        the kernel already reduces. If some axis of the reduction has none, the returned list is empty.
+        """Returns a list with one pair: the operand of a reduction, and the index at which the reduction needs the
+        operand. The reduction is assumed to run over axes that the kernel already reduces. If the kernel does not
+        reduce enough axes with the extents of the reduction's axes, the returned list is empty.
         """
         over: list[str] = []
         for extent in (node.x.shape[k] for k in node.axes):
