@@ -71,8 +71,7 @@ def _loops(kernel: Kernel) -> list[list[Axis]]:
 
 
 def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: Chip) -> dict[str, int]:
-    """Returns the number of rows per program if results of different rows are neighbours in memory, as in
-    `softmax(x).mT`.
+    """Returns the rows per program if results of different rows are neighbours in memory, as in `softmax(x).mT`.
 
     A program with a single row would store only a few bytes of each memory sector. The returned dict is empty if rows
     are stored one after another, or if there are few rows.
@@ -107,9 +106,7 @@ def _is_near(kernel: Kernel, row: int, chip: Chip) -> bool:
 
 
 def _read(kernel: Kernel) -> int:
-    """Returns the bytes that are loaded for each element of a row, from all arrays that have different values for each
-    row.
-    """
+    """Returns the bytes that are loaded for each element of a row, from all arrays that differ from row to row."""
     reduced, parallel = ({a.name for a in axes} for axes in (kernel.reduced, kernel.parallel))
     loads = [op for op in kernel.body if isinstance(op, Load) and reduced & {*op.axes} and parallel & {*op.axes}]
     return sum({op.buffer.name: op.buffer.dtype.bytes for op in loads}.values())
@@ -224,7 +221,7 @@ def _warps_of_few(kernel: Kernel, chip: Chip) -> int:
 
 
 def _streams(kernel: Kernel, sector: dict[str, int], chip: Chip) -> bool:
-    """Checks whether a kernel has many rows, and can store its results while it reads each row the first time."""
+    """Checks whether a kernel has many rows, and stores its results while it reads each row for the first time."""
     return not sector and not _warps_of_few(kernel, chip) and streams_results(kernel)
 
 
