@@ -8,9 +8,8 @@ After this pass, a kernel that loads a transposed array stores its result in the
 store neighbouring elements. The libraries numpy and torch also keep the layout of operands: the result of `2 * x.T` has
 the strides of `x.T`. Only the strides of a result change, not its shape and its elements. If operands have different
 layouts, each operand votes for its own layout: an operand of f32 has 4 votes, because an element has 4 bytes. The
-result gets the layout with the most votes of operands. A result is row-major unless operands with another layout have
-more votes (one for each byte of an element) than operands that are row-major. A temporary is treated as a result of the
-kernel that stores it.
+result gets the layout with the most votes of operands. A result is row-major if no other layout gets more votes from
+the operands than the row-major layout. A temporary is treated as a result of the kernel that stores it.
 
 This pass also aligns the rows of some temporaries. A temporary that a product loads gets rows that begin at multiples
 of 16 bytes, with gaps between the rows if necessary. Tensor descriptors (tensor_descriptors.py) and wide asynchronous
@@ -21,8 +20,9 @@ copies can load rows that begin at multiples of 16 bytes:
 Left out: the order of the axes of arrays that a product loads, because pack_operands.py expects row-major factors.
 Kernels that only copy, as in the minitri program `x.T`, are not changed, because their only purpose is the new order of
 the elements. Results of kernels with matrix products stay row-major, because tiles of tensor cores can be stored in
-either order of the axes. For the same reason, a temporary of a kernel with products gets its last two axes in the order
-of the kernels that load it. An example is a product with swapped factors, whose parts are added later (split_k.py):
+either order of the axes. A temporary that a kernel with products stores gets its last two axes in the order of the
+kernels that load the temporary. For example, a product that is computed in parts (split_k.py) from swapped factors
+stores its partial results with the last two axes swapped.
 
     temporary t6: f32[16, 1024, 128]         -> temporary t6: f32[16, 1024, 128] {strides = [131072, 1, 1024]}
 """
@@ -43,8 +43,9 @@ Order = tuple[int, ...]  # the axes of an array, the axis with the largest strid
 
 
 def lay_out(plan: Plan) -> Plan:
-    """Returns the plan with a layout for each result and temporary that no kernel with products loads. Temporaries that
-    a product loads get aligned rows.
+    """Returns the plan in which results and temporaries have the memory order of their operands. An array that a kernel
+    with matrix products loads keeps the order of its axes. Temporaries that a product loads get rows that begin at
+    multiples of 16 bytes.
     """
     fixed = {op.buffer for k in plan.kernels if k.dots for op in k.body if isinstance(op, Load)}
     free = {b for b in (*plan.outputs, *plan.temporaries) if b not in fixed and 0 not in b.shape}
@@ -73,8 +74,9 @@ def lay_out(plan: Plan) -> Plan:
 
 
 def _order_of_readers(plan: Plan, b: Buffer) -> Order | None:
-    """Returns the order of the axes in which the last two axes change places, if all kernels that load an array have
-    these axes in the changed order. Returns None otherwise. The order of axes that a kernel reduces does not count.
+    """Returns an array's axes with the last two swapped, if all kernels that load the array have the two axes in this
+    order. Returns None if a kernel that loads the array has another order of axes, or if no kernel loads the array. The
+    order of axes that a kernel reduces does not count.
     """
     rank = len(b.shape)
     loads = [(k, op) for k in plan.kernels for op in k.body if isinstance(op, Load) and op.buffer == b]

@@ -163,12 +163,12 @@ def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
 
 
 def _cheapest(node: Contract, layouts: Layouts, chip: Chip) -> str:
-    """Returns the layout that a product of f32 arrays needs for the cheapest way to compute it, if its second factor is
-    not contiguous along the depth. The docstring of `_wanted` explains the result.
+    """Returns the layout of factors with which a product of f32 arrays has the least estimated time. The second factor
+    of the product is not contiguous along the depth (the summed axis). The docstring of `_wanted` explains the result.
 
-    The time of a copy follows from the bytes that it moves, so a copy does not pay if few rows use each element. If the
-    factors change places, a first factor that is computed during the product costs as much as a copy, because each tile
-    of the result computes it again.
+    The time of a copy follows from the bytes that it moves, so a copy does not pay if few rows use each element. A
+    factor that is not stored in memory is computed again for each tile of the result. The estimate for swapped factors
+    adds the time of a copy if the first factor is not stored in memory.
     """
     *batch, m, n, depth = map(int, (*node.shape, node.a.shape[-1]))
 
@@ -237,8 +237,8 @@ def in_loops(graph: Graph, parts: bool) -> set[Node]:
 
 def _is_large(node: Contract, worth: int) -> bool:
     """Checks whether a product is so large that a copy of a factor is worth one more kernel. The argument `worth` is
-    the fewest operations of a product for which copying a factor saves time. Except for f32 products, the summed axis
-    of a large product must be long.
+    the fewest operations of a product for which copying a factor saves time. A product counts as large only if its
+    summed axis has at least DEPTH (512) elements, or if its factors have dtype f32.
     """
     sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
     deep = len(sizes) > node.rank and (sizes[-1] >= DEPTH or node.a.dtype == f32)

@@ -4,22 +4,25 @@
 
 A result of 512 by 512 elements has 64 tiles of 64 by 64, so half of a chip with 132 multiprocessors would be idle. If
 the depth (the axis that is summed over) is divided into four parts for each of 64 tiles, there are 256 grid programs.
-Each of the 256 grid programs of the example sums over 256 indices. If the depth is divided into parts, a second kernel
-adds the results of the parts (split_k.py). The estimated time adds the start-up of each wave of programs, the time of
-all blocks of the depth, and a second kernel:
+If a depth of 1024 indices is divided into four parts, each grid program sums over 256 indices. If the depth is divided
+into parts, a second kernel adds the results of the parts (split_k.py). The estimated time adds the start-up of each
+wave of programs, the time of all blocks of the depth, and a second kernel:
 
     start-up time for each wave of programs + blocks of depth * time of a block + second kernel
 
-Parts also fill the last wave. A product of 72 tiles takes one wave, in which 60 of 132 multiprocessors are idle. With
-three parts, 216 programs take two waves of a third of the depth each: 2/3 of the time. A product whose factors take
-long to be read from memory gains little from parts.
+If the depth is divided into parts, fewer multiprocessors are idle in the last wave (the last group of programs that run
+at once). For example, a product of 72 tiles takes one wave, in which 60 of 132 multiprocessors are idle. If the depth
+of each of the 72 tiles is divided into three parts, 216 programs run in two waves on 132 multiprocessors. Two waves of
+programs that sum over a third of the depth take 2/3 of the time of a wave over the whole depth. If reading the factors
+from memory takes most of the time, dividing the depth into parts saves little time.
 
 A copy of a factor takes the time in which the memory of the chip reads and writes the factor once.
 
 In: a chip, the sizes of a product, some tiles with their times (`Pace`), and the allowed numbers of parts of the depth.
 Out: the tile and the number of parts that have the least estimated time. The times of TF32 parts were measured on an
-H200. For 16 bits, the time of the largest tile fits three products that were measured there. All other times are
-estimates, which follow from the largest tile and relative speeds.
+H200. For 16-bit factors, the time of the largest tile was chosen so that the estimates for three products agree with
+measurements on an H200. Times that were not measured are estimated from the time of the largest tile, and from the
+speed of smaller tiles relative to it.
 """
 
 import math
@@ -70,8 +73,10 @@ TF32_PARTS = (
 
 
 def _paces(time: float, *tiles: tuple[int, int, float]) -> tuple[Pace, ...]:
-    """Returns the paces of tiles with known rows, columns and speeds. A speed is relative to the first tile, for which
-    STEP indices of the depth take `time` microseconds. One program fits on a multiprocessor.
+    """Returns how long each tile takes, as a `Pace`. The argument `tiles` lists the rows, the columns and the speed of
+    each tile. The speed of a tile is relative to the speed of the first tile. The argument `time` is the number of
+    microseconds that the first tile takes for STEP (128) indices of the summed axis. One program fits on a
+    multiprocessor.
     """
     first, works = tiles[0], [(m, n, time * m * n / speed) for m, n, speed in tiles]
     area = first[0] * first[1]
@@ -89,7 +94,9 @@ PACES = {
 
 
 def kind_of(precision: str, factor: DType) -> str:
-    """Returns the key in PACES of a product of factors of a dtype."""
+    """Returns the key for a product in the table PACES (times of tiles), for example "tf32", or "16" for factors of 16
+    bits.
+    """
     return precision if precision.startswith("tf32") else str(max(16, factor.bits))
 
 
@@ -111,9 +118,10 @@ def time(
     step: int = 1,
     loading: float = 0.0,
 ) -> float:
-    """Returns the estimated time of a product in microseconds. Its depth is divided into `parts` parts.
+    """Returns the estimated time, in microseconds, of a product whose depth (the summed axis) is divided into parts.
 
-    The length of a part is a multiple of `step`. To read the factors once from memory takes `loading` microseconds.
+    The argument `parts` is the number of parts. The length of a part is a multiple of the argument `step`. The argument
+    `loading` is the time, in microseconds, that reading the factors once from memory takes.
     """
     programs = parts * batch * -(-rows // pace.rows) * -(-columns // pace.columns)
     computing = pace.time(chip, programs, -(-depth // (parts * step)) * step)
@@ -124,7 +132,9 @@ def time(
 def cheapest(
     chip: Chip, paces: Iterable[Pace], parts: Iterable[int], *sizes: int, step: int = 1, loading: float = 0.0
 ) -> tuple[int, Pace]:
-    """Returns the number of parts and the tile (`Pace`) that have the least estimated time. The parameters are those of
-    `time`. Among choices with equal times, the choice with the fewest parts is returned.
+    """Returns the number of parts and the tile (`Pace`) that have the least estimated time. The arguments `paces` and
+    `parts` give the choices. The arguments `chip`, `sizes`, `step` and `loading` are passed to the function `time`,
+    which estimates the time of each choice. Among choices with equal times, the choice with the fewest parts is
+    returned.
     """
     return min(product(parts, paces), key=lambda choice: time(chip, *choice, *sizes, step=step, loading=loading))

@@ -13,8 +13,9 @@ factor could share a loop with these reductions or products (minitri/optimize/on
 product that could share a loop with other reductions is split only if most of the GPU would be idle without the split.
 Left out: loops of attention, which split_kv.py splits.
 
-A cost model chooses the number of parts (product_cost.py; for weights of 8 bits, dequantised_product_cost.py). A rule
-of thumb chooses the number if a product could share a loop, and for few rows of 16 bits, whose time goes into loads.
+A cost model chooses the number of parts (product_cost.py; for weights of 8 bits, dequantised_product_cost.py). If a
+product could share a loop with other reductions or products, a rule of thumb chooses the number of its parts. For
+16-bit products with few rows, whose time goes into loads, a rule of thumb chooses the number of parts.
 """
 
 import math
@@ -44,7 +45,7 @@ ASYNC = 4  # the fewest bytes that an asynchronous copy to shared memory can hav
 
 def split_products(graph: Graph, chip: Chip) -> Graph:
     """Returns the graph in which products with a long summed axis are computed in parts. The field `splits` of the
-    graph lists the split products.
+    returned graph lists the products that are computed in parts.
     """
     looped = bool(loops(graph))
     return split(graph, split_products, lambda i, _, node: _halves(i, node, chip, looped), Contract)

@@ -14,8 +14,9 @@ that one kernel computes the mean and the partial sum of a row. The file minitri
 describes how parts are computed and combined. Reductions that share a loop with a product are not split by this pass:
 only minitri/optimize/split_kv.py can split a loop with a product.
 
-A result that is computed from the same elements is stored by the kernel of the first step, which then reads the
-elements once for both (minitri/optimize/fusion/shared_axes.py). The kernel of `sum(x), 2 * x` stores `2 * x`.
+A kernel that computes partial results can store further results of the same elements, so that it reads each element
+once (minitri/optimize/fusion/shared_axes.py). For example, in the program `sum(x), 2 * x`, the kernel that computes
+partial sums of x stores `2 * x`.
 
 The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. If the
 last part is shorter than the other parts, the last part is padded. Left out: reductions of unknown sizes.
@@ -92,7 +93,9 @@ def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
 
 
 def _has_many_rows(node: Reduce, first: int, chip: Chip) -> bool:
-    """Checks whether a reduction runs over enough rows, of enough elements, to reduce each row alone first."""
+    """Checks whether it pays to reduce each row alone first. The reduction must have at least as many rows as the chip
+    has multiprocessors, and rows of at least SHORTEST_ROW (64) elements.
+    """
     if node.op in POSITIONS or any(e.constant is None for e in node.x.shape):
         return False
     rows, row = [int(node.x.shape[k]) for k in node.axes if k < first], [int(e) for e in node.x.shape[first:]]
@@ -153,8 +156,8 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, chained: bool = Fals
 
 
 def _axis(extents: Mapping[int, int], inner: Container[int], parts: int) -> int:
-    """Returns the axis to split. Prefers a reduced axis that is not contiguous in memory, if this axis is long enough,
-    because its parts consist of complete rows.
+    """Returns the reduced axis to split. If a reduced axis that is not contiguous in memory is long enough, this axis
+    is split, so that each part consists of complete rows.
 
     `extents` maps each reduced axis to its extent. Parts of the contiguous axes `inner` must have at least PIECE
     elements, because shorter parts load slowly.
@@ -206,12 +209,12 @@ def _length(extent: int, parts: int, any_start: bool) -> int:
 
 
 def _held(extent: int, others: int, length: int) -> int:
-    """Returns the length of a part whose columns fit into the registers of a program, or 0 if other reduced axes are
-    too long.
+    """Returns the length of a part of the split axis, so that the columns of a part fit into a program's registers.
+    Returns 0 if the reduced axes that are not split are too long.
 
     The argument `length` is the length of a part for which there are enough grid programs. The argument `others` is the
-    number of indices of the other reduced axes. If a slightly shorter length divides the axis, this length is returned,
-    so that all parts are equally long.
+    product of the extents of all reduced axes that are not split. If a slightly shorter length divides the axis, this
+    length is returned, so that all parts are equally long.
     """
     most = min(HELD_COLUMN, max(LANES, 1 << (length - 1).bit_length())) // others
     return next((n for n in range(most, most * 3 // 4, -1) if extent % n == 0), most)

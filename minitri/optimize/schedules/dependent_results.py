@@ -12,7 +12,7 @@ from minitri.kernels.ir import Kernel, Reduce, Scan, Store, needed
 def streams_results(kernel: Kernel) -> bool:
     """Checks whether a loop over blocks can store the results that are as long as a row while it reads the row, because
     these results depend on no reduction. For example, a kernel stores `2 * x` while it computes the sum of a part of x.
-    Returns False if the loop would correct its sums.
+    Returns False if one reduction uses the result of another reduction, as a variance uses the mean.
     """
     reduced = {a.name for a in kernel.reduced}
     stores = [op for op in kernel.body if isinstance(op, Store) and reduced & op.indexed_by]
