@@ -281,8 +281,8 @@ class Following(Record):
     def _factor(self, found: Rescale[Element], old: Node, new: Node, place: int | None = None) -> Node:
         """Returns the factor by which a sum is multiplied when the maximum that it depends on changes from `old` to
         `new`. For example, a sum of exp(x - m), where m is the maximum, is multiplied by exp(old - new). If a function
-        h of the maximum m is subtracted, as in exp(x - h(m)), the factor is exp(h(old) - h(new)). If a term contains
-        several exponentials that depend on the maximum, the method multiplies the correction factors of these
+        h of the maximum m is subtracted, as in exp(x - h(m)), the sum is multiplied by exp(h(old) - h(new)). If a term
+        contains several exponentials that depend on the maximum, the method multiplies the correction factors of these
         exponentials. The argument `place` is the number of the axis that has one index for each part, or None if there
         is no such axis.
         """
