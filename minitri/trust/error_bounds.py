@@ -267,8 +267,8 @@ class _Analysis:
         has an extra error even if every term is exact.
 
         A change of the running mean by d after m elements adds an error of at most m |d| times the error of the mean.
-        For n elements x, the sum of m |d| over all changes of the mean by d after m elements is at most sqrt(2 n sum (x
-        - mean)^2). The rounding errors of the sums themselves are added to the errors from running means.
+        For n elements x, the products m |d| for all changes by d after m elements add up to at most sqrt(2 n V), where
+        V is sum (x - mean)^2. The rounding errors of the sums themselves are added to the errors from running means.
         """
         means = deviations(node)
         if means is None:
