@@ -155,7 +155,8 @@ class _Proving:
     def _search(self, op: Access, tests: Sequence[Dim], **tries: int) -> Example | None:
         """Returns an example for which the access is out of bounds, or None if the search finds no example.
 
-        The returned example names each value that is loaded from memory as the text of the tile program does.
+        In the returned example, each value that is loaded from memory has its name from the text of the tile program,
+        such as `%3`.
         """
         example = out_of_bounds(self.program, op, tests, self.conditions, **tries)
         if example is None or not isinstance(op, Load):
@@ -191,9 +192,9 @@ class _Proving:
         return verdict("not proven", f"no proof of {', '.join(missing)}")
 
     def _once(self, op: Store) -> tuple[list[Proof], list[str], list[str]]:
-        """Returns (proofs, claims without a proof, the argument in words).
+        """Returns three lists: the proofs of claims, the claims without a proof, and the argument in words.
 
-        The claims together say that a store writes each element of its buffer exactly once.
+        If all claims hold, the store writes each element of its buffer exactly once.
         """
         facts, inside = self._facts(op, _tests(op)), [*self.common, *self._all_inside()]
         goals, walked, parts = list[Goal](), list[str](), list[str]()
