@@ -44,7 +44,7 @@ class Symbol(Record):
 class Pair(Record):
     """A function of two `Dim`s that is not a polynomial, such as the quotient n // m.
 
-    Each subclass of Pair stands for one function.
+    Each subclass of Pair stands for one such function: the quotient, the remainder, the minimum or the maximum.
     """
 
     a: Dim

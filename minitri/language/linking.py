@@ -228,7 +228,10 @@ class _Names:
     # ---- calls -----------------------------------------------------------------------
 
     def call(self, node: ast.Call) -> ast.Call:
-        """Links a call `f(x)` or `module.f(x)`. In the syntax tree, `module.f(x)` is `f(module, x)`."""
+        """Resolves the name of the function in a call `f(x)` or `module.f(x)`, and returns the call with this name.
+
+        In the syntax tree, the call `module.f(x)` is `f(module, x)`.
+        """
         name, args = node.function, node.args
         receiver = _path(node.args[0]) if node.args and node.args[0].span.start == node.span.start else ()
         if receiver and isinstance(self.value(receiver), ModuleType):

@@ -17,8 +17,8 @@
 Factors that are infinite, NaN or very large cannot be split into TF32 parts (f32_products.py). If a factor cannot be
 split into TF32 parts, the parts are NaN, so the sum and all later partial sums are not finite. A check that the final
 sum is finite finds every factor that cannot be split into TF32 parts. If the final sum is not finite, a second loop
-computes the sum again from the f32 factors in IEEE arithmetic. The loop that computes the sum again handles one index
-of the summed axis in each iteration, so it needs little code and few registers.
+computes the sum again from the f32 factors in IEEE arithmetic. This second loop handles one index of the summed axis in
+each iteration, so it needs little code and few registers.
 
 In: a tile program with masks. Out: the same program with additional loops that compute a sum again. After each loop
 that adds a product of TF32 parts to a carried value, there is a second loop, marked by its field `redo`. If several

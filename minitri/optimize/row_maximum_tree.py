@@ -34,8 +34,8 @@ def _is_of_a_wide_product(program: Program, op: Op) -> bool:
 
 
 def _product(op: Op) -> tuple[Op, bool]:
-    """Returns two things: the op from whose value elementwise ops compute the value of `op`, and whether a loop carries
-    that value.
+    """Follows elementwise ops from `op` back to the op whose value they read. Returns that op, and True if a loop
+    carries its value from one iteration to the next.
     """
     while isinstance(op, Compute):
         op = max(op.args, key=lambda o: len(o.axes))

@@ -21,7 +21,7 @@ from minitri.base.nodes import Record
 
 
 class DoesNotFit(Exception):
-    """Raised if the placeholders of a form cannot be filled, or if the value of the statement is too large."""
+    """Raised if no statement can be made: its template cannot be filled, or its value is invalid or too large."""
 
 
 class Statement(Record):

@@ -89,8 +89,8 @@ class FusedIndexing(Indexing):
 
     def _index_in_parts(self, root: Node) -> tuple[Dim, ...] | None:
         """Returns an index for storing a result in a kernel that reduces an array in parts and computes the result from
-        the same array. Returns None if no index of the reduced array suits the result, or if memory accesses at the
-        index would be slow.
+        the same array. Returns None if the result cannot be computed at any index that the kernel reads, or if memory
+        accesses at the index would be slow.
 
         For example, the kernel needs `x[16384*i + r]` for a part of `sum(x)`. At the index `16384*i + r`, the kernel
         can also store the result `2 * x`, so `sum(x)` and `2 * x` share one load of x. If the result also reads an

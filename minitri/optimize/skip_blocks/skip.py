@@ -125,7 +125,7 @@ class _Skipping:
     def _pieces(self) -> list[Stmt]:
         """Returns up to three loops, called pieces, that replace the original loop, in the order along its axis. Of
         three pieces (loops that replace one loop), the second has the blocks in which the condition of the `where` ops
-        holds for all elements. The first and the third of three pieces have the blocks in which the condition holds for
+        holds for all elements. In the blocks of the first and the third piece, the condition of the `where` ops holds for
         some elements only.
         """
         axis, extent, ends = self.axis, self.axis.extent, partial(ends_in_block, self.program)
