@@ -125,8 +125,8 @@ class _Skipping:
     def _pieces(self) -> list[Stmt]:
         """Returns up to three loops, called pieces, that replace the original loop, in the order along its axis. Of
         three pieces (loops that replace one loop), the second has the blocks in which the condition of the `where` ops
-        holds for all elements. In the blocks of the first and the third piece, the condition of the `where` ops holds for
-        some elements only.
+        holds for all elements. In the blocks of the first and the third piece, the condition of the `where` ops holds
+        for some elements only.
         """
         axis, extent, ends = self.axis, self.axis.extent, partial(ends_in_block, self.program)
         whole = self._down(extent) if self._may_end_short() else extent
