@@ -248,6 +248,7 @@ CASES: dict[str, Case] = {
     "long sum": Case("sum(x)", {"x": "f32[L]"}, lambda x: x.sum(dtype=f8).astype(f4), ({"L": 16411},), schedules=("cuda",)),
     "long sum of integers": Case("sum(x)", {"x": "i32[L]"}, lambda x: x.sum(dtype=i8), ({"L": 16411},), schedules=("cuda",)),
     "sum beside its elements": Case("sum(x), x * 2", {"x": "f32[L]"}, lambda x: (x.sum(dtype=f8).astype(f4), x * 2), ({"L": 20480},), schedules=("cuda",)),
+    "sum beside a part of each row": Case("sum(x[:128]), x[:, :128] * 2", {"x": "f32[M, N]"}, lambda x: (x[:128].sum(dtype=f8).astype(f4), x[:, :128] * 2), ({"M": 256, "N": 256},), schedules=("cuda",)),
     "sum beside transposed elements": Case("sum(x.mT * x.mT), x.mT + 1, relu(x)", {"x": "f32[M, N]"}, lambda x: ((x.astype(f8) ** 2).sum().astype(f4), x.T + 1, np.maximum(x, 0)), ({"M": 96, "N": 200},), schedules=("cuda",)),
     "long scan": Case("cumulative_sum(x)", {"x": "i32[L]"}, lambda x: x.cumsum(dtype=i8), ({"L": 20011},), schedules=("cuda",)),
     "long max": Case(

@@ -110,12 +110,15 @@ BESIDE: dict[str, tuple[str, dict[str, str], int]] = {
     "results of both kinds": ("max(x), sum(x * y), x - y, x * y", {"x": "f32[256, 256]", "y": "f32[256, 256]"}, 2),
     "broadcast": ("sum(x), x * r", {"x": "f32[512, 128]", "r": "f32[128]"}, 2),
     "an axis of size one": ("sum(x), x[:, None] * 2", {"x": "f32[65536]"}, 2),
+    "the first rows": ("sum(x[:128]), x[:128] * 2", {"x": "f32[256, 256]"}, 2),
     # a kernel of their own
     "both orders of axes": ("sum(x), x + y.T", {"x": "f32[256, 256]", "y": "f32[256, 256]"}, 3),
     "a shorter last part": ("sum(x), x * 2", {"x": "f32[257, 131]"}, 3),
     "columns of 12 bytes": ("mean(x, axis=0), x + 1", {"x": "f32[8192, 3]"}, 3),
     "a flipped result": ("sum(x), x[:, ::-1] * 2", {"x": "f32[256, 128]"}, 3),
     "another array": ("sum(x), y * 2", {"x": "f32[512, 128]", "y": "f32[512, 128]"}, 3),
+    "a part of each row": ("sum(x[:128]), x[:, :128] * 2", {"x": "f32[256, 256]"}, 3),
+    "a diagonal": ("sum(x[0]), einsum('iij->ij', x) * 2", {"x": "f32[8, 8, 16384]"}, 3),
     "the factor of a product": ("sum(x), gelu(x) @ w, gelu(x)", {"x": "f32[512, 128]", "w": "f32[128, 64]"}, 4),
 }  # fmt: skip
 

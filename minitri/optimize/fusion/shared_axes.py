@@ -21,7 +21,7 @@ from minitri.base.dims import Dim, Symbol, axis_names
 from minitri.base.intervals import mixed_radix
 from minitri.base.symbolic_minmax import Allows
 from minitri.graph import ir
-from minitri.graph.ir import Apply, Contract, Gather, Node, Reduce, Scan, axis, axis_symbol, ranges
+from minitri.graph.ir import Apply, Contract, Gather, Node, Reduce, Scan, Shape, axis, axis_symbol, ranges
 from minitri.graph.scalar_form import Element, element
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.demand import Demand, Indexing, NotOneKernel, plain_axis, with_axes
@@ -104,7 +104,8 @@ class FusedIndexing(Indexing):
         orders = {tuple(d.symbols() for d in e.at if d != 0) for e in whole if not self._operands(e)}
         known = dict(element(n, d.index) for n, ds in self.demands.items() for d in ds if not d.guards)
         for node, at in whole if len(orders) == 1 else ():
-            if node in known and {*at} <= {*axes, dims.ZERO} and self._visits_all(root, node, known[node]):
+            needed = tuple(root.shape[axes.index(d)] if d in axes else dims.ONE for d in at)
+            if node in known and {*at} <= {*axes, dims.ZERO} and self._visits_all(root, node, needed, known[node]):
                 self.in_parts[root] = orders != {tuple(d.symbols() for d in element(root, axes).at if d != 0)}
                 return tuple(known[node][at.index(d)] if d in at else dims.ZERO for d in axes)
         return None
@@ -114,16 +115,20 @@ class FusedIndexing(Indexing):
         args = e.node.args if isinstance(e.node, Apply) and not self.is_leaf(e.node) else ()
         return [element(a, e.at) for a in args]
 
-    def _visits_all(self, root: Node, node: Node, index: Sequence[Dim]) -> bool:
+    def _visits_all(self, root: Node, node: Node, needed: Shape, index: Sequence[Dim]) -> bool:
         """Checks whether the index of `node`, such as `16384*i + r`, takes each place of the result `root` once if all
         axes of the kernel vary. Returns False if a thread cannot store 16 bytes of the result at once, or if each entry
         of the index is a single axis.
+
+        The argument `needed` has the number of indices along each axis of `node` that the result needs. Returns False
+        if the result needs only a part of each row of `node`, as in `sum(x), x[:, :64] * 2`, or only its diagonal.
         """
         place = sum((d * n for d, n in zip(index, ir.contiguous(node.shape))), dims.ZERO)
         digits = mixed_radix(place, self.ranges.ranges, dims.product(list(root.shape)))
         last = min(digits, key=digits.__getitem__, default=None)
         aligned = last is not None and self.axes[last.name] * root.dtype.bytes % ALIGNMENT == 0
-        return aligned and len(digits) == len(self.axes) and not all(d == 0 or plain_axis(d) for d in index)
+        whole = needed[1:] == node.shape[1:] and dims.product(list(needed)) == dims.product(list(root.shape))
+        return aligned and whole and len(digits) == len(self.axes) and not all(d == 0 or plain_axis(d) for d in index)
 
     def _digits_of_row(self, root: Node) -> dict[int, Dim]:
         """Returns the index along each axis of a result, if the result splits the row axis of a product into several
