@@ -306,7 +306,8 @@ class _Analysis:
         specials = np.matmul(special_a, np.ones(b.shape)) + np.matmul(np.ones(a.shape), special_b)
         kept_a, kept_b = self.never_skipped(node.a), self.never_skipped(node.b)
         seen = np.matmul(special_a, kept_b) + np.matmul(kept_a, special_b)
-        sure = (seen == specials) | (np.matmul(1.0 * np.isnan(a), kept_b) + np.matmul(kept_a, 1.0 * np.isnan(b)) > 0)
+        nan_a, nan_b = (1.0 * (np.isnan(x) & ~(r > 0)) for x, r in ((a, ea), (b, eb)))
+        surely_nan = np.matmul(nan_a, kept_b) + np.matmul(kept_a, nan_b) > 0
         a, b = (np.where(np.isfinite(x), np.abs(x), 0).astype(np.float64) for x in (a, b))
         e = np.matmul(ea, b + eb) + np.matmul(a, eb)
         e = np.where(np.isnan(e) | ((specials > 0) & (e > 0)), np.inf, e)  # nan is inf * 0
@@ -324,7 +325,7 @@ class _Analysis:
         self.terms[node] = Terms(rounds, size)
         radius = rounded(e, size, specials > 0, rounds, exact, node.dtype)
         radius = radius + unit(bf16) * (size + e) if node in self.stored else radius
-        return value, np.where(sure, radius, np.inf)
+        return value, np.where(surely_nan, 0, np.where(seen == specials, radius, np.inf))
 
     def never_skipped(self, factor: Node) -> Any:
         """Returns 0 for each element of a factor whose products a kernel can skip, and 1 for each other element.
@@ -336,9 +337,7 @@ class _Analysis:
 
 
 def _origin(x: Node) -> Node:
-    """Returns the node from which x results by views and casts alone. If x is neither a view nor a cast, returns x
-    itself.
-    """
+    """Returns the node from which x results by views and casts alone, or x itself if there are none."""
     while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
         x = x.x if isinstance(x, View) else x.args[0]
     return x
