@@ -13,7 +13,7 @@ import minitri as mt
 from minitri.base.operators import OPERATORS, Operator
 from minitri.base.types import f32
 from minitri.runtime.call_binding import bind
-from minitri.trust.check_passes import compare, enclosures
+from minitri.trust.check_passes import check, compare, enclosures
 from minitri.trust.error_propagation import moved
 
 F = np.float32
@@ -259,3 +259,44 @@ def test_results_of_operands_within_their_radius_are_within_the_result_box(row: 
             off = np.abs(result.astype(np.float64) - centre.astype(np.float64))
             known = ~np.isnan(off)
             assert (off[known] <= reach[known] * (1 + 1e-9) + 1e-12).all(), row.name
+
+
+SKIPPED = {  # factors of which whole blocks are 0, and the index of an infinity that only these blocks see
+    "a mask": ("x @ where(arange(K)[:, None] >= 70, w, 0)", "x", 0),
+    "padding": ('matmul(pad(x[:, :K - 80] + 1, ((0, 0), (40, 40))), w, precision="tf32x3")', "w", 0),
+}
+
+
+@pytest.mark.parametrize("name", SKIPPED)
+def test_elements_that_depend_on_skipped_blocks_can_be_anything(name: str) -> None:
+    """A regression: a second infinity, in a block that is not skipped, made such elements count as nan."""
+    text, factor, at = SKIPPED[name]
+    given = {n: np.random.default_rng(0).normal(size=(147, 147)).astype(F) for n in "xw"}
+    special = given[factor] if factor == "x" else given[factor].T
+    special[0, at], special[1, 75], special[2, [at, 75]], special[3, [at, 75]] = (
+        np.inf,
+        np.inf,
+        np.inf,
+        (np.inf, np.nan),
+    )
+    f = mt.compile(text, x="f32[M, K]", w="f32[K, N]")
+    call = bind(f.function, tuple(given.values()), {})
+    (found,) = enclosures(f, call)
+    known = np.isfinite(found.radius if factor == "x" else found.radius.T).all(axis=1)
+    assert known[:5].tolist() == [False, True, False, True, True]
+    assert check(f, call, ("cuda", "interpreter"), shrinking=False).ok
+
+
+@pytest.mark.parametrize(
+    "text", ["0.5 * (y @ w)", "0 * (y @ w)", "relu(y @ w)", "(y @ w > 0) * 1.0", "sum(y @ w, axis=0)"]
+)
+def test_results_of_elements_that_can_be_anything_can_be_anything(text: str) -> None:
+    """A regression: an operator made an exact nan of a nan that a skipped block can turn into a number."""
+    x, w = np.random.default_rng(0).normal(size=(2, 147, 147)).astype(F)
+    w[0, 0], w[0, 1], w[75, 1] = np.inf, np.inf, np.nan
+    f = mt.compile(text.replace("y", "where(arange(K) >= 70, x, 0)"), x="f32[M, K]", w="f32[K, N]")
+    call = bind(f.function, (x, w), {})
+    (found,) = enclosures(f, call)
+    assert (found.radius[..., 0] >= (1 if "> 0" in text else np.inf)).all()
+    assert np.isfinite(found.radius[..., 1:]).all()  # the nan in row 75 is in no skipped block
+    assert check(f, call, ("cuda", "interpreter"), shrinking=False).ok

@@ -304,7 +304,10 @@ class _Analysis:
         value = np.matmul(a, b)
         special_a, special_b = (1.0 * ~np.isfinite(x) for x in (a, b))
         specials = np.matmul(special_a, np.ones(b.shape)) + np.matmul(np.ones(a.shape), special_b)
-        seen = np.matmul(special_a, self.never_skipped(node.b)) + np.matmul(self.never_skipped(node.a), special_b)
+        kept_a, kept_b = self.never_skipped(node.a), self.never_skipped(node.b)
+        seen = np.matmul(special_a, kept_b) + np.matmul(kept_a, special_b)
+        nan_a, nan_b = (1.0 * (np.isnan(x) & ~(r > 0)) for x, r in ((a, ea), (b, eb)))
+        surely_nan = np.matmul(nan_a, kept_b) + np.matmul(kept_a, nan_b) > 0
         a, b = (np.where(np.isfinite(x), np.abs(x), 0).astype(np.float64) for x in (a, b))
         e = np.matmul(ea, b + eb) + np.matmul(a, eb)
         e = np.where(np.isnan(e) | ((specials > 0) & (e > 0)), np.inf, e)  # nan is inf * 0
@@ -322,22 +325,19 @@ class _Analysis:
         self.terms[node] = Terms(rounds, size)
         radius = rounded(e, size, specials > 0, rounds, exact, node.dtype)
         radius = radius + unit(bf16) * (size + e) if node in self.stored else radius
-        return value, np.where((specials > 0) & (seen == 0), np.inf, radius)
+        return value, np.where(surely_nan, 0, np.where(seen == specials, radius, np.inf))
 
     def never_skipped(self, factor: Node) -> Any:
         """Returns 0 for each element of a factor whose products a kernel can skip, and 1 for each other element.
 
-        A kernel can skip products with a zero that an operator has computed, but not products with a zero from an input
-        (minitri/optimize/skip_blocks/skip.py). If a kernel skips a product, an infinity or a NaN in the other factor
-        has no effect.
+        A kernel can skip products with a zero that is computed or is padding, so that an infinity or a NaN in the other
+        factor has no effect (minitri/optimize/skip_blocks/skip.py). A zero from an input is not skipped.
         """
-        return 1.0 * ((self.values[factor] != 0) | (not isinstance(_origin(factor), Apply)))
+        return 1.0 * ((self.values[factor] != 0) | (not isinstance(_origin(factor), (Apply, Concat))))
 
 
 def _origin(x: Node) -> Node:
-    """Returns the node from which x results by views and casts alone. If x is neither a view nor a cast, returns x
-    itself.
-    """
+    """Returns the node from which x results by views and casts alone, or x itself if there are none."""
     while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
         x = x.x if isinstance(x, View) else x.args[0]
     return x

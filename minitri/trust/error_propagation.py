@@ -71,12 +71,13 @@ def shifted(x: Any, e: Any, sign: int) -> Any:
     the interval are x itself.
 
     Integers stop at the limits of their dtype. A truth value whose error bound is not 0 becomes True if the argument
-    `sign` is 1, and False if `sign` is -1.
+    `sign` is 1, and False if `sign` is -1. A NaN whose error bound is inf can be any number, so it becomes a large one.
     """
     if x.dtype.kind == "b":
         return np.where(e > 0, sign > 0, x)
     if x.dtype.kind == "f":
-        return np.where(e > 0, x + sign * e, x)
+        end = np.where(np.isnan(x) & np.isinf(e), sign * np.finfo(x.dtype).max, x + sign * e)
+        return np.where(e > 0, end, x)
     wide = np.where(e > 0, x.astype(np.float64) + sign * e, 0)
     return np.where(e > 0, float_to_int(wide, x.dtype), x)
 
