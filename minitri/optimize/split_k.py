@@ -75,7 +75,7 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
     index = (*map(axis, range(lead)), axis(lead + 1), axis(lead) * length + axis(lead + 2))
     rows = i.view(a, (*node.shape[:-2], Dim.of(parts), Dim.of(m), length), index)
     partial = contract_in_parts(i, node, rows, parts, length)
-    return i.reduce("sum", node.dtype, node.shape, partial, (lead,)), parts, length
+    return i.reduce("sum", partial, (lead,)), parts, length
 
 
 def fastest(chip: Chip, precision: str, dtype: DType, *sizes: int) -> tuple[int, float]:

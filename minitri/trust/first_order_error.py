@@ -88,7 +88,7 @@ class _Magnitudes:
             case View() | Gather() | Concat() if any(x in self.size for x in children(node)):
                 return copy(self.i, node, tuple(map(self.output, children(node))))
             case Reduce():
-                return self.folded(node, lambda op, x: self.i.reduce(op, node.dtype.compute, node.shape, x, node.axes))
+                return self.folded(node, lambda op, x: self.i.reduce(op, x, node.axes))
             case Scan():
                 return self.folded(node, lambda op, x: self.i.scan(op, x, node.axis))
             case Contract(a=a, b=b):
@@ -165,7 +165,7 @@ class _Magnitudes:
         """
         precision = "tf32" if node.dtype == f32 else node.precision
         a, b = (self.i.cast(x, node.dtype) for x in (a, b))
-        return self.i.contract(node.dtype, node.shape, a, b, precision)
+        return self.i.contract(a, b, precision)
 
     def sizes(self, node: Node) -> list[Node]:
         """Returns a list with the magnitude of a node (the scale of its rounding errors), or an empty list if rounding
