@@ -174,7 +174,7 @@ def _cheapest(node: Contract, layouts: Layouts, chip: Chip) -> str:
     *batch, m, n, depth = map(int, (*node.shape, node.a.shape[-1]))
 
     def least(precision: str, m: int, n: int) -> float:
-        return fastest(chip, precision, node.a.dtype, math.prod(batch), m, n, depth)[1]
+        return fastest(chip, precision, node.a.dtype, math.prod(batch), m, n, depth).time
 
     def copied(factor: Node) -> float:
         varies = {*range(factor.rank)}.difference(_repeated(factor))
