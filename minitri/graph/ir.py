@@ -288,6 +288,13 @@ def is_copy(node: Node) -> bool:
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 
 
+def viewed(node: Node) -> Node:
+    """Follows views of views back to the first node that is not a view itself, and returns this node."""
+    while isinstance(node, View):
+        node = node.x
+    return node
+
+
 def contiguous(shape: Shape) -> Shape:
     """Returns the strides of a row-major array, in elements."""
     strides = [*accumulate(reversed(shape[1:]), operator.mul, initial=dims.ONE)]

@@ -21,7 +21,7 @@ were measured. If a second factor is computed from wider elements, such as f16, 
 8-bit elements. Left out: products with many rows, whose second factor is converted and stored once (pack_operands.py).
 """
 
-from minitri.graph.ir import Apply, Const, Contract, Index, Input, Node, View, children, is_copy, postorder
+from minitri.graph.ir import Apply, Const, Contract, Index, Input, View, children, is_copy, postorder, viewed
 from minitri.hardware.chips import Chip
 from minitri.optimize.product_cost import Choice, Pace, cheapest
 
@@ -46,13 +46,6 @@ def is_converted(node: Contract) -> bool:
     narrow = any(isinstance(n, Input) and n.dtype.bits == 8 and n.rank > 1 for n in made)
     read = isinstance(viewed(node.a), Input)
     return simple and narrow and not any(map(is_copy, made)) and node.b.dtype.bits == 16 and read
-
-
-def viewed(node: Node) -> Node:
-    """Follows views of views back to the first node that is not a view itself, and returns this node."""
-    while isinstance(node, View):
-        node = node.x
-    return node
 
 
 def choose(chip: Chip, batch: int, rows: int, columns: int, depth: int, most: int = MOST) -> Choice:

@@ -22,11 +22,11 @@ import math
 
 from minitri.base.dims import Dim
 from minitri.base.types import DType, bf16, f16, f32
-from minitri.graph.ir import Contract, Graph, Input, Interner, Node, Reduce, Scan, axis
+from minitri.graph.ir import Contract, Graph, Input, Interner, Node, Reduce, Scan, axis, viewed
 from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize import dequantised_product_cost
-from minitri.optimize.dequantised_product_cost import MOST, PART, UNIT, viewed
+from minitri.optimize.dequantised_product_cost import MOST, PART, UNIT
 from minitri.optimize.product_cost import PACES, Choice, cheapest, kind_of
 from minitri.optimize.split_kv import loops
 from minitri.optimize.two_step_reductions import Halves, contract_in_parts, made_of, padded, parts_of, split

@@ -32,6 +32,7 @@ from functools import partial, reduce
 
 from minitri.base.operators import JUMPS, reduction
 from minitri.base.types import bool_, f32
+from minitri.graph import ir
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Interner, Node, Reduce, Scan, View, children
 from minitri.graph.rewrite import compute, copy, number
 
@@ -185,6 +186,5 @@ class _Magnitudes:
 
 def _is_power_of_two(x: Node) -> bool:
     """Checks whether x is a constant power of two, so that multiplying by it is exact."""
-    while isinstance(x, View):
-        x = x.x
-    return isinstance(x, Const) and abs(math.frexp(x.value)[0]) == 0.5
+    constant = ir.viewed(x)
+    return isinstance(constant, Const) and abs(math.frexp(constant.value)[0]) == 0.5
