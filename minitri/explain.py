@@ -34,7 +34,7 @@ from minitri.kernels.lower_graph import label
 from minitri.kernels.memory_traffic import Traffic, traffic
 from minitri.optimize.pass_table import schedule_of
 from minitri.pipeline import Compilation, Context
-from minitri.tiles.ir import Loop, Program
+from minitri.tiles.ir import Program
 from minitri.trust.memory_proofs import NEEDED, Verdict, prove
 
 
@@ -96,7 +96,7 @@ def _kernel(program: Program, plan: Plan, rule: str, moved: Traffic | None, arra
 
 def _left_out(program: Program) -> Iterator[str]:
     """Returns lines about loops that skip blocks or bounds checks, each with the proof that skipping is correct."""
-    for loop in (s for s in program.body if isinstance(s, Loop) and s.because):
+    for loop in (loop for loop in program.loops if loop.because):
         extent = program.axis(loop.axes[0]).extent
         first, last = (d if e is None else e for e, d in ((loop.first, 0), (loop.last, extent)))
         yield f"  loop {loop.axes[0]} from {first} to {last}"

@@ -37,29 +37,30 @@ MEASURED = {  # (depth, columns): rows, and the parts and tile rows that were fa
 @pytest.mark.parametrize(("depth", "columns"), list(MEASURED))
 def test_the_model_chooses_the_fastest_measured_schedule(depth: int, columns: int) -> None:
     wanted = MEASURED[depth, columns]
-    assert {m: tuple(dequantised_product_cost.choose(H200, 1, m, columns, depth)) for m in wanted} == wanted
+    found = {m: dequantised_product_cost.choose(H200, 1, m, columns, depth) for m in wanted}
+    assert {m: (c.parts, c.pace.rows) for m, c in found.items()} == wanted
 
 
 @given(
     st.integers(0, 9), st.integers(0, 3000), st.integers(0, 20000), st.integers(0, 20000), st.sampled_from([1, 4, 16])
 )
 def test_parts_have_equal_depth_and_tiles_are_mostly_full(batch: int, m: int, n: int, depth: int, most: int) -> None:
-    parts, rows = dequantised_product_cost.choose(H200, batch, m, n, depth, most)
+    parts, pace, _ = dequantised_product_cost.choose(H200, batch, m, n, depth, most)
     assert 1 <= parts <= most and (parts == 1 or depth % (64 * parts) == 0 and depth // parts >= 512)
-    assert rows == 16 or m > rows // 2
+    assert pace.rows == 16 or m > pace.rows // 2
 
 
 @pytest.mark.parametrize("m", [8, 24, 50, 100, 200, 700])
 @pytest.mark.parametrize(("depth", "columns"), [(4096, 4096), (11008, 4096), (4096, 1000)])
 def test_a_part_has_the_tiles_that_the_split_was_chosen_for(m: int, depth: int, columns: int) -> None:
     """Later, the tile of a part is chosen from the sizes of the part alone."""
-    parts, rows = dequantised_product_cost.choose(H200, 1, m, columns, depth)
+    parts, pace, _ = dequantised_product_cost.choose(H200, 1, m, columns, depth)
     low = mt.compile(DEQUANTISED, **TYPES).lower(target="cuda:90", M=m, K=depth, N=columns)
     (product,) = [n for n in low.compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]
     assert int(product.a.shape[-1]) == depth // parts
     program = low.compilation.value("tile").programs[0]
     (dot,) = [op for op in program.ops() if isinstance(op, Dot)]
-    assert program.axis(dot.tile[0]).block == rows and program.descriptors
+    assert program.axis(dot.tile[0]).block == pace.rows and program.descriptors
 
 
 def test_there_is_a_tile_for_each_choice() -> None:

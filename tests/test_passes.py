@@ -365,11 +365,10 @@ class Make:
         return self.i.gather(x, (K, x.shape[1]), (pick(0), d1), (k,))
 
     def reduce(self, op: str, x: Node, *axes: int) -> Node:
-        shape = tuple(e for k, e in enumerate(x.shape) if k not in axes)
-        return self.i.reduce(op, i64 if op.startswith("arg") else x.dtype, shape, x, axes)
+        return self.i.reduce(op, x, axes)
 
     def matmul(self, a: Node, b: Node) -> Node:
-        return self.i.contract(f64 if a.dtype == f64 else f32, (*a.shape[:-1], b.shape[-1]), a, b, "ieee")
+        return self.i.contract(a, b)
 
 
 Pair = tuple[Node, Node]

@@ -103,7 +103,7 @@ def broken_graph(call: str) -> Graph:
     def make(i: Interner, node: Node, args: tuple[Node, ...]) -> Node:
         match node:
             case ir.Reduce():
-                return i.reduce(UNKNOWN, node.dtype, node.shape, args[0], node.axes)
+                return i.reduce(UNKNOWN, args[0], node.axes)
             case ir.Scan():
                 return i.scan(UNKNOWN, args[0], node.axis)
             case _:

@@ -127,9 +127,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("base.intervals",),
     ("base.symbolic_minmax",),
     ("base.dims",),
-    ("base.resource_limits",),
+    ("base.pass_logs", "base.resource_limits"),
     ("base", "notebook.card_html"),
-    ("base.spans", "base.spelling", "base.toml_tables"),
+    ("base.nodes", "base.spans", "base.spelling", "base.toml_tables"),
 )
 # These modules import parts of minitri on first use, so that unused parts cost no start-up time and need no triton.
 # In any other module, an import inside a function could hide a cycle.

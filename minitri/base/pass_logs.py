@@ -20,13 +20,14 @@ nothing.
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
 from minitri.base.nodes import Record
+from minitri.base.resource_limits import assigned
 from minitri.base.spans import Span
 
 SETTING = "MINITRI_LOGS"  # the environment variable
@@ -77,14 +78,9 @@ class Firing(Record):
 _firings: ContextVar[list[Firing] | None] = ContextVar("firings", default=None)
 
 
-@contextmanager
-def recorded() -> Iterator[list[Firing]]:
+def recorded() -> AbstractContextManager[list[Firing]]:
     """Collects a `Firing` for each rule that is applied inside the `with` block."""
-    token = _firings.set(found := [])
-    try:
-        yield found
-    finally:
-        _firings.reset(token)
+    return assigned(_firings, [])
 
 
 def fired(rule: Callable[..., Any], before: Any, after: Any, spans: tuple[Span, ...] = ()) -> None:

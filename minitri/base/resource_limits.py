@@ -70,7 +70,7 @@ def limits(**changed: float) -> AbstractContextManager[Limits]:
 
 def using(wanted: Limits) -> AbstractContextManager[Limits]:
     """Inside the `with` block, the limits in the argument `wanted` hold for the time and memory of each compilation."""
-    return _assigned(_current, wanted)
+    return assigned(_current, wanted)
 
 
 def timed() -> AbstractContextManager[object]:
@@ -80,11 +80,11 @@ def timed() -> AbstractContextManager[object]:
     processes that keep the machine busy do not make a compilation fail.
     """
     seconds = current().seconds
-    return _assigned(_deadlines, _deadlines.get() or (time.perf_counter() + seconds, time.thread_time() + seconds))
+    return assigned(_deadlines, _deadlines.get() or (time.perf_counter() + seconds, time.thread_time() + seconds))
 
 
 @contextmanager
-def _assigned(variable: ContextVar[Any], value: Any) -> Iterator[Any]:
+def assigned(variable: ContextVar[Any], value: Any) -> Iterator[Any]:
     """Gives a context variable a value inside the `with` block."""
     token = variable.set(value)
     try:

@@ -8,13 +8,13 @@ Example: in the text `relu(x)`, the argument x is the span from character 5 up t
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
+from minitri.base.nodes import Record
 
-@dataclass(frozen=True, slots=True)
-class Source:
+
+class Source(Record):
     """A text with a name. In messages, the name of a source is a file name or `<expression>`."""
 
     name: str
@@ -32,8 +32,7 @@ def _line_starts(text: str) -> list[int]:
     return [0, *accumulate(len(line) + 1 for line in text.split("\n"))][:-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Record):
     """The characters from `start` up to `end` (exclusive) of a source.
 
     `node` is the number of the graph node that was made for this text (see `Graph.numbered`). Operations of later IRs

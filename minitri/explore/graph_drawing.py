@@ -34,7 +34,7 @@ import networkx as nx
 import numpy as np
 
 from minitri.base.spans import Span
-from minitri.graph.ir import Const, Graph, Input, Node, View, children
+from minitri.graph.ir import Const, Graph, Input, Node, View, children, viewed
 from minitri.graph.text import format_node, format_number
 
 LARGE = 24  # the most nodes of a graph that is drawn without folded groups
@@ -150,7 +150,7 @@ def _function(span: Span) -> str:
 
 def _literal(node: Node) -> str:
     """Returns the text of a constant or of a `View` node of a constant, and "" for any other node."""
-    constant = node.x if isinstance(node, View) else node
+    constant = viewed(node)
     return format_number(constant.value) if isinstance(constant, Const) else ""
 
 

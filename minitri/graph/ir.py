@@ -44,10 +44,11 @@ from minitri.base import dims, intervals
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim, Symbol, sign
 from minitri.base.nodes import NodeClass, Record, children, postorder
+from minitri.base.operators import POSITIONS
 from minitri.base.resource_limits import check_time
 from minitri.base.spans import Span
 from minitri.base.symbolic_minmax import Allows, tidy
-from minitri.base.types import ArrayType, DType
+from minitri.base.types import ArrayType, DType, f32, f64, i64
 
 Shape = tuple[Dim, ...]
 Layouts = Mapping[str, tuple[Dim, ...]]  # strides of arrays that are not contiguous, by name
@@ -287,6 +288,13 @@ def is_copy(node: Node) -> bool:
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 
 
+def viewed(node: Node) -> Node:
+    """Follows views of views back to the first node that is not a view itself, and returns this node."""
+    while isinstance(node, View):
+        node = node.x
+    return node
+
+
 def contiguous(shape: Shape) -> Shape:
     """Returns the strides of a row-major array, in elements."""
     strides = [*accumulate(reversed(shape[1:]), operator.mul, initial=dims.ONE)]
@@ -348,14 +356,16 @@ class Interner:
     def concat(self, shape: Shape, parts: tuple[Node, ...], axis: int) -> Concat:
         return self.node(Concat, parts[0].dtype, shape, parts, axis)
 
-    def reduce(self, op: str, dtype: DType, shape: Shape, x: Node, axes: tuple[int, ...]) -> Reduce:
-        return self.node(Reduce, dtype, shape, op, x, axes)
+    def reduce(self, op: str, x: Node, axes: tuple[int, ...]) -> Reduce:
+        shape = tuple(extent for k, extent in enumerate(x.shape) if k not in axes)
+        return self.node(Reduce, i64 if op in POSITIONS else x.dtype, shape, op, x, axes)
 
     def scan(self, op: str, x: Node, axis: int) -> Scan:
         return self.node(Scan, x.dtype, x.shape, op, x, axis)
 
-    def contract(self, dtype: DType, shape: Shape, a: Node, b: Node, precision: str = "ieee") -> Contract:
-        return self.node(Contract, dtype, shape, a, b, precision)
+    def contract(self, a: Node, b: Node, precision: str = "ieee") -> Contract:
+        shape = (*a.shape[:-1], b.shape[-1])
+        return self.node(Contract, f64 if a.dtype == f64 else f32, shape, a, b, precision)
 
     def node(self, cls: type[N], *fields: Any, key: tuple[object, ...] = ()) -> N:
         """Returns the node of this class with these fields. Two nodes with equal keys are one object. If no key is

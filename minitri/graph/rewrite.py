@@ -174,7 +174,7 @@ def trivial_reduction(i: Interner, node: Node, view: MakeView = Interner.view) -
     index = tuple(ZERO if k in gone else axis(kept.index(k)) for k in range(node.x.rank))
     x = view(i, node.x, tuple(node.x.shape[k] for k in kept), index)
     axes = tuple(kept.index(k) for k in node.axes if k not in gone)
-    return i.reduce(node.op, node.dtype, node.shape, x, axes) if axes else x
+    return i.reduce(node.op, x, axes) if axes else x
 
 
 def thin_contract(i: Interner, node: Node, view: MakeView = Interner.view) -> Node | None:
@@ -187,8 +187,7 @@ def thin_contract(i: Interner, node: Node, view: MakeView = Interner.view) -> No
     shape = (*node.shape, node.a.shape[-1])
     a = view(i, i.cast(node.a, node.dtype), shape, (*batch, m, k))
     b = view(i, i.cast(node.b, node.dtype), shape, (*batch, k, n))
-    product = i.apply("multiply", node.dtype, shape, (a, b))
-    return i.reduce("sum", node.dtype, node.shape, product, (rank,))
+    return i.reduce("sum", i.apply("multiply", node.dtype, shape, (a, b)), (rank,))
 
 
 def spread(i: Interner, constant: Node, shape: Shape) -> Node:

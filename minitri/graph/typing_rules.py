@@ -348,9 +348,8 @@ def concat_shape(parts: Sequence[Node], axis: int) -> Shape:
     first = parts[0]
     require(all(p.dtype == first.dtype and p.rank == first.rank for p in parts), "concat of unlike parts")
     require(0 <= axis < first.rank, f"concat axis {axis}")
-    for p in parts:
-        same = (x == y for k, (x, y) in enumerate(zip(p.shape, first.shape)) if k != axis)
-        require(all(same), "concat of unlike shapes")
+    unlike = {k for p in parts for k, (x, y) in enumerate(zip(p.shape, first.shape)) if x != y}
+    require(unlike <= {axis}, "concat of unlike shapes")
     total = sum((p.shape[axis] for p in parts[1:]), first.shape[axis])
     return (*first.shape[:axis], tidy(total), *first.shape[axis + 1 :])
 

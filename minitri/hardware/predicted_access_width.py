@@ -34,7 +34,7 @@ from minitri.base.intervals import is_natural
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Load, Store
 from minitri.kernels.text import comparison
-from minitri.tiles.ir import Access, Loop, Program, TileAxis, index_axes, index_ranges, isolated, on_host
+from minitri.tiles.ir import Access, Program, TileAxis, index_axes, index_ranges, isolated, on_host
 
 ALONE = "a program has one element of it"
 ANY = 1 << 30  # larger than any tile: stands for all neighbours, and for a power of two that divides 0
@@ -95,8 +95,7 @@ class _Along:
         self.program, self.op, self.axis, self.aligned = program, op, axis, aligned
         self.picks = {s: v for s, v in op.picks} if isinstance(op, Load) else {}
         self.ranges = index_ranges(program)
-        loops = [stmt for stmt in program.body if isinstance(stmt, Loop)]
-        self.firsts = {name: loop.first for loop in loops for name in loop.axes if loop.first is not None}
+        self.firsts = {name: loop.first for loop in program.loops for name in loop.axes if loop.first is not None}
         self.assumed: dict[Dim, None] = {}  # arguments whose divisibility was used
         self.offset = op.offset
         self.whole = self._sum(op.offset)

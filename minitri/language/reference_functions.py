@@ -267,19 +267,10 @@ def flatten(x: Any, start_dim: int, end_dim: int) -> Any:
     return x.reshape(*x.shape[:first], joined, *x.shape[last + 1 :])
 
 
-def unstack(x: Value, axis: int) -> tuple[Array, ...]:
+def _divided(function: Any, x: Value, **given: Value) -> tuple[Array, ...]:
+    """Applies a numpy function, such as `np.split`, that returns several parts of one array."""
     a = array(x)
-    return tuple(Array(part, a.dtype, a.weak) for part in np.moveaxis(a.data, axis, 0))
-
-
-def split(x: Value, indices_or_sections: Value, axis: int) -> tuple[Array, ...]:
-    """Splits an array along an axis.
-
-    `indices_or_sections` is either the number of equal pieces, or a tuple of the indices at which the second and all
-    later pieces begin.
-    """
-    a = array(x)
-    return tuple(Array(part, a.dtype, a.weak) for part in np.split(a.data, indices_or_sections, axis))
+    return tuple(Array(part, a.dtype, a.weak) for part in function(a.data, **given))
 
 
 @lifted.view
@@ -297,20 +288,15 @@ def repeat(x: Any, repeats: Value, axis: int | None) -> Any:
     return np.repeat(x, list(repeats) if isinstance(repeats, tuple) else repeats, axis)
 
 
-def broadcast_arrays(arrays: Value) -> tuple[Array, ...]:
+def _together(function: Any, arrays: Value, **given: Value) -> tuple[Array, ...]:
+    """Applies a numpy function, such as `np.meshgrid`, that returns one array for each given array."""
     parts = [array(a) for a in _listed(arrays)]
-    return tuple(Array(d, p.dtype, p.weak) for d, p in zip(np.broadcast_arrays(*(p.data for p in parts)), parts))
+    return tuple(Array(d, p.dtype, p.weak) for d, p in zip(function(*(p.data for p in parts), **given), parts))
 
 
 def broadcast_shapes(shapes: Value) -> tuple[int, ...]:
     several = isinstance(shapes, tuple) and any(isinstance(s, tuple) for s in shapes)
     return tuple(np.broadcast_shapes(*(shapes if several else (shapes,))))
-
-
-def meshgrid(arrays: Value, indexing: Any) -> tuple[Array, ...]:
-    parts = [array(a) for a in _listed(arrays)]
-    grids = np.meshgrid(*(p.data for p in parts), indexing=indexing)
-    return tuple(Array(g, p.dtype, p.weak) for g, p in zip(grids, parts))
 
 
 def diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
@@ -373,6 +359,8 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "broadcast_to": lifted.view(np.broadcast_to), "flip": lifted.view(np.flip), "roll": lifted.view(np.roll),
     "moveaxis": lifted.view(np.moveaxis), "swapaxes": lifted.view(np.swapaxes),
     "tile": lifted.view(lambda x, repetitions: np.tile(x, repetitions)),
+    "broadcast_arrays": partial(_together, np.broadcast_arrays), "meshgrid": partial(_together, np.meshgrid),
+    "split": partial(_divided, np.split), "unstack": partial(_divided, lambda x, axis: np.moveaxis(x, axis, 0)),
     "concat": partial(lifted.join, np.concatenate), "stack": partial(lifted.join, np.stack),
     "hstack": partial(lifted.join, np.hstack), "vstack": partial(lifted.join, np.vstack),
     "dstack": partial(lifted.join, np.dstack), "column_stack": partial(lifted.join, np.column_stack),

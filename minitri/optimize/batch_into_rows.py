@@ -48,7 +48,7 @@ def _folded(i: Interner, node: Contract) -> Node:
     a = i.view(node.a, (*node.shape[:lead], many, depth), (*kept, *split, axis(lead + 1)))
     index = (*kept, *[ZERO] * count, axis(lead), axis(lead + 1))
     b = i.view(node.b, (*node.shape[:lead], depth, columns), index)
-    one = i.contract(node.dtype, (*node.shape[:lead], many, columns), a, b, node.precision)
+    one = i.contract(a, b, node.precision)
     row = sum((axis(k) * stride for k, stride in enumerate(contiguous(rows), lead)), ZERO)
     return i.view(one, node.shape, (*kept, row, axis(node.rank - 1)))
 

@@ -27,8 +27,8 @@ def mark(program: Program) -> Program:
     writes_much = any(inside & op.indexed_by for op in ops if isinstance(op, Store))
     if writes_much or any(isinstance(op, Dot) or isinstance(op, Load) and op.picks for op in ops):
         return program
-    loops = [stmt for stmt in program.body if isinstance(stmt, Loop) and _sums_columns(stmt)]
-    return program.hinted([op for loop in loops for op in loop.body if isinstance(op, Load)], evict_first=True)
+    read = [op for loop in program.loops if _sums_columns(loop) for op in loop.body if isinstance(op, Load)]
+    return program.hinted(read, evict_first=True)
 
 
 def _sums_columns(loop: Loop) -> bool:

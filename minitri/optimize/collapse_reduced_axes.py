@@ -85,7 +85,7 @@ def joined(i: Interner, node: Reduce, first: int, last: int) -> Reduce:
     shape = (*node.x.shape[:first], dims.product(list(sizes)), *node.x.shape[last + 1 :])
     index = [*map(axis, range(first)), *places(axis(first), sizes), *map(axis, range(first + 1, len(shape)))]
     axes = tuple(dict.fromkeys(k if k < first else max(first, k - gone) for k in sorted(node.axes)))
-    return i.reduce(node.op, node.dtype, node.shape, i.view(node.x, shape, tuple(index)), axes)
+    return i.reduce(node.op, i.view(node.x, shape, tuple(index)), axes)
 
 
 def _neighbours(node: Reduce) -> bool:

@@ -38,7 +38,7 @@ COPIED = (Load, Compute, Constant, Inside, Spread)  # ops in the loop that can b
 
 def defer(program: Program) -> Program:
     """Returns the program in which sums of products of TF32 parts are checked after their loops."""
-    loops = [s for s in program.body if isinstance(s, Loop)]
+    loops = program.loops
     for carry in dict.fromkeys(c for loop in loops for c, _ in loop.carries):
         found = [loop for loop in loops if carry in dict(loop.carries)]
         if all(_is_deferrable(program, loop) for loop in found):

@@ -21,11 +21,9 @@ were measured. If a second factor is computed from wider elements, such as f16, 
 8-bit elements. Left out: products with many rows, whose second factor is converted and stored once (pack_operands.py).
 """
 
-from typing import NamedTuple
-
-from minitri.graph.ir import Apply, Const, Contract, Index, Input, Node, View, children, is_copy, postorder
+from minitri.graph.ir import Apply, Const, Contract, Index, Input, View, children, is_copy, postorder, viewed
 from minitri.hardware.chips import Chip
-from minitri.optimize.product_cost import Pace, cheapest
+from minitri.optimize.product_cost import Choice, Pace, cheapest
 
 LITTLE = {"cast", "multiply", "add", "subtract", "negative"}  # operators that run while a tensor core multiplies
 COLUMNS = 64  # columns of a tile: the product is transposed, so they are the rows of a tensor core instruction
@@ -39,13 +37,6 @@ PACES = (
 )  # fmt: skip
 
 
-class Choice(NamedTuple):
-    """How a product is divided: the number of parts of its summed axis (the depth), and the rows of a tile."""
-
-    parts: int
-    rows: int
-
-
 def is_converted(node: Contract) -> bool:
     """Checks whether the second factor of a product is cheap to compute from 8-bit elements, while the first factor is
     read from memory.
@@ -57,19 +48,11 @@ def is_converted(node: Contract) -> bool:
     return simple and narrow and not any(map(is_copy, made)) and node.b.dtype.bits == 16 and read
 
 
-def viewed(node: Node) -> Node:
-    """Follows views of views back to the first node that is not a view itself, and returns this node."""
-    while isinstance(node, View):
-        node = node.x
-    return node
-
-
 def choose(chip: Chip, batch: int, rows: int, columns: int, depth: int, most: int = MOST) -> Choice:
-    """Returns the number of parts (at most `most`) and the rows of a tile that have the least estimated time.
+    """Returns the number of parts (at most `most`) and the tile that have the least estimated time.
 
     Among choices with equal times, the choice with the fewest parts is returned.
     """
     powers = [1 << k for k in range(most.bit_length())]
     parts = [p for p in powers if p == 1 or depth % (p * UNIT) == 0 and depth >= p * PART]
-    n, pace = cheapest(chip, PACES, parts, batch, rows, columns, depth)
-    return Choice(n, pace.rows)
+    return cheapest(chip, PACES, parts, batch, rows, columns, depth)

@@ -39,6 +39,6 @@ def on_tensor_cores(graph: Graph, layouts: Layouts, fast: bool) -> Graph:
         if not isinstance(made, Contract) or made.precision != "f32":
             return None
         suits = fast and node not in looped and suits_parts(made) and is_along_depth(made.b, made.rank - 2, layouts)
-        return i.contract(made.dtype, made.shape, made.a, made.b, "tf32x3" if suits else "ieee")
+        return i.contract(made.a, made.b, "tf32x3" if suits else "ieee")
 
     return rewritten(graph, on_tensor_cores, chosen)

@@ -15,12 +15,11 @@ read sums that are not yet computed.
 from dataclasses import replace
 
 from minitri.kernels.ir import Dot
-from minitri.tiles.ir import Loop, Program
+from minitri.tiles.ir import Program
 
 
 def flatten_loops(program: Program) -> Program:
-    loops = [s for s in program.body if isinstance(s, Loop)]
-    carries = [c for loop in loops for c in loop.carries]
-    whole = all(loop.first is None and loop.last is None for loop in loops)
+    carries = [c for loop in program.loops for c in loop.carries]
+    whole = all(loop.first is None and loop.last is None for loop in program.loops)
     one = program.persistent > 0 and whole and len(carries) == 1 and isinstance(carries[0][1], Dot)
     return replace(program, flattened=True) if one else program

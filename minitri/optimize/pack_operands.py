@@ -100,7 +100,7 @@ def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node 
     missing = Dim.of(0 if wanted == "columns" else -int(node.a.shape[-1]) % (ALIGNMENT // node.a.dtype.bytes))
     sides = zip((node.a, second), (last, last - 1), moves)
     a, b = (_copied(i, f, k, missing, wanted) if moved else padded(i, f, k, missing, 0.0) for f, k, moved in sides)
-    made = i.contract(node.dtype, node.shape, a, b, node.precision)
+    made = i.contract(a, b, node.precision)
     return made if scale is None else scaled(i, made, scale)
 
 
@@ -174,7 +174,7 @@ def _cheapest(node: Contract, layouts: Layouts, chip: Chip) -> str:
     *batch, m, n, depth = map(int, (*node.shape, node.a.shape[-1]))
 
     def least(precision: str, m: int, n: int) -> float:
-        return fastest(chip, precision, node.a.dtype, math.prod(batch), m, n, depth)[1]
+        return fastest(chip, precision, node.a.dtype, math.prod(batch), m, n, depth).time
 
     def copied(factor: Node) -> float:
         varies = {*range(factor.rank)}.difference(_repeated(factor))
@@ -197,9 +197,8 @@ def _swapped(i: Interner, node: Contract) -> Contract:
     """Returns the product of the transposed factors in swapped order. The second factor of the returned product is the
     transposed first factor of `node`.
     """
-    shape = (*node.shape[:-2], node.shape[-1], node.shape[-2])
     b, a = (_transposed(i, f) for f in (node.a, node.b))
-    return i.contract(node.dtype, shape, a, b, node.precision)
+    return i.contract(a, b, node.precision)
 
 
 def _transposed(i: Interner, x: Node) -> Node:

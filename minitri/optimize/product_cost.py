@@ -27,7 +27,7 @@ speed of smaller tiles relative to it.
 
 import math
 from collections.abc import Iterable
-from itertools import product
+from itertools import product, starmap
 from typing import NamedTuple
 
 from minitri.base.types import DType
@@ -83,7 +83,8 @@ def _paces(time: float, *tiles: tuple[int, int, float]) -> tuple[Pace, ...]:
     return tuple(Pace(m, n, work / area, 2 * work / area, 1, START * work / area) for m, n, work in works)
 
 
-# The times of products by what multiplies; only those of TF32 parts were measured tile by tile. The tiles of schedules/tiles.toml have the same order.
+# The times of tiles, by the numbers that are multiplied (see `kind_of`). Only the times of TF32 parts were measured for
+# each tile. The file schedules/tiles.toml lists the tiles in the same order.
 PACES = {
     "16": _paces(1.3, (128, 256, 1.0), (128, 128, 0.85), (64, 128, 0.7), (64, 64, 0.5)),
     "tf32": _paces(2.7, (128, 256, 1.0), (128, 128, 0.95), (64, 128, 0.7), (64, 64, 0.5)),
@@ -107,34 +108,32 @@ def time_of_copy(chip: Chip, elements: int) -> float:
     return SECOND + (4 + 4) * elements / (peak.bandwidth * REACHED) * 1e6
 
 
-def time(
-    chip: Chip,
-    parts: int,
-    pace: Pace,
-    batch: int,
-    rows: int,
-    columns: int,
-    depth: int,
-    step: int = 1,
-    loading: float = 0.0,
-) -> float:
-    """Returns the estimated time, in microseconds, of a product whose depth (the summed axis) is divided into parts.
+class Choice(NamedTuple):
+    """How a product is divided: the number of parts of its depth (the summed axis), and the tile.
 
-    The argument `parts` is the number of parts. The length of a part is a multiple of the argument `step`. The argument
-    `loading` is the time, in microseconds, that reading the factors once from memory takes.
+    `time` is the estimated time of the product in microseconds.
     """
-    programs = parts * batch * -(-rows // pace.rows) * -(-columns // pace.columns)
-    computing = pace.time(chip, programs, -(-depth // (parts * step)) * step)
-    sums = (4 + 4) * parts * batch * rows * columns  # bytes, written and read
-    return math.hypot(loading, computing) + (0.0 if parts == 1 else SECOND + sums / ADDED)
+
+    parts: int
+    pace: Pace
+    time: float
 
 
 def cheapest(
     chip: Chip, paces: Iterable[Pace], parts: Iterable[int], *sizes: int, step: int = 1, loading: float = 0.0
-) -> tuple[int, Pace]:
+) -> Choice:
     """Returns the number of parts and the tile (`Pace`) that have the least estimated time. The arguments `paces` and
-    `parts` give the choices. The arguments `chip`, `sizes`, `step` and `loading` are passed to the function `time`,
-    which estimates the time of each choice. Among choices with equal times, the choice with the fewest parts is
-    returned.
+    `parts` give the choices. The `sizes` are the number of products in the batch, the rows, the columns and the depth.
+    The length of a part is a multiple of `step`. The argument `loading` is the time, in microseconds, that reading the
+    factors once from memory takes. Among choices with equal times, the choice with the fewest parts is returned.
     """
-    return min(product(parts, paces), key=lambda choice: time(chip, *choice, *sizes, step=step, loading=loading))
+    batch, rows, columns, depth = sizes
+
+    def choice(count: int, pace: Pace) -> Choice:
+        programs = count * batch * -(-rows // pace.rows) * -(-columns // pace.columns)
+        computing = pace.time(chip, programs, -(-depth // (count * step)) * step)
+        sums = (4 + 4) * count * batch * rows * columns  # bytes, written and read
+        second = 0.0 if count == 1 else SECOND + sums / ADDED
+        return Choice(count, pace, math.hypot(loading, computing) + second)
+
+    return min(starmap(choice, product(parts, paces)), key=lambda c: c.time)

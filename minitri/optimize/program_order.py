@@ -26,7 +26,7 @@ from dataclasses import replace
 
 from minitri.base.dims import Dim
 from minitri.hardware.chips import Chip
-from minitri.tiles.ir import Loop, Program, TileAxis, block_start
+from minitri.tiles.ir import Program, TileAxis, block_start
 
 AT_ONCE = 2  # the approximate number of programs that run together on each multiprocessor
 USUAL = 8  # tiles in a group if the extent of the last axis is unknown
@@ -53,7 +53,7 @@ def _returns(program: Program) -> bool:
 
     Returns False for persistent programs, because Triton merges their loops.
     """
-    loops = [s for s in program.body if isinstance(s, Loop) and s.first is None and s.last is None]
+    loops = [loop for loop in program.loops if loop.first is None and loop.last is None]
     return any(not b.carries and a.axes == b.axes for a, b in zip(loops, loops[1:])) and not program.persistent
 
 
@@ -76,7 +76,7 @@ def _length(program: Program, axis: TileAxis, tile: int) -> int:
     def at(bound: Dim) -> int:
         return bound.evaluate({s.name: tile * axis.block if s == start else far for s in bound.symbols()})
 
-    loops = [s for s in program.body if isinstance(s, Loop) and (s.first is not None or s.last is not None)]
+    loops = [s for s in program.loops if s.first is not None or s.last is not None]
     ends = [(s.first or Dim.of(0), program.axis(s.axes[0]).extent if s.last is None else s.last) for s in loops]
     return sum(max(0, at(last) - at(first)) for first, last in ends)
 

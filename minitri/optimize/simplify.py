@@ -90,9 +90,8 @@ def fold_constants(i: Interner, node: Node) -> Node | None:
 
 
 def _constant(node: Node) -> Const | None:
-    if isinstance(node, View):
-        node = node.x
-    return node if isinstance(node, Const) else None
+    constant = ir.viewed(node)
+    return constant if isinstance(constant, Const) else None
 
 
 def identity_operand(i: Interner, node: Node) -> Node | None:

@@ -22,12 +22,12 @@ import math
 
 from minitri.base.dims import Dim
 from minitri.base.types import DType, bf16, f16, f32
-from minitri.graph.ir import Contract, Graph, Input, Interner, Node, Reduce, Scan, axis
+from minitri.graph.ir import Contract, Graph, Input, Interner, Node, Reduce, Scan, axis, viewed
 from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize import dequantised_product_cost
-from minitri.optimize.dequantised_product_cost import MOST, PART, UNIT, viewed
-from minitri.optimize.product_cost import PACES, cheapest, kind_of, time
+from minitri.optimize.dequantised_product_cost import MOST, PART, UNIT
+from minitri.optimize.product_cost import PACES, Choice, cheapest, kind_of
 from minitri.optimize.split_kv import loops
 from minitri.optimize.two_step_reductions import Halves, contract_in_parts, made_of, padded, parts_of, split
 
@@ -63,7 +63,7 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
     if dequantised_product_cost.is_converted(node):
         parts, step = dequantised_product_cost.choose(chip, math.prod(batch), m, n, depth).parts, UNIT
     elif alone and (node.a.dtype == f32 or node.a.dtype in (f16, bf16) and m > FEW_ROWS):
-        parts, _ = fastest(chip, node.precision, node.a.dtype, math.prod(batch), m, n, depth)
+        parts = fastest(chip, node.precision, node.a.dtype, math.prod(batch), m, n, depth).parts
     else:
         parts = _parts(node, chip.multiprocessors // (1 if alone else IDLE), math.prod(batch), m, n, depth)
         step = step if depth % (parts * _unit(node, depth)) else 1
@@ -75,12 +75,12 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
     index = (*map(axis, range(lead)), axis(lead + 1), axis(lead) * length + axis(lead + 2))
     rows = i.view(a, (*node.shape[:-2], Dim.of(parts), Dim.of(m), length), index)
     partial = contract_in_parts(i, node, rows, parts, length)
-    return i.reduce("sum", node.dtype, node.shape, partial, (lead,)), parts, length
+    return i.reduce("sum", partial, (lead,)), parts, length
 
 
-def fastest(chip: Chip, precision: str, dtype: DType, *sizes: int) -> tuple[int, float]:
-    """Returns the number of parts with the least estimated time, and this time in microseconds. The `sizes` of a
-    product are the number of products in its batch, its rows, its columns and its depth.
+def fastest(chip: Chip, precision: str, dtype: DType, *sizes: int) -> Choice:
+    """Returns the number of parts and the tile with the least estimated time, and this time. The `sizes` of a product
+    are the number of products in its batch, its rows, its columns and its depth.
     """
     batch, m, n, depth = sizes
     few = batch * -(-m // ROWS) * -(-n // COLUMNS) <= WAVES * chip.multiprocessors
@@ -88,8 +88,7 @@ def fastest(chip: Chip, precision: str, dtype: DType, *sizes: int) -> tuple[int,
     step = STEP // dtype.bytes  # the length of a part is a multiple of this
     loading = 1e6 * batch * (m + n) * depth * dtype.bytes / chip.peak.bandwidth if chip.peak else 0.0
     paces, numbers = PACES[kind_of(precision, dtype)], range(1, max(1, most) + 1)
-    parts, pace = cheapest(chip, paces, numbers, *sizes, step=step, loading=loading)
-    return parts, time(chip, parts, pace, *sizes, step=step, loading=loading)
+    return cheapest(chip, paces, numbers, *sizes, step=step, loading=loading)
 
 
 def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, depth: int) -> int:

@@ -106,8 +106,8 @@ def _has_many_rows(node: Reduce, first: int, chip: Chip) -> bool:
 def _by_rows(i: Interner, node: Reduce, first: int, chip: Chip) -> Halves:
     """Returns a reduction that reduces each row alone, and after that the results of the rows."""
     outer = tuple(k for k in node.axes if k < first)
-    rows = i.reduce(node.op, node.dtype, node.x.shape[:first], node.x, tuple(range(first, node.x.rank)))
-    whole = i.reduce(node.op, node.dtype, node.shape, rows, outer)
+    rows = i.reduce(node.op, node.x, tuple(range(first, node.x.rank)))
+    whole = i.reduce(node.op, rows, outer)
     k, parts, length = choose(whole, chip)
     made = Cut(i, whole, k, parts, length).made({})[0] if parts > 1 else whole
     count, row = (product(list(shape)) for shape in ([rows.shape[k] for k in outer], node.x.shape[first:]))

@@ -60,7 +60,7 @@ def _halves(i: Interner, node: Scan, chip: Chip, layouts: Layouts) -> Halves | N
     parts, length = parts_of(node.shape[k], most)
     neutral = operators.neutral(node.op, node.dtype)
     x = in_parts(i, node.x, k, parts, length, neutral)
-    totals = i.reduce(node.op, x.dtype, (*x.shape[: k + 1], *x.shape[k + 2 :]), x, (k + 1,))
+    totals = i.reduce(node.op, x, (k + 1,))
     before = i.scan(node.op, _shifted_by_one(i, totals, k, neutral), k)
     spread = i.view(before, x.shape, tuple(axis(j) for j in range(x.rank) if j != k + 1))
     made = compute(i, operators.running(node.op).combine, spread, i.scan(node.op, x, k + 1))

@@ -32,7 +32,7 @@ import math
 
 from minitri.base.symbolic_minmax import never_negative
 from minitri.base.types import bool_
-from minitri.graph.ir import Apply, Const, Graph, Index, Interner, Node, Reduce, View
+from minitri.graph.ir import Apply, Const, Graph, Index, Interner, Node, Reduce, View, viewed
 from minitri.graph.rewrite import Rule, apply_rules, compute, copy, number, rebuild
 
 LARGEST_DIVISOR = 2.0**100  # its reciprocal is no denormal number
@@ -90,7 +90,7 @@ def _is_whole(x: Node) -> bool:
     """Checks whether the elements of x are converted from integers. Elements that are converted from integers are never
     -0.0 or -inf.
     """
-    x = x.x if isinstance(x, View) else x
+    x = viewed(x)
     return isinstance(x, Apply) and x.op == "cast" and x.args[0].dtype.is_integer
 
 

@@ -31,7 +31,7 @@ from minitri.base.dims import ZERO, Dim, product
 from minitri.base.nodes import Record
 from minitri.base.operators import POSITIONS, neutral
 from minitri.base.symbolic_minmax import smallest
-from minitri.base.types import DType, bool_, i64
+from minitri.base.types import bool_, i64
 from minitri.graph import ir
 from minitri.graph.ir import Concat, Contract, Graph, Interner, Node, Reduce, View, axis, axis_symbol
 from minitri.graph.partial_sum_correction import Reduced, Rescale, Shift
@@ -114,17 +114,16 @@ class Cut:
 
     def partial(self, x: Node) -> Node:
         """Returns the result of the reduction for each part. In `x`, axis k is already split into two axes."""
-        self.first = self._reduced(x, self.node.op, self.node.dtype)
+        self.first = self._reduced(x, self.node.op)
         return self.first
 
-    def _reduced(self, x: Node, op: str, dtype: DType) -> Node:
+    def _reduced(self, x: Node, op: str) -> Node:
         inner = tuple(a if a < self.k else a + 1 for a in self.node.axes)
         if self.length == 1:  # the only element of a part needs no axis
             inner = tuple(a for a in self.node.axes if a != self.k)
             index = (ZERO if j == self.k + 1 else axis(j - (j > self.k)) for j in range(x.rank))
             x = self.i.view(x, self.node.x.shape, tuple(index))
-        left = tuple(e for j, e in enumerate(x.shape) if j not in inner)
-        return self.i.reduce(op, dtype, left, x, inner)
+        return self.i.reduce(op, x, inner)
 
     def position(self) -> Node:
         """Returns the result of argmax or argmin: finds the part with the best value, and the index of this value in
@@ -134,16 +133,16 @@ class Cut:
         result is the index of the first nan.
         """
         i, op, x = self.i, self.node.op, self.x
-        part = self.merged(self._reduced(x, op.removeprefix("arg"), x.dtype))
+        part = self.merged(self._reduced(x, op.removeprefix("arg")))
         index = [axis(n) for n in range(part.rank)]
         index.insert(self.place, ir.pick(0))
-        place = i.gather(self._reduced(x, op, i64), part.shape, tuple(index), (part,))
+        place = i.gather(self._reduced(x, op), part.shape, tuple(index), (part,))
         length = i.view(i.const(int(self.length), i64), part.shape, ())
         return compute(i, "add", compute(i, "multiply", part, length), place)
 
     def merged(self, parts: Node) -> Node:
         """Returns the reduction of the results of all parts."""
-        return self.i.reduce(self.node.op, self.node.dtype, self.node.shape, parts, (self.place,))
+        return self.i.reduce(self.node.op, parts, (self.place,))
 
 
 Cuts = Mapping[Node, Cut]  # by the result of the reduction
@@ -186,9 +185,8 @@ def contract_in_parts(i: Interner, node: Contract, a: Node, parts: int, length: 
     """Splits the summed axis K of the product [*B, M, K] x [*B, K, N] into parts, and returns the product of each part:
     [*B, part, M, length] x [*B, part, length, N]. The factor `a` is already divided into parts.
     """
-    shape = (*node.shape[:-2], Dim.of(parts), *node.shape[-2:])
     b = in_parts(i, node.b, node.rank - 2, parts, length, 0.0)
-    return i.contract(node.dtype, shape, a, b, node.precision)
+    return i.contract(a, b, node.precision)
 
 
 def made_of(root: Node) -> list[Node]:
@@ -269,13 +267,13 @@ class Following(Record):
         The arrays `partial` (the sum of each part) and `parts` (the maximum of each part) have the same shape. The
         argument `place` is the number of the axis of `parts` and of `partial` that has one index for each part.
         """
-        i, shape = self.i, partial.shape
-        whole = i.reduce("max", parts.dtype, (*shape[:place], *shape[place + 1 :]), parts, (place,))
+        i = self.i
+        whole = i.reduce("max", parts, (place,))
         all_ = finite(i, whole)
-        over = i.view(all_, shape, tuple(axis(n + (n >= place)) for n in range(all_.rank)))
+        over = i.view(all_, partial.shape, tuple(axis(n + (n >= place)) for n in range(all_.rank)))
         factor = self._factor(found, finite(i, parts), over, place)
         factor = compute(i, "where", _is_bottom(i, parts), number(i, factor, 1.0), factor)
-        total = i.reduce("sum", partial.dtype, whole.shape, compute(i, "multiply", partial, factor), (place,))
+        total = i.reduce("sum", compute(i, "multiply", partial, factor), (place,))
         return compute(i, "multiply", total, self._factor(found, all_, whole))
 
     def _factor(self, found: Rescale[Element], old: Node, new: Node, place: int | None = None) -> Node:

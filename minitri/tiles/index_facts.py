@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from minitri.base.dims import Dim, Symbol
 from minitri.base.inequalities import Fact
-from minitri.tiles.ir import Access, Loop, Program, TileAxis, ends_whole, lane_number
+from minitri.tiles.ir import Access, Program, TileAxis, ends_whole, lane_number
 
 
 def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
@@ -22,7 +22,7 @@ def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
     symbols = {s for d in (*op.index, *tests) for s in d.symbols() if s.kind == "axis"}
     names = {s.name.removesuffix("_lane") for s in symbols}
     facts = [*running(program), *(Fact(c, "tested") for c in tests)]
-    loop = next((s for s in program.body if isinstance(s, Loop) and op in s.body), None)
+    loop = next((loop for loop in program.loops if op in loop.body), None)
     for a in map(program.axis, loop.axes if loop else ()):
         facts += _not_empty(a)
         if loop and ends_whole(loop, a):

@@ -194,6 +194,10 @@ class Program(LaunchOptions, eq=False):
     def grid(self) -> tuple[TileAxis, ...]:
         return tuple(a for a in self.axes if a.role == "grid")
 
+    @property
+    def loops(self) -> list[Loop]:
+        return [s for s in self.body if isinstance(s, Loop)]
+
     def factors(self, dot: Dot) -> tuple[Op, Op]:
         """Returns the two operands of a matrix product in the order in which they are multiplied.
 
@@ -288,7 +292,7 @@ def index_ranges(program: Program) -> dict[Symbol, Range]:
 
 def enclosing(program: Program, op: Op) -> tuple[str, ...]:
     """Returns the axes of the loop that contains an op, or no axes for an op outside of loops."""
-    return next((s.axes for s in program.body if isinstance(s, Loop) and op in s.body), ())
+    return next((loop.axes for loop in program.loops if op in loop.body), ())
 
 
 def ends_whole(loop: Loop, axis: TileAxis) -> bool:

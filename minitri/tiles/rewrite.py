@@ -19,7 +19,7 @@ Users = Mapping[Op, list[Op]]
 
 def carried(program: Program) -> set[Op]:
     """Returns the values that loops pass to their next iterations."""
-    return {following for s in program.body if isinstance(s, Loop) for _, following in s.carries}
+    return {following for loop in program.loops for _, following in loop.carries}
 
 
 def users(program: Program) -> Users:

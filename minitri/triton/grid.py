@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from minitri.base.dims import Dim, product
 from minitri.kernels.ir import index_expressions
-from minitri.tiles.ir import Loop, Program, TileAxis
+from minitri.tiles.ir import Program, TileAxis
 from minitri.triton.expressions import STEP, Lines
 
 
@@ -45,8 +45,7 @@ class Grid:
 
     def __init__(self, program: Program, lines: Lines) -> None:
         self.program, self.lines, self.add, self.size = program, lines, lines.add, lines.size
-        loops = [s for s in program.body if isinstance(s, Loop)]
-        bounds = [d for loop in loops for d in (loop.first, loop.last) if d is not None]
+        bounds = [d for loop in program.loops for d in (loop.first, loop.last) if d is not None]
         self.starts = {s.name for d in bounds for s in d.symbols()}
 
     def write(self) -> None:

@@ -32,6 +32,7 @@ from functools import partial, reduce
 
 from minitri.base.operators import JUMPS, reduction
 from minitri.base.types import bool_, f32
+from minitri.graph import ir
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Interner, Node, Reduce, Scan, View, children
 from minitri.graph.rewrite import compute, copy, number
 
@@ -88,7 +89,7 @@ class _Magnitudes:
             case View() | Gather() | Concat() if any(x in self.size for x in children(node)):
                 return copy(self.i, node, tuple(map(self.output, children(node))))
             case Reduce():
-                return self.folded(node, lambda op, x: self.i.reduce(op, node.dtype.compute, node.shape, x, node.axes))
+                return self.folded(node, lambda op, x: self.i.reduce(op, x, node.axes))
             case Scan():
                 return self.folded(node, lambda op, x: self.i.scan(op, x, node.axis))
             case Contract(a=a, b=b):
@@ -165,7 +166,7 @@ class _Magnitudes:
         """
         precision = "tf32" if node.dtype == f32 else node.precision
         a, b = (self.i.cast(x, node.dtype) for x in (a, b))
-        return self.i.contract(node.dtype, node.shape, a, b, precision)
+        return self.i.contract(a, b, precision)
 
     def sizes(self, node: Node) -> list[Node]:
         """Returns a list with the magnitude of a node (the scale of its rounding errors), or an empty list if rounding
@@ -185,6 +186,5 @@ class _Magnitudes:
 
 def _is_power_of_two(x: Node) -> bool:
     """Checks whether x is a constant power of two, so that multiplying by it is exact."""
-    while isinstance(x, View):
-        x = x.x
-    return isinstance(x, Const) and abs(math.frexp(x.value)[0]) == 0.5
+    constant = ir.viewed(x)
+    return isinstance(constant, Const) and abs(math.frexp(constant.value)[0]) == 0.5

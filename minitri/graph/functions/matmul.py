@@ -12,7 +12,7 @@ from minitri.base.types import DType, bool_, f32
 from minitri.graph.functions.reductions import reduce
 from minitri.graph.functions.views import permute_dims, squeeze
 from minitri.graph.ir import PRECISIONS, Shape, along, axis
-from minitri.graph.typing_rules import Array, Typer, Value, contract_type, ensure, insert_axes, view
+from minitri.graph.typing_rules import Array, Typer, Value, ensure, insert_axes, view
 
 
 def matmul(t: Typer, a: Array, b: Array, precision: Value) -> Array:
@@ -94,11 +94,10 @@ def _swapped(t: Typer, x: Array) -> Array:
 
 def _contract(t: Typer, x: Array, y: Array, precision: str) -> Array:
     a, b = t.rounded(x), t.rounded(y)
-    result, shape = contract_type(a, t.broadcast(b, (*b.shape[:-2], a.shape[-1], b.shape[-1])))
     precision = precision if a.dtype == f32 else "ieee"  # 16 bits fit a tensor core as they are
     if precision == "tf32":  # a tensor core truncates to TF32, which has twice the error of rounding
         a, b = (t.nodes.apply("round_to_tf32", f32, n.shape, (n,)) for n in (a, b))
-    return Array(t.nodes.contract(result, shape, a, b, precision), x.dtype)
+    return Array(t.nodes.contract(a, b, precision), x.dtype)
 
 
 def _multiply_and_sum(t: Typer, x: Array, y: Array) -> Array:

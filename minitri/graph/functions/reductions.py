@@ -21,7 +21,7 @@ from minitri.graph.functions.join_and_split import concat, slice_axis
 from minitri.graph.functions.views import expand_dims, one_axis
 from minitri.graph.ir import Shape
 from minitri.graph.parameter_binding import as_axes, as_axis, as_bool, as_dtype, as_int, plain, static
-from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, insert_axes, reduce_type
+from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, insert_axes
 
 
 def accumulator(dtype: DType) -> DType:
@@ -35,11 +35,7 @@ def accumulator(dtype: DType) -> DType:
 def reduce(t: Typer, op: str, x: Array, axes: tuple[int, ...], keepdims: Value, dtype: DType) -> Array:
     """Applies the reduction `op` to some axes of x. With `keepdims`, the reduced axes are kept as axes of size 1."""
     axes = tuple(sorted(axes))
-    node = x.node
-    if axes:
-        result, shape = reduce_type(op, x.node, axes)
-        node = t.nodes.reduce(op, result, shape, x.node, axes)
-    out = Array(node, dtype)
+    out = Array(t.nodes.reduce(op, x.node, axes) if axes else x.node, dtype)
     return insert_axes(t, out, axes) if keepdims else out
 
 

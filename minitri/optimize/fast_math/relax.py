@@ -54,6 +54,7 @@ from minitri.base.pass_logs import fired
 from minitri.base.types import f32, f64
 from minitri.kernels import ir
 from minitri.kernels.ir import Buffer, Compute, Constant, Kernel, Load, Op, Plan, Reduce, Scan, Store
+from minitri.kernels.lower_graph import OpBuilder
 from minitri.optimize.online_reductions.merge_loops import is_one
 
 LOG2_E = math.log2(math.e)
@@ -124,15 +125,14 @@ def _tests_for_infinity(op: Compute) -> bool:
 # ---- rules -------------------------------------------------------------------------------
 
 
-class _Rewriting:
-    """Applies the rewrite rules to a kernel. `body` contains the ops of the new kernel, and `replaced` is the op of the
+class _Rewriting(OpBuilder):
+    """Applies the rewrite rules to a kernel. `ops` contains the ops of the new kernel, and `replaced` is the op of the
     old kernel that the rules replace at the moment.
     """
 
     def __init__(self, kernel: Kernel) -> None:
+        super().__init__([a.name for a in kernel.axes])
         self.kernel = kernel
-        self.body: list[Op] = []
-        self.made: dict[object, Op] = {}
         self.replaced: Op = kernel.body[0]
 
     def run(self) -> Kernel:
@@ -140,7 +140,7 @@ class _Rewriting:
         for op in self.kernel.body:
             self.replaced = op
             new[op] = self._improved(ir.with_children(op, new.__getitem__))
-        return replace(self.kernel, body=ir.live(self.body))
+        return replace(self.kernel, body=ir.live(self.ops))
 
     def _improved(self, op: Op) -> Op:
         """Returns the op that the first matching rewrite rule makes, or the op itself if no rule matches."""
@@ -148,25 +148,15 @@ class _Rewriting:
             if (improved := rule(op, self)) is not None:
                 fired(rule, op, improved, op.spans)
                 return improved
-        self.body.append(op)
-        return op
-
-    def add(self, op: Op) -> Op:
-        """Adds an op to the body of the new kernel. Equal constants are added once, and so are equal elementwise ops."""
-        key = (op.op, op.args) if isinstance(op, Compute) else op.value if isinstance(op, Constant) else op
-        if key not in self.made:
-            self.made[key] = op
-            self.body.append(op)
-        return self.made[key]
+        return self.add(op)
 
     def number(self, value: float) -> Op:
-        return self.add(Constant(dtype=f32, axes=(), spans=self.replaced.spans, value=float(np.float32(value))))
+        return self.once(Constant(dtype=f32, axes=(), spans=self.replaced.spans, value=float(np.float32(value))))
 
-    def compute(self, name: str, args: tuple[Op, ...], *gone: Op) -> Op:
+    def instead(self, name: str, args: tuple[Op, ...], *gone: Op) -> Op:
         """Adds an elementwise op to the new kernel. The new op replaces the op `replaced` and the ops in `gone`."""
-        axes = tuple(a.name for a in self.kernel.axes if any(a.name in x.axes for x in args))
         spans = tuple(dict.fromkeys(s for o in (self.replaced, *gone) for s in o.spans))
-        return self.add(Compute(dtype=f32, axes=axes, spans=spans, op=name, args=args))
+        return self.once(replace(self.computed(name, *args), spans=spans))
 
 
 def divide_by_fewer(op: Op, new: _Rewriting) -> Op | None:
@@ -175,7 +165,7 @@ def divide_by_fewer(op: Op, new: _Rewriting) -> Op | None:
     """
     match op:
         case Compute(op="divide", args=(x, y)) if not isinstance(x, Constant) and not {*y.axes} >= {*x.axes}:
-            return new.compute("multiply", (x, new.compute("reciprocal", (y,))))
+            return new.instead("multiply", (x, new.instead("reciprocal", (y,))))
     return None
 
 
@@ -186,8 +176,8 @@ def one_plus_tanh(op: Op, new: _Rewriting) -> Op | None:
             if not is_one(one):
                 return None
             two = new.number(2.0)
-            sigmoid = new.compute("sigmoid", (new.compute("multiply", (tanh.args[0], two), tanh),), tanh)
-            return new.compute("multiply", (sigmoid, two), one)
+            sigmoid = new.instead("sigmoid", (new.instead("multiply", (tanh.args[0], two), tanh),), tanh)
+            return new.instead("multiply", (sigmoid, two), one)
     return None
 
 
@@ -213,8 +203,8 @@ def scale_last(op: Op, new: _Rewriting) -> Op | None:
     y, c = _scaled(x) or (None, 1.0)
     if y is None or isinstance(op, ir.Old) and not isinstance(y, Reduce):
         return None
-    inner = new.add(ir.with_children(op, lambda o: y if o is x else o))
-    return new.compute("multiply", (inner, new.number(c)), x)
+    inner = new.once(ir.with_children(op, lambda o: y if o is x else o))
+    return new.instead("multiply", (inner, new.number(c)), x)
 
 
 def power_of_two(op: Op, new: _Rewriting) -> Op | None:
@@ -232,14 +222,14 @@ def power_of_two(op: Op, new: _Rewriting) -> Op | None:
     of_row, factor = _scaled(h) or (h, None)
     k, log2_e = new.number(c * LOG2_E), new.number(LOG2_E)
     if y is not None and transport and factor == c:
-        exponent = new.compute("multiply", (new.compute("subtract", (y, of_row), difference), k), op)
+        exponent = new.instead("multiply", (new.instead("subtract", (y, of_row), difference), k), op)
     elif y is None or transport or not _may_be_spread(y, c):
-        exponent = new.compute("multiply", (difference, log2_e), op)
+        exponent = new.instead("multiply", (difference, log2_e), op)
     else:
         row = (of_row, k) if factor == c else (h, log2_e)
-        scaled = new.compute("multiply", (y, k), x), new.compute("multiply", row, h)
-        exponent = new.compute("subtract", scaled, difference)
-    return new.compute("exp2", (exponent,), op)
+        scaled = new.instead("multiply", (y, k), x), new.instead("multiply", row, h)
+        exponent = new.instead("subtract", scaled, difference)
+    return new.instead("exp2", (exponent,), op)
 
 
 def is_of_a_row(h: Op) -> bool:

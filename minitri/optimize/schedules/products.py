@@ -174,7 +174,7 @@ def choose_tile(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Ch
     else:
         room = [(t, p) for t, p in LARGE[kind] if t._replace(stages=2).bytes(dots) <= chip.shared] or LARGE[kind][-1:]
         tile_of = {p: t for t, p in room if len(dots) == 1 or t.columns <= 128}
-        tile = tile_of[cheapest(chip, tile_of, (1,), batch, m, n, depth)[1]]
+        tile = tile_of[cheapest(chip, tile_of, (1,), batch, m, n, depth).pace]
         tiles, shallow = batch * tile.number(m, n), depth <= LITTLE_DEPTH
         whole = m >= tile.rows and n >= tile.columns and depth >= tile.depth
         worth = whole and 2 * batch * m * n * depth >= DESCRIBED and len(dots) == 1 and dots[0].on_tensor_cores
@@ -219,7 +219,7 @@ def _transposed(m: int, n: int, batch: int, depth: int, chip: Chip) -> Tile:
     If the block size along the summed axis (the tile's depth) does not divide the length of this axis, the tile gets
     smaller blocks. The smaller the blocks are, the more blocks are loaded at the same time.
     """
-    tile = TRANSPOSED[dequantised_product_cost.choose(chip, batch, m, n, depth, most=1).rows]
+    tile = TRANSPOSED[dequantised_product_cost.choose(chip, batch, m, n, depth, most=1).pace.rows]
     if depth <= 16:  # a single instruction; the time goes into storing, and a larger tile stores more at once
         return tile._replace(columns=2 * tile.columns)
     while depth % tile.depth and depth % dequantised_product_cost.UNIT == 0:

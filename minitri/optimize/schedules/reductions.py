@@ -112,18 +112,21 @@ def _read(kernel: Kernel) -> int:
     return sum({op.buffer.name: op.buffer.dtype.bytes for op in loads}.values())
 
 
-def _special(kernel: Kernel) -> int:
-    """Returns the number of special functions, such as exp, that the kernel computes for each element of a row."""
-    reduced = {a.name for a in kernel.reduced}
-    computed = (op for op in kernel.body if isinstance(op, Compute) and op.op != "cast" and reduced & {*op.axes})
-    return sum(OPERATORS[op.op].cost == "special" for op in computed)
-
-
-def _is_dear(kernel: Kernel, cheap: int = 0) -> bool:
-    """Checks whether an element takes many instructions and registers, as in a chain of special functions of f32. The
-    argument `cheap` is the number of special functions that are not counted.
+def _special(kernel: Kernel, by_one: bool = True) -> int:
+    """Returns the number of special functions, such as exp, that the kernel computes for each element of a row. Without
+    `by_one`, a division of the whole row by one value is not counted (it becomes a multiplication).
     """
-    return not kernel.relaxed and widest_bytes(kernel) > 2 and _special(kernel) - cheap >= DEAR
+    reduced = {a.name for a in kernel.reduced}
+    computed = [op for op in kernel.body if isinstance(op, Compute) and op.op != "cast" and reduced & {*op.axes}]
+    counted = (op for op in computed if by_one or op.op != "divide" or reduced & {*op.args[1].axes})
+    return sum(OPERATORS[op.op].cost == "special" for op in counted)
+
+
+def _is_dear(kernel: Kernel, by_one: bool = True) -> bool:
+    """Checks whether an element takes many instructions and registers, as in a chain of special functions of f32. The
+    argument `by_one` says whether divisions by one value are counted (see `_special`).
+    """
+    return not kernel.relaxed and widest_bytes(kernel) > 2 and _special(kernel, by_one) >= DEAR
 
 
 def _finds_positions(kernel: Kernel) -> bool:
@@ -387,13 +390,6 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[
     narrowest = 32 if column <= HELD_COLUMN else SECTOR // bytes
     width = max(narrowest, max(min(256, 8192 // column), 2048 // column) // bytes)
     longest = HELD_COLUMN if scans or _reads_again(kernel) or columns > 16 * few else ENOUGH
-    dear = _is_dear(kernel, cheap=_divisions_of_columns(kernel) if columns > 256 * few else 0)
+    dear = _is_dear(kernel, by_one=columns <= 256 * few)
     warps = column * width // ELEMENTS if dear else ceil_pow2(column * width * _read(kernel)) // 4096
     return column <= longest, width, warps
-
-
-def _divisions_of_columns(kernel: Kernel) -> int:
-    """Returns the number of ops that divide all elements of a column by one value (multiply by its reciprocal)."""
-    reduced = {a.name for a in kernel.reduced}
-    divisions = [op for op in kernel.body if isinstance(op, Compute) and op.op == "divide" and reduced & {*op.axes}]
-    return sum(reduced.isdisjoint(op.args[1].axes) for op in divisions)

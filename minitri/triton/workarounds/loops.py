@@ -45,8 +45,7 @@ ROWS = 64  # rows of one Hopper tensor core instruction; smaller tiles use other
 
 
 def settle(program: Program) -> Program:
-    loops = [s for s in program.body if isinstance(s, Loop)]
-    return program.hinted([loop for loop in loops if settles(program, loop)], wait=True)
+    return program.hinted([loop for loop in program.loops if settles(program, loop)], wait=True)
 
 
 def settles(program: Program, loop: Loop) -> bool:
@@ -88,7 +87,7 @@ def hide_starts(program: Program) -> Program:
 
 def _unknown_starts(program: Program) -> set[Carry]:
     """Returns each accumulator into which a loop reduces loaded blocks, and which at least two later loops read."""
-    loops = [stmt for stmt in program.body if isinstance(stmt, Loop)]
+    loops = program.loops
     return {
         carry
         for k, loop in enumerate(loops)
