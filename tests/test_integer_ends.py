@@ -18,7 +18,7 @@ from minitri.base.diagnostics import CompileError
 from minitri.language.signatures import REQUIRED, SIGNATURES, library_functions
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
-STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target", "triton")
+STAGES = ("ast", "graph.simplified", "kernels", "tile.target", "triton")
 ENDS = (-(2**100), -(2**64), -(2**63) - 1, -(2**63), -(2**63) + 1, -(2**31) - 1, -2, 2, 2**31, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 2**100)  # fmt: skip
 NEAR = (-2, 0, 1, 2)
 
