@@ -44,7 +44,7 @@ def test_programs_have_the_parts_and_tiles_of_the_model(sizes: tuple[int, int, i
     low = mt.compile("x @ w.mT", x="f32[B, M, K]", w="f32[B, N, K]").lower(target="cuda:90", B=batch, M=m, N=n, K=k)
     (product,) = [node for node in low.compilation.value("graph.simplified").nodes() if isinstance(node, Contract)]
     assert product.precision == "tf32x3" and (parts == 1) == (len(low.kernels) == 1)
-    assert int(product.a.shape[-1]) == k if parts == 1 else (-(-k // parts) + 63) // 64 * 64
+    assert int(product.a.shape[-1]) == (k if parts == 1 else (-(-k // parts) + 63) // 64 * 64)
     assert f"by {rows}" in low["tile"] and f"by {columns}" in low["tile"]
 
 
@@ -109,6 +109,6 @@ def test_each_stage_of_products_in_parts_is_right(m: int, k: int, n: int) -> Non
 
 
 def test_a_copy_takes_as_long_as_its_bytes() -> None:
-    """A kernel that copied 201 MB took 135 microseconds on an H100, whose memory moves 3.35 TB/s."""
+    """Copying 201 MB reads and writes them once. At 0.89 of the 3.35 TB/s of an H100, this takes 135 microseconds."""
     assert 130 < time_of_copy(CHIPS["h100"], 256 * 768 * 256) < 140
     assert time_of_copy(GENERIC["cuda"], 1 << 24) == time_of_copy(H200, 1 << 24) > time_of_copy(H200, 1)
