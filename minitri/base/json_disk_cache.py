@@ -24,6 +24,7 @@ import json
 import os
 import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +53,13 @@ def configured_folder() -> Path:
     return Path(os.environ.get("MINITRI_CACHE_DIR") or user_cache_path("minitri"))
 
 
-def get(kind: str, key: Any) -> Any:
-    """Returns the value stored for a kind of entry and a key, or None if no value is stored."""
+def get(kind: str, key: Any, objects: Callable[[dict[str, Any]], Any] | None = None) -> Any:
+    """Returns the value stored for a kind of entry and a key, or None if no value is stored.
+
+    If `objects` is given, it replaces each JSON object, as `object_hook` of `json.loads` does.
+    """
     with contextlib.suppress(*UNUSABLE):
-        entry = json.loads(_read(_place(kind, key)))
+        entry = json.loads(_read(_place(kind, key)), object_hook=objects)
         if entry["version"] == VERSION and entry["kind"] == kind and entry["key"] == _plain(key):
             return entry["value"]
     return None

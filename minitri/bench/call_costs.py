@@ -33,7 +33,7 @@ BATCHES, CALLS = 20, 500
 FIRST = {"add": "x + x", "softmax": "softmax(x, axis=-1)"}
 # Modules that a first call would import.
 IMPORTED = (
-    "triton.language", "triton.compiler.code_generator", "networkx", "lark",
+    "triton.language", "triton.compiler.code_generator", "networkx", "lark", "platformdirs",
     "minitri.api", "minitri.optimize.pass_table", "minitri.triton.rt",
 )  # fmt: skip
 

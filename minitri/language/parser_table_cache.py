@@ -26,9 +26,8 @@ def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> An
 
     grammar = path.read_text(encoding="utf-8")
     key = {"lark": lark.__version__, "grammar": hashlib.sha256(grammar.encode()).hexdigest(), "lexer": lexer}
-    if (kept := json_disk_cache.get("grammar", key)) is not None:
+    if (tables := json_disk_cache.get("grammar", key, _numbered)) is not None:
         try:
-            tables = _numbered(kept)
             return lark.Lark._load_from_dict(tables["data"], tables["memo"], **callables)
         except Exception:  # another version of lark may raise any error
             pass
@@ -39,8 +38,6 @@ def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> An
     return made
 
 
-def _numbered(value: Any) -> Any:
+def _numbered(table: dict[str, Any]) -> dict[int | str, Any]:
     """Converts the keys of a table from JSON to integers. JSON allows only text as keys."""
-    if isinstance(value, dict):
-        return {int(k) if k.isdecimal() else k: _numbered(v) for k, v in value.items()}
-    return [_numbered(v) for v in value] if isinstance(value, list) else value
+    return {int(key) if key.isdecimal() else key: value for key, value in table.items()}

@@ -8,6 +8,9 @@ without a default. A parameter with a leading `*` takes all remaining positional
 """
 
 import ast as python
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ from minitri.base.diagnostics import CompileError, misspelt
 from minitri.base.operators import ALIASES, OPERATORS, REDUCTIONS, SCANS
 from minitri.base.toml_tables import table_beside
 from minitri.language import ast
-from minitri.language.parser import parse_module
+from minitri.language.parser import parse_module_at, whole_text
 
 REQUIRED: Any = object()
 Signature = dict[str, Any]
@@ -45,15 +48,31 @@ KEYWORD_ALIASES: dict[str, str] = _TABLES["parameter_aliases"]
 EXAMPLES: dict[str, str] = _TABLES["examples"]
 
 
-@cache
-def library_functions() -> dict[str, ast.Function]:
-    """Returns the functions that are written in the language itself, by name.
+class Library(Mapping[str, ast.Function]):
+    """The functions that are written in the language itself, by name. A function is parsed at its first use.
 
     Calls of functions that are written in the language itself are inlined.
     """
-    files = sorted((Path(__file__).parent / "library").glob("*.mt"))
-    modules = [parse_module(file.read_text(), f"minitri/language/library/{file.name}") for file in files]
-    return {function.name: function for module in modules for function in module.functions}
+
+    def __init__(self) -> None:
+        files = sorted((Path(__file__).parent / "library").glob("*.mt"))
+        texts = [whole_text(file.read_text(), f"minitri/language/library/{file.name}") for file in files]
+        found = [(text, function) for text in texts for function in _FUNCTION.finditer(text.source.text)]
+        self._places = {f["name"]: replace(text, start=f.start(), end=f.end()) for text, f in found}
+        self._parsed = cache(lambda name: parse_module_at(self._places[name]).functions[0])
+
+    def __getitem__(self, name: str) -> ast.Function:
+        return self._parsed(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+_FUNCTION = re.compile(r"^def (?P<name>\w+).*?(?=^def |\Z)", re.MULTILINE | re.DOTALL)
+library_functions = cache(Library)
 
 
 def signature_of(function: ast.Function) -> Signature:
