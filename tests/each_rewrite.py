@@ -112,6 +112,7 @@ REWRITES: dict[str, Rewrite] = {
     "online-reductions": Rewrite("kernels.online", ("normalise", "normalise", "masked_reduction", "heads", "reduce", "unary"), exact=False),
     "f32-products": Rewrite("graph.precise", ("matmul", "matmul", "layer", "heads"), PARTS, SIXTEEN, exact=False, sides=(16, 32, 48)),
     "fast-math": Rewrite("kernels", ("normalise", "unary", "unary", "layer", "binary", "cast"), exact=False),
+    "hoist-loads": Rewrite("tile", ("layer", "layer", "heads", "matmul", "along")),
     "skip-blocks": Rewrite("tile", ("masked_reduction", "masked_reduction", "heads", "pad", "concat", "reduce")),
     "software-pipelining": Rewrite("tile", ("heads",), {"optimize.software_pipelining.MIN_BLOCKS": 2}, SIXTEEN, sides=(16, 32, 48)),
     "program-order": Rewrite("tile", ("masked_reduction", "heads", "normalise", "reduce")),

@@ -45,7 +45,7 @@ FILES = (
     "minitri/kernels/lower_graph.py", "minitri/optimize/fusion/partition.py",
     "minitri/optimize/fusion/fuse.py", "minitri/optimize/collapse_axes.py", "minitri/optimize/online_reductions/merge_loops.py", "minitri/optimize/online_reductions/lower.py",
     "minitri/optimize/skip_blocks/skip.py", "minitri/optimize/skip_blocks/condition_ranges.py", "minitri/optimize/skip_blocks/abstract_values.py", "minitri/optimize/skip_blocks/no_effect_proofs.py",
-    "minitri/optimize/program_order.py", "minitri/optimize/boundary_peeling.py",
+    "minitri/optimize/program_order.py", "minitri/optimize/hoist_loads.py", "minitri/optimize/boundary_peeling.py",
     "minitri/graph/partial_sum_correction.py",
     "minitri/triton/emit.py", "minitri/triton/grid.py", "minitri/triton/expressions.py", "minitri/optimize/narrow_integers.py",
     "minitri/optimize/f16_multiplication.py", "minitri/triton/workarounds/loops.py",
@@ -62,7 +62,7 @@ OWN = {  # these tests are about one file and run first
     "minitri/kernels/demand.py": "tests/test_demand.py",
     "minitri/optimize/fusion/one_kernel.py": "tests/test_demand.py",
     "minitri/optimize/online_reductions/merge_loops.py": "tests/test_online_transport.py",
-    "minitri/optimize/fusion/partition.py": "tests/test_fusion_partition.py", "minitri/optimize/online_reductions/lower.py": "tests/test_online_transport.py", "minitri/optimize/program_order.py": "tests/test_program_order.py",
+    "minitri/optimize/fusion/partition.py": "tests/test_fusion_partition.py", "minitri/optimize/online_reductions/lower.py": "tests/test_online_transport.py", "minitri/optimize/program_order.py": "tests/test_program_order.py", "minitri/optimize/hoist_loads.py": "tests/test_hoist_loads.py",
     "minitri/optimize/boundary_peeling.py": "tests/test_boundary_peeling.py",
     "minitri/optimize/f16_multiplication.py": "tests/test_f16_multiplication.py", "minitri/triton/workarounds/loops.py": "tests/test_wgmma_wait.py",
 }  # fmt: skip

@@ -471,6 +471,10 @@ CASES: dict[str, Case] = {
     "matmul with bias": Case(
         "relu(x @ w + b) * 2", {**MK_KN, "b": "f32[N]"}, lambda x, w, b: np.maximum(x @ w + b, 0) * 2, SQUARE
     ),
+    "a product times picked numbers": Case(
+        "x @ w * a[t][:, None]", {**MK_KN, "a": "f32[P]", "t": "i64[M]"},
+        lambda x, w, a, t: x @ w * a[t][:, None], ({"M": 5, "N": 19, "K": 17, "P": 19},),
+    ),
     "matmul of relu": Case("relu(x) @ w", MK_KN, lambda x, w: np.maximum(x, 0) @ w, SQUARE),
     "matmul of exp and one": Case("(x + 1) @ (w - 1)", MK_KN, lambda x, w: (x + 1) @ (w - 1), SQUARE),
     "two products": Case("(x @ w) * (x @ v)", {**MK_KN, "v": "f32[K, N]"}, lambda x, w, v: (x @ w) * (x @ v), SQUARE),

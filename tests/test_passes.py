@@ -1193,6 +1193,7 @@ GOLDEN: dict[str, tuple[str, Case, dict[str, int]]] = {
         Case("prod(where(arange(N) <= arange(M)[:, None], x, 0), axis=1)", MN),
         {"N": 100_000},
     ),
+    "hoist_loads_bias": ("hoist-loads", PROGRAMS["epilogue"], {"M": 64, "N": 64, "K": 300}),
     "skip_blocks_softmax": (
         "skip-blocks",
         Case("softmax(where(arange(N) <= arange(M)[:, None], x, -inf))", MN),

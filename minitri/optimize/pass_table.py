@@ -186,6 +186,7 @@ PASSES: tuple[Pass, ...] = (
     room(plan_pass, "online-reductions", "kernels.online", "online_reductions.merge_loops:online", lambda c: partial(looped, context=c)),
     room(plan_pass, "fast-math", "kernels", "fast_math.relax:relax"),
     _core("lower", stage="tile.lowered", run=lower),
+    room(tile_pass, "hoist-loads", "tile.hoisted", "hoist_loads:hoist"),
     room(tile_pass, "skip-blocks", "tile.skipped", "skip_blocks.skip:skip"),
     room(tile_pass, "software-pipelining", "tile.rotated", "software_pipelining:rotate"),
     room(tile_pass, "program-order", "tile.ordered", "program_order:order", chip, lambda c: c.options.group),
@@ -229,7 +230,7 @@ OPTIONAL = tuple(room.name for room in ROOMS)
 
 OLD_NAMES = {
     "pack": "pack-operands", "fuse": "fusion", "flatten": "collapse-axes", "online": "online-reductions",
-    "relax": "fast-math", "skip": "skip-blocks", "rotate": "software-pipelining",
+    "relax": "fast-math", "hoist": "hoist-loads", "skip": "skip-blocks", "rotate": "software-pipelining",
     "order": "program-order", "peel": "boundary-peeling", "narrow": "narrow-integers", "halve": "f16-multiplication", "f16-products": "f16-multiplication",
     "maxima-in-parts": "row-maximum-tree", "deferred-checks": "deferred-tf32-checks",
     "descriptors": "tensor-descriptors", "join": "collapse-reduced-axes",

@@ -1,0 +1,39 @@
+"""tile → tile: moves small loads that follow a matrix product's loop to a place before the loop ("hoisting").
+
+    for r {                          b = load b[j]
+      %y = dot …                     for r {
+    }                     becomes      %y = dot …
+    b = load b[j]                    }
+    %z = add %y, b                   %z = add %y, b
+
+In: a tile program whose first loop computes matrix products. Out: the same program, with small loads, such as the load
+of a bias, before the first loop. A load after the loop starts when no other work is left, so the grid program waits for
+memory. A load before the loop ends while the loop runs. Triton does not move loads across loops. Moving a computation
+out of a loop is called loop-invariant code motion (Aho, Lam, Sethi and Ullman, "Compilers", 2006, section 9.5); this
+pass moves a load that is not inside of the loop, but after it.
+
+Left out: tiles of more than 1024 elements, because a loaded tile stays in registers during the loop. Loads whose index
+depends on a value of the loop. Persistent programs, because Triton merges the two nested loops of a persistent program
+into one loop, and the merged loop would have to carry the loaded value.
+"""
+
+import math
+from dataclasses import replace
+
+from minitri.kernels.ir import Carry, Dot, Load, needed
+from minitri.tiles.ir import Program
+
+LANES = 1024  # the most elements of a tile that is loaded before the loop: 8 registers a thread, with 4 warps
+
+
+def hoist(program: Program) -> Program:
+    loops = program.loops
+    if not loops or program.persistent or not any(isinstance(op, Dot) for op in loops[0].body):
+        return program
+    first = program.body.index(loops[0])
+    before, after = program.body[:first], program.body[first:]
+    loads = [s for s in after if isinstance(s, Load) and math.prod(program.axis(a).lanes for a in s.axes) <= LANES]
+    free = [load for load in loads if not any(isinstance(op, Carry) for op in needed(load))]
+    moved = {op for load in free for op in needed(load)}
+    hoisted = [s for s in after if s in moved]
+    return replace(program, body=(*before, *hoisted, *(s for s in after if s not in moved)))
