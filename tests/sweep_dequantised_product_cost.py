@@ -22,7 +22,7 @@ from minitri.bench.measure_case import forget, rotated, tensor
 from minitri.bench.torch_twin import torch_twin
 from minitri.hardware.chips import H200
 from minitri.optimize import dequantised_product_cost
-from minitri.optimize.product_cost import Choice
+from minitri.optimize.product_cost import PACES, Choice
 
 ROWS = (8, 32, 64, 128, 256, 512, 1024)
 WEIGHTS = ((4096, 4096), (4096, 1024), (1024, 4096), (4096, 11008), (11008, 4096), (8192, 8192))
@@ -31,7 +31,7 @@ WORSE = 1.1
 
 def choices(m: int, depth: int, columns: int) -> list[Choice]:
     """The choices with 32 to 800 programs."""
-    found = [Choice(p, pace, 0.0) for p in (1, 2, 4, 8, 16) for pace in dequantised_product_cost.PACES
+    found = [Choice(p, pace, 0.0) for p in (1, 2, 4, 8, 16) for pace in PACES["transposed"]
              if depth % (p * dequantised_product_cost.UNIT) == 0 and depth // p >= dequantised_product_cost.PART and pace.rows <= max(16, 2 * m - 1)]  # fmt: skip
     return [
         c

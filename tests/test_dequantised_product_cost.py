@@ -13,6 +13,7 @@ from minitri.graph.ir import Contract
 from minitri.hardware.chips import H200
 from minitri.kernels.ir import Dot
 from minitri.optimize import dequantised_product_cost
+from minitri.optimize.product_cost import PACES
 from minitri.optimize.schedules.products import TRANSPOSED, choose_tile, is_transposed
 from minitri.runtime.schedule_search import propose
 
@@ -64,7 +65,7 @@ def test_a_part_has_the_tiles_that_the_split_was_chosen_for(m: int, depth: int, 
 
 
 def test_there_is_a_tile_for_each_choice() -> None:
-    assert set(TRANSPOSED) == {p.rows for p in dequantised_product_cost.PACES}
+    assert set(TRANSPOSED) == {p.rows for p in PACES["transposed"]}
     assert {t.columns for t in TRANSPOSED.values()} == {dequantised_product_cost.COLUMNS}
 
 

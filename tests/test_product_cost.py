@@ -10,7 +10,7 @@ from minitri.base.dims import Dim
 from minitri.base.types import f32
 from minitri.graph.ir import Contract, Interner
 from minitri.hardware.chips import CHIPS, GENERIC, H200
-from minitri.optimize.product_cost import PACES, TF32_PARTS, cheapest, time_of_copy
+from minitri.optimize.product_cost import PACES, cheapest, time_of_copy
 from minitri.optimize.schedules.products import LARGE
 from minitri.optimize.two_step_reductions import padded
 from minitri.runtime.call_binding import bind
@@ -33,7 +33,7 @@ def test_the_model_chooses_the_fastest_measured_schedule(sizes: tuple[int, int, 
     batch, rows, columns, depth = sizes
     few = batch * -(-rows // 64) * -(-columns // 64) <= 2 * H200.multiprocessors
     parts = [1 << k for k in range(8) if k == 0 or few and depth >= 128 << k]
-    found, pace, _ = cheapest(H200, TF32_PARTS, parts, batch, rows, columns, depth)
+    found, pace, _ = cheapest(H200, PACES["tf32x3"], parts, batch, rows, columns, depth)
     assert (found, pace.rows, pace.columns) == MEASURED[sizes]
 
 

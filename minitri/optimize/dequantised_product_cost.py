@@ -23,18 +23,12 @@ were measured. If a second factor is computed from wider elements, such as f16, 
 
 from minitri.graph.ir import Apply, Const, Contract, Index, Input, View, children, is_copy, postorder, viewed
 from minitri.hardware.chips import Chip
-from minitri.optimize.product_cost import Choice, Pace, cheapest
+from minitri.optimize.product_cost import PACES, Choice, cheapest
 
 LITTLE = {"cast", "multiply", "add", "subtract", "negative"}  # operators that run while a tensor core multiplies
-COLUMNS = 64  # columns of a tile: the product is transposed, so they are the rows of a tensor core instruction
 UNIT = 64  # the depth of a part is a multiple of this
 PART = 512  # the least depth of a part
 MOST = 16  # the largest number of parts; each part's sums are written and read again
-
-PACES = (
-    Pace(16, COLUMNS, 0.40, 0.65, 4), Pace(32, COLUMNS, 0.48, 0.67, 4), Pace(64, COLUMNS, 0.50, 0.76, 2),
-    Pace(128, COLUMNS, 0.66, 1.03, 2), Pace(256, COLUMNS, 1.06, 1.75, 2),
-)  # fmt: skip
 
 
 def is_converted(node: Contract) -> bool:
@@ -55,4 +49,4 @@ def choose(chip: Chip, batch: int, rows: int, columns: int, depth: int, most: in
     """
     powers = [1 << k for k in range(most.bit_length())]
     parts = [p for p in powers if p == 1 or depth % (p * UNIT) == 0 and depth >= p * PART]
-    return cheapest(chip, PACES, parts, batch, rows, columns, depth)
+    return cheapest(chip, PACES["transposed"], parts, batch, rows, columns, depth)

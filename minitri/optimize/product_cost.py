@@ -19,10 +19,8 @@ from memory takes most of the time, dividing the depth into parts saves little t
 A copy of a factor takes the time in which the memory of the chip reads and writes the factor once.
 
 In: a chip, the sizes of a product, some tiles with their times (`Pace`), and the allowed numbers of parts of the depth.
-Out: the tile and the number of parts that have the least estimated time. The times of TF32 parts were measured on an
-H200. For 16-bit factors, the time of the largest tile was chosen so that the estimates for three products agree with
-measurements on an H200. Times that were not measured are estimated from the time of the largest tile, and from the
-speed of smaller tiles relative to it.
+Out: the tile and the number of parts that have the least estimated time. The file product_times.toml has the times of
+tiles on an H200, and says which times are measured and which are estimates.
 """
 
 import math
@@ -30,11 +28,11 @@ from collections.abc import Iterable
 from itertools import product, starmap
 from typing import NamedTuple
 
+from minitri.base.toml_tables import table_beside
 from minitri.base.types import DType
 from minitri.hardware.chips import H200, Chip
 
 STEP = 128  # the depth for which a pace gives times
-START = 2.4  # an estimate: the start and the end of a program take as long as START * STEP indices of the depth
 SECOND = 2.2  # microseconds that a second kernel takes if it adds or copies few numbers
 ADDED = 6.5e6  # bytes of partial sums that are written and read in a microsecond
 REACHED = 0.89  # the share of the bandwidth of a chip's memory that a copy reaches
@@ -54,7 +52,7 @@ class Pace(NamedTuple):
     alone: float
     beside: float
     most: int
-    start: float = 1.0
+    start: float
 
     def time(self, chip: Chip, programs: int, depth: float) -> float:
         """Returns the estimated time of all programs in microseconds. The argument `programs` is the number of
@@ -66,32 +64,8 @@ class Pace(NamedTuple):
         return self.start * -(-load // self.most) + step * depth / STEP
 
 
-# The times of products of f32 arrays that are computed from TF32 parts (f32_products.py).
-TF32_PARTS = (
-    Pace(128, 128, 6.8, 13.6, 1, 3.8), Pace(64, 128, 4.7, 7.6, 2, 2.4), Pace(64, 64, 2.8, 4.6, 3)
-)  # fmt: skip
-
-
-def _paces(time: float, *tiles: tuple[int, int, float]) -> tuple[Pace, ...]:
-    """Returns how long each tile takes, as a `Pace`. The argument `tiles` lists the rows, the columns and the speed of
-    each tile. The speed of a tile is relative to the speed of the first tile. The argument `time` is the number of
-    microseconds that the first tile takes for STEP (128) indices of the summed axis. One program fits on a
-    multiprocessor.
-    """
-    first, works = tiles[0], [(m, n, time * m * n / speed) for m, n, speed in tiles]
-    area = first[0] * first[1]
-    return tuple(Pace(m, n, work / area, 2 * work / area, 1, START * work / area) for m, n, work in works)
-
-
-# The times of tiles, by the numbers that are multiplied (see `kind_of`). Only the times of TF32 parts were measured for
-# each tile. The file schedules/tiles.toml lists the tiles in the same order.
-PACES = {
-    "16": _paces(1.3, (128, 256, 1.0), (128, 128, 0.85), (64, 128, 0.7), (64, 64, 0.5)),
-    "tf32": _paces(2.7, (128, 256, 1.0), (128, 128, 0.95), (64, 128, 0.7), (64, 64, 0.5)),
-    "tf32x3": TF32_PARTS,
-    "32": (Pace(128, 64, 6.7, 13.4, 3, 0.5), Pace(64, 64, 4.5, 6.8, 4, 0.5)),
-    "64": _paces(5.6, (64, 64, 1.0)),
-}
+# The times of tiles, by what is multiplied (see `kind_of`).
+PACES = {kind: [Pace(*row) for row in rows] for kind, rows in table_beside(__file__, "product_times.toml").items()}
 
 
 def kind_of(precision: str, factor: DType) -> str:
