@@ -43,7 +43,7 @@ def lay_out(plan: Plan) -> Plan:
     a product loads get aligned rows.
     """
     fixed = {op.buffer for k in plan.kernels if k.dots for op in k.body if isinstance(op, Load)}
-    free = {b for b in (*plan.outputs, *plan.temporaries) if b not in fixed and 0 not in b.shape}
+    free = {b.name: b for b in (*plan.outputs, *plan.temporaries) if b not in fixed and 0 not in b.shape}
     orders: dict[Buffer, Order] = {}
     kernels: list[Kernel] = []
 
@@ -54,13 +54,25 @@ def lay_out(plan: Plan) -> Plan:
         kernel = _permuted(kernel, orders)  # its loads
         stores = [op for op in kernel.body if isinstance(op, Store)]
         if not kernel.dots and not all(map(_is_copy, stores)):
-            found = {op.buffer: memory_order(op.index, _accesses(kernel)) for op in stores if op.buffer in free}
-            own = {b: order for b, order in found.items() if order != tuple(sorted(order))}
+            found = [_orders(op, free[op.buffer.name], kernel) for op in stores if op.buffer.name in free]
+            own = {b: order for orders in found for b, order in orders.items() if order != tuple(sorted(order))}
             kernel = _in_order(_permuted(kernel, own)) if own else kernel
             orders |= own
         kernels.append(kernel)
     outputs, temporaries = (tuple(map(laid, buffers)) for buffers in (plan.outputs, plan.temporaries))
     return _with_aligned_rows(replace(plan, outputs=outputs, temporaries=temporaries, kernels=tuple(kernels)))
+
+
+def _orders(op: Store, whole: Buffer, kernel: Kernel) -> dict[Buffer, Order]:
+    """Returns the order of the axes in memory for the array `whole`, and for the buffer that `op` stores.
+
+    If `op` stores a slice of `whole` (fusion/output_slices.py), its buffer has one more axis than `whole`. This axis
+    stays directly before the axis that is divided into slices.
+    """
+    numbers = (k for k, (d, e) in enumerate(zip(op.index, op.buffer.shape)) if d.constant is not None and e != 1)
+    s = next(numbers, len(op.index))
+    order = memory_order([d for k, d in enumerate(op.index) if k != s], _accesses(kernel))
+    return {whole: order, op.buffer: tuple(n for k in order for n in ((s, s + 1) if k == s else (k + (k > s),)))}
 
 
 def _with_aligned_rows(plan: Plan) -> Plan:
@@ -76,11 +88,12 @@ def _with_aligned_rows(plan: Plan) -> Plan:
     def change(op: Op) -> Op:
         return replace(op, buffer=aligned.get(op.buffer, op.buffer)) if isinstance(op, (Load, Store)) else op
 
-    kernels = tuple(_changed(k, change) for k in plan.kernels) if aligned else plan.kernels
+    kernels = tuple(changed(k, change) for k in plan.kernels) if aligned else plan.kernels
     return replace(plan, temporaries=tuple(aligned.get(b, b) for b in plan.temporaries), kernels=kernels)
 
 
-def _changed(kernel: Kernel, change: Callable[[Op], Op]) -> Kernel:
+def changed(kernel: Kernel, change: Callable[[Op], Op]) -> Kernel:
+    """Returns the kernel with `change` applied to each of its ops."""
     body = tuple(rewritten(kernel.body, change).values())
     return replace(kernel, body=body, buffers=buffers_of(body))
 
@@ -109,7 +122,7 @@ def _permuted(kernel: Kernel, orders: Mapping[Buffer, Order]) -> Kernel:
         fired(lay_out, op, made, op.spans)
         return made
 
-    return _changed(kernel, change)
+    return changed(kernel, change)
 
 
 def _in_order(kernel: Kernel) -> Kernel:
