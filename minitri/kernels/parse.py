@@ -81,12 +81,14 @@ def read_buffer(p: Param, role: str, names: Names) -> Buffer:
     return Buffer(p.name.name, dtype, shape, _strides(p, shape, names), role)
 
 
-Buffers = dict[tuple[str, int], Buffer]  # by name and rank: an array may be used with and without merged axes
+Buffers = dict[
+    tuple[str, int], Buffer
+]  # by name and rank: an array may be used with and without merged or divided axes
 
 
 def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
     """Parses the buffers of a kernel or a tile program. Returns the buffers by name and rank. Each buffer must equal a
-    buffer of the plan. Neighbouring axes of the buffer may be merged into one axis.
+    buffer of the plan. Neighbouring axes of the buffer may be merged into one axis, and an axis may be divided into two.
     """
     whole = {b.name: b for b in (*plan.inputs, *plan.outputs, *plan.temporaries)}
     found: Buffers = {}
@@ -100,8 +102,10 @@ def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
         if (b.dtype, b.role) != (seen.dtype, seen.role):
             raise Mistake(p, f"in the plan, `{name}` is an {b.role} of {b.dtype}")
         empty = 0 in b.shape and 0 in seen.shape
-        if len(seen.shape) > len(b.shape) or not empty and _merged_axes(b) != _merged_axes(seen):
-            raise Mistake(p, f"this is not how `{name}` lies in memory", "its neighbouring axes may be merged, no more")
+        if not empty and _merged_axes(b) != _merged_axes(seen):
+            raise Mistake(
+                p, f"this is not how `{name}` lies in memory", "an axis may be divided, and neighbours may be merged"
+            )
         found[name, rank] = seen
     return found
 

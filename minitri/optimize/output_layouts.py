@@ -66,7 +66,7 @@ def lay_out(plan: Plan) -> Plan:
 def _orders(op: Store, whole: Buffer, kernel: Kernel) -> dict[Buffer, Order]:
     """Returns the order of the axes in memory for the array `whole`, and for the buffer that `op` stores.
 
-    If `op` stores a slice of `whole` (fusion/output_slices.py), its buffer has one more axis than `whole`. This axis
+    If `op` stores a slice of `whole` (output_slices.py), its buffer has one more axis than `whole`. This axis
     stays directly before the axis that is divided into slices.
     """
     numbers = (k for k, (d, e) in enumerate(zip(op.index, op.buffer.shape)) if d.constant is not None and e != 1)

@@ -218,7 +218,7 @@ class Room:
 
 # Rooms that are part of another pass, with the stage that shows their effect.
 PARTS = (
-    Room("output-slices", "kernels.fused", "minitri.optimize.fusion.output_slices"),
+    Room("output-slices", "kernels.fused", "minitri.optimize.output_slices"),
     Room("mask-elision", "tile.masked", "minitri.optimize.mask_elision"),
     *(Room(name, "tile", rule.__module__) for name, rule in RULES.items()),
 )  # fmt: skip

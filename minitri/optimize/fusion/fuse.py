@@ -21,7 +21,7 @@ from minitri.graph.ir import Graph, Layouts, Node
 from minitri.kernels.demand import COMPUTE, NotOneKernel
 from minitri.kernels.ir import Decision, Plan
 from minitri.kernels.lower_graph import decision, plan_of, with_copies, with_stored_outputs
-from minitri.optimize.fusion.output_slices import with_slices
+from minitri.optimize.output_slices import with_slices
 from minitri.optimize.fusion.partition import Partition
 
 

@@ -9,17 +9,17 @@ Without this optimisation, a kernel computes all operands of a concatenation for
 selects one of them. The kernel has an axis of the length of the result, so it shares no axis with the rows of an
 operand. With this optimisation, the kernel has an axis of the length of one operand. Each operand is computed once, and
 stored once. The operands of a concatenation must have equal extents. They become several results of one kernel, so the
-rules of fusion apply to them (partition.py). Afterwards, the results become slices of one array again.
+rules of fusion apply to them (fusion/partition.py). Afterwards, the results become slices of one array again.
 
 Elementwise operations and permutations of axes after a concatenation are applied to each slice. For example,
 `relu(concat((x, y)))` has the slices `relu(x)` and `relu(y)`.
 
-In: the plan without slices, its graph, and a function that makes the plan of a graph. Out: the plan with slices, or the
-plan without slices if the slices do not pay. Slices pay if no number that `_costs` returns becomes larger. For example,
-a kernel must not load more arrays.
+In: a graph, its plan without slices, and a function that makes the plan of a graph. Out: the plan with slices, or the
+plan without slices if slices do not pay. Slices pay if no number that `costs` returns becomes larger, such as the bytes
+that the plan moves. All slices of a result must be stored by one kernel.
 
-Left out: results with more than `MOST` slices, because one program computes all of them, and its values fill the
-registers. Left out also are results whose kernel stores them in another order than row-major (output_layouts.py).
+Left out: results with more than `MOST` slices, because one grid program computes all slices, and their values need
+registers. Also left out: slices of fewer than `SECTOR` neighbouring bytes, unless they save bytes.
 """
 
 from collections import defaultdict
