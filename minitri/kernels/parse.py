@@ -103,9 +103,7 @@ def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
             raise Mistake(p, f"in the plan, `{name}` is an {b.role} of {b.dtype}")
         empty = 0 in b.shape and 0 in seen.shape
         if not empty and _merged_axes(b) != _merged_axes(seen):
-            raise Mistake(
-                p, f"this is not how `{name}` lies in memory", "an axis may be divided, and neighbours may be merged"
-            )
+            raise Mistake(p, f"this is not how `{name}` lies in memory", "its axes may be merged or divided, no more")
         found[name, rank] = seen
     return found
 

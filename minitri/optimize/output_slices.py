@@ -47,7 +47,7 @@ def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Pla
     fuse   makes the plan of a graph
     """
     interner, spans = Interner(graph.conditions), dict(graph.spans)
-    outputs, places = list[Node](), list[tuple[Buffer, int, Dim]]()
+    outputs, places, runs = list[Node](), list[tuple[Buffer, int, Dim]](), list[int]()
     for root, buffer in zip(graph.outputs, whole.outputs):
         k, slices = _slices(root, interner)
         outputs += slices
@@ -55,8 +55,9 @@ def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Pla
         if len(slices) > 1:
             shape = (*root.shape[:k], Dim.of(len(slices)), *slices[0].shape[k:])
             buffer = replace(buffer, shape=shape, strides=contiguous(shape))
+            runs.append(buffer.dtype.bytes * prod(d.constant or TYPICAL for d in shape[k + 1 :]))
         places += [(buffer, k, Dim.of(p)) for p in range(len(slices))]
-    if len(outputs) == len(graph.outputs):
+    if not runs:
         return whole
     plan = fuse(replace(graph, outputs=tuple(outputs), spans=spans))
     placed = {b.name: place for b, place in zip(plan.outputs, places)}
@@ -71,9 +72,8 @@ def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Pla
     plan = replace(plan, outputs=whole.outputs, kernels=tuple(changed(k, into_slice) for k in plan.kernels))
     stored = [b for k in plan.kernels for b in {op.buffer.name for op in k.body if isinstance(op, Store)}]
     alike = lay_out(plan).outputs == lay_out(whole).outputs and len({*stored}) == len(stored)
-    wide = all(prod(d.constant or TYPICAL for d in b.shape[k:]) * b.dtype.bytes >= SECTOR for b, k, _ in places)
     new, old = costs(plan), costs(whole)
-    pays = all(n <= o for n, o in zip(new, old)) and (new[0] < old[0] or wide and new != old)
+    pays = all(n <= o for n, o in zip(new, old)) and (new[0] < old[0] or min(runs) >= SECTOR and new != old)
     return plan if alike and pays else whole
 
 

@@ -21,8 +21,8 @@ from minitri.graph.ir import Graph, Layouts, Node
 from minitri.kernels.demand import COMPUTE, NotOneKernel
 from minitri.kernels.ir import Decision, Plan
 from minitri.kernels.lower_graph import decision, plan_of, with_copies, with_stored_outputs
-from minitri.optimize.output_slices import with_slices
 from minitri.optimize.fusion.partition import Partition
+from minitri.optimize.output_slices import with_slices
 
 
 def fuse(graph: Graph, layouts: Layouts = {}, kept: Iterable[Node] = (), slices: bool = False) -> Plan:
