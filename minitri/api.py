@@ -150,8 +150,8 @@ class FunctionProgram(Program):
     """A minitri program made from a Python function.
 
     The program is compiled again when a function or constant that it uses changes. Every use of the program compares
-    the functions and constants that the program uses with their earlier values. Except for the comparison of functions
-    and constants, a repeated call on a GPU is as fast as a call of an ordinary `Program`. The constructor takes the
+    the functions and constants that the program uses with their earlier values. A repeated call on a GPU is as fast as
+    a call of an ordinary `Program`, except for the time to compare functions and constants. The constructor takes the
     settings that the class `Program` takes.
     """
 

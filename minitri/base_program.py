@@ -116,8 +116,8 @@ class BaseProgram:
         return call
 
     def refresh(self) -> None:
-        """A hook, called before each use of the program. In a subclass, the hook compiles the program again if a Python
-        value that the program uses has changed.
+        """A hook, called before each use of the program. A subclass can override `refresh` to compile the program again
+        if a Python value that the program uses has changed.
         """
 
     def fitted(self, call: Call) -> Call:

@@ -4,11 +4,11 @@
     missing triton        needed for kernels, on a CPU too
                           fix: pip install "triton>=3.6"
 
-In: nothing. Out: a row for each part, such as numpy, torch or the GPU. The row of a part has a state and a detail, such
-as a version. If the state of a part is not `ok`, its row also has a fix: a command for the user. A child process with a
-time limit imports torch and runs compilers, because both can be slow, and can crash. Because of the child process, a
-broken installation of torch results in a row of the report, not in a traceback. The version of a package is read from
-its metadata, without importing the package.
+In: nothing. Out: a row for each part, such as numpy, torch or the GPU. Each row of the report has the state of one
+part, such as numpy, and a detail, such as its version. If a part such as numpy is missing, old or broken, its row has a
+fix: a command for the user. A child process with a time limit imports torch and runs compilers, because both can be
+slow, and can crash. Because of the child process, a broken installation of torch results in a row of the report, not in
+a traceback. The version of a package is read from its metadata, without importing the package.
 
 Left out: repairs. minitri only shows the command that repairs a part, and the user runs this command.
 """
@@ -21,7 +21,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -30,14 +30,14 @@ import click
 
 from minitri.base.json_child_process import environment
 from minitri.base.json_disk_cache import configured_folder
+from minitri.base.nodes import Record
 from minitri.base.toml_tables import table_beside
 from minitri.cli.terminal import echo, progress, show_json
 
 TIME_LIMIT = 120  # seconds, for each child process
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Record):
     """A row of the report: the state of one part that minitri needs, such as numpy or the GPU.
 
     state       "ok", "old", "missing" or "broken"
@@ -71,7 +71,8 @@ def doctor(as_json: bool = False) -> int:
 
 
 def examine() -> list[Row]:
-    """Returns the rows of all parts, in the order in which the user should apply the fixes.
+    """Returns a report row for each part that minitri needs, such as numpy, in the order in which a user should repair
+    the parts.
 
     The child processes that examine the parts run at the same time.
     """
@@ -92,7 +93,8 @@ def examine() -> list[Row]:
 
 
 def package(name: str, why: str, minimum: str = "", essential: bool = False, also_called: Sequence[str] = ()) -> Row:
-    """Returns the row of a Python package, from the metadata of the package.
+    """Returns the row of a Python package in the report of `minitri doctor`, with the version from the package's
+    metadata.
 
     minimum       the oldest version that minitri supports; "" for any version
     also_called   other distributions that contain the same module
@@ -148,7 +150,9 @@ def probe(script: str) -> dict[str, Any]:
 
 
 def trial(name: str, found: Mapping[str, Any]) -> Row:
-    """Returns the row of a part that a script of doctor.toml examines in a child process."""
+    """Returns the row of the report about one part, such as the GPU, which a script of doctor.toml has examined in a
+    child process.
+    """
     known = LOOKED_FOR["trials"][name]
     if "problem" in found:
         return Row(name, "broken" if version(known["needs"]) else "missing", found["problem"], known["fix"])
@@ -156,7 +160,7 @@ def trial(name: str, found: Mapping[str, Any]) -> Row:
 
 
 def gpu(torch: Mapping[str, Any]) -> Row:
-    """Returns the row of the GPU.
+    """Returns the row of the GPU in the report of `minitri doctor`.
 
     The command `nvidia-smi` is run first, because it finds a GPU even if the installed torch supports only CPUs.
     """

@@ -177,8 +177,8 @@ def sizes_given(context: Context, plan: Plan, wide: bool) -> str:
 def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) -> str:
     """Returns a phrase that says how many bytes of each array a thread reads or writes at once, and why not more.
 
-    If kernels access an array at several places, the phrase shows the smallest number of bytes. `odd` has the names of
-    arrays whose address is not a multiple of 16 bytes.
+    If kernels access an array at several places, the returned phrase has the smallest number of bytes among these
+    accesses. `odd` has the names of arrays whose address is not a multiple of 16 bytes.
     """
     if any(a.tiles == 0 for a in program.grid):
         return "none is read or written, no program runs"

@@ -19,7 +19,7 @@ schedule. The optimisations are in minitri/optimize/pass_table.py, which is impo
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, field, replace
 from functools import cached_property, partial
 from importlib import import_module
 from typing import Any
@@ -27,13 +27,13 @@ from typing import Any
 from minitri.base import pass_logs
 from minitri.base.diagnostics import CompileError, misspelt
 from minitri.base.dims import Dim
+from minitri.base.nodes import Record
 from minitri.base.resource_limits import Limits, check_time, current, exceeded, timed, using
 from minitri.graph import lower_ast, rewrite
 from minitri.graph.parameter_binding import Instance
 from minitri.graph.text import format_graph
 from minitri.graph.verify import verify as verify_graph
-from minitri.hardware import targets
-from minitri.hardware.targets import StageUnavailable, Target
+from minitri.hardware.targets import CUDA_STAGES, HIP_STAGES, StageUnavailable, Target
 from minitri.kernels import lower_graph
 from minitri.kernels.ir import Kernel, Plan
 from minitri.kernels.text import format_decision, format_plan
@@ -53,16 +53,14 @@ from minitri.triton.workarounds.loops import hide_starts, settle
 PASS_TABLE = "minitri.optimize.pass_table"  # the module with the table of optimisations
 
 
-@dataclass(frozen=True, eq=False)
-class Start:
+class Start(Record, eq=False):
     """The stage at which a program begins if it was read from the text of a stage, such as the stage `tile`."""
 
     stage: str
     value: Any
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(Record):
     """The input of a compilation. Every pass receives the context as its second argument, after the IR.
 
     module    the parsed program
@@ -105,8 +103,7 @@ class Context:
 # ---- passes ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Pass:
+class Pass(Record):
     """One pass of the compiler. `run(value, context)` makes the stage `stage` from the stage before it.
 
     function   the main function of the pass; the docstring of its module explains the pass
@@ -133,8 +130,7 @@ class Pass:
         return run(before, context)
 
 
-@dataclass(frozen=True)
-class PassRecord:
+class PassRecord(Record):
     """A record of a pass that ran: the text before the pass, the text after it, and the time of the pass in seconds."""
 
     name: str
@@ -387,7 +383,7 @@ def _text_of_broken(p: Pass, value: Any) -> str:
 
 def _unavailable(stage: str, compiled: Compilation) -> CompileError:
     """Returns the error for the name of a stage that this compilation does not have."""
-    start, known = compiled.context.start, {*OUR_STAGES, *targets.CUDA_STAGES, *targets.HIP_STAGES}
+    start, known = compiled.context.start, {*OUR_STAGES, *CUDA_STAGES, *HIP_STAGES}
     if start is not None and stage in {p.stage for p in compiled.table}:
         return StageUnavailable("MT0402", f"this program begins at `{start.stage}`: it has no stage `{stage}`")
     if stage in known:

@@ -16,9 +16,9 @@ The column `bytes` counts the bytes that a kernel must read and write (kernels/m
 is close to the bandwidth of the memory, the kernel cannot become much faster.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
+from minitri.base.nodes import Record
 from minitri.base.text_tables import byte_size, milliseconds, table
 from minitri.base.tracebacks import hides_frames
 from minitri.hardware.roofline import Measured
@@ -33,8 +33,7 @@ __all__ = ["KernelTime", "Profile", "Timing", "profile", "time_call"]
 HEAD = ("kernel", "launches", "programs", "warps", "time", "bytes", "GB/s", "share")
 
 
-@dataclass(frozen=True, slots=True)
-class KernelTime:
+class KernelTime(Record):
     """The measured times of one kernel.
 
     programs   the number of grid programs of a launch
@@ -65,8 +64,7 @@ class KernelTime:
         return self.bytes / self.seconds if self.seconds else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Record):
     program: str
     device: str
     kernels: tuple[KernelTime, ...]

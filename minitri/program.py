@@ -137,7 +137,7 @@ class Program(BaseProgram):
 
     def _in_order(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Moves keyword arguments to their positions. For example, `f(x, b=b, a=a)` becomes `f(x, a, b)`. If an
-        argument is missing, nothing is moved.
+        argument is missing, all keyword arguments stay keyword arguments.
         """
         names = self._names[len(args) : len(args) + len(keywords)]
         if any(name not in keywords for name in names) or len(names) < len(keywords):

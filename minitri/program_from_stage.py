@@ -47,7 +47,6 @@ from minitri.runtime.array_interop import ArrayView, laid
 from minitri.runtime.call_binding import Call
 from minitri.runtime.launch import Bound
 from minitri.tiles import ir as tiles
-from minitri.tiles.ir import Programs
 from minitri.tiles.schedule import Options
 from minitri.tiles.text import parse_programs
 from minitri.trust import run_stage
@@ -105,9 +104,9 @@ def _verified(stage: str, value: Any) -> Any:
 # ---- the signature -------------------------------------------------------------------------
 
 
-def _head(value: Graph | Plan | Programs) -> Graph | Plan:
+def _head(value: Graph | Plan | tiles.Programs) -> Graph | Plan:
     """Returns the part of a stage that contains the name of the program, the inputs and the conditions."""
-    return value.plan if isinstance(value, Programs) else value
+    return value.plan if isinstance(value, tiles.Programs) else value
 
 
 def _module(value: Any, source: Source) -> ast.Module:
@@ -150,15 +149,14 @@ class Loaded(Program):
         return f"{super().__repr__()[:-1]} from {self.stage}>"
 
     def _made(self, *, options: Options, effort: str, **settings: Any) -> Program:
-        fixed = isinstance(self.value, Programs) and options != self.options
+        fixed = isinstance(self.value, tiles.Programs) and options != self.options
         if fixed or effort != "none":
             what = "options" if fixed else "effort"
             message = f"a program that begins at `{self.stage}` takes no {what}"
             measured = "measure once, with `mt.tune(…)`, and give it the options"
             raise CompileError("MT0404", message, help="its schedules are in the text" if fixed else measured)
-        return Loaded(
-            Start(self.stage, self.value), self.module.source, options=options, against=self.against, **settings
-        )
+        start = Start(self.stage, self.value)
+        return Loaded(start, self.module.source, options=options, against=self.against, **settings)
 
     def _check_signature(self) -> None:
         """Does nothing, because the function `load` has already verified the text."""
@@ -238,9 +236,10 @@ class Loaded(Program):
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:
     """Returns the strides that the text of a stage requires of an array.
 
-    The text of the stage has a number or a name for each stride, such as `x.stride0`. If the strides of the array equal
-    all numbers in the text, the array keeps its strides. If a stride differs from its number in the text, the caller
-    copies the array. The named strides of the copy are in row-major order, and larger than all strides with numbers.
+    The text of a stage gives each stride of an array as a number, or as a name such as `x.stride0`. An array keeps its
+    strides if they equal all strides that the stage's text gives as numbers. If a stride of an array differs from the
+    number that the stage's text gives for it, the caller copies the array. In a copied array, the strides that the text
+    only names are in row-major order, and larger than all strides that are given as numbers.
 
     The value of each named stride is added to the dict `sizes`.
     """

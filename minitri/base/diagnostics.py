@@ -1,7 +1,7 @@
 """Defines error codes, and formats error messages that point at the source with carets.
 
 In: a mistake that some part of the compiler found, and the range of the source text (span) with the mistake. Out: one
-exception, `CompileError`. Example of the text of an error, `str(error)`:
+exception, `CompileError`. For example, the text `str(error)` shows the line with the mistake and proposes a correction:
 
     error[MT0203]: matmul contracts K = 512 with N = 256
       --> linear.mt:2:12
@@ -18,10 +18,10 @@ text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Any, Self
 
+from minitri.base.nodes import Record
 from minitri.base.spans import Span
 from minitri.base.spelling import nearest
 from minitri.base.toml_tables import table_beside
@@ -33,8 +33,7 @@ CODES: dict[str, str] = {code: row["text"] for code, row in _TABLE.items()}
 MOST_LINES = 7  # the most lines that `str(error)` has
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Record):
     """A correction of a minitri program: the text at `span` is replaced by `text`."""
 
     span: Span
@@ -147,14 +146,12 @@ class CompileAxisError(CompileValueError, CompileIndexError):
     """
 
 
-_KINDS: dict[str, type[CompileError]] = {
-    code: globals()[f"Compile{row['python']}"] for code, row in _TABLE.items() if "python" in row
-}
+_KINDS = {code: globals()[f"Compile{row['python']}"] for code, row in _TABLE.items() if "python" in row}
+# For each error code, the names of Python's built-in exceptions that the error is also an instance of.
 BUILTIN: dict[str, tuple[str, ...]] = {
     code: tuple(e.__name__ for e in (ValueError, TypeError, IndexError) if issubclass(kind, e))
     for code, kind in _KINDS.items()
 }
-"""For each error code, the names of Python's built-in exceptions that the error is also an instance of."""
 
 
 class ParseError(CompileError, SyntaxError):
@@ -265,7 +262,7 @@ def excerpt(span: Span, label: str = "", columns: int = 100) -> list[str]:
 def _window(text: str, column: int, limit: int) -> tuple[str, int]:
     """Cuts a line to at most `limit` characters around a column.
 
-    Returns the cut line and the position of the column in the cut line.
+    Returns the shortened line, and the position in the shortened line of the character at `column`.
     """
     if len(text) <= limit:
         return text, column

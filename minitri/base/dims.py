@@ -19,18 +19,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache, reduce
 from typing import Any, ClassVar, Literal, Union
 
 from minitri.base.diagnostics import CompileError
+from minitri.base.nodes import Record
 from minitri.base.resource_limits import check_product, current, exceeded
 
 MAX_DEPTH = 50  # levels of nested quotients, maxima, …: functions that visit these levels are recursive
 
 
-@dataclass(frozen=True, slots=True)
-class Symbol:
+class Symbol(Record):
     name: str
     kind: Literal["size", "axis", "value"] = "size"
 
@@ -41,8 +41,7 @@ class Symbol:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Record):
     """A function of two `Dim`s that is not a polynomial, such as the quotient n // m.
 
     Each subclass of Pair stands for one function.
@@ -198,7 +197,7 @@ class Dim:
         return self.replace_atoms(env)
 
     def replace_atoms(self, env: Mapping[Any, DimLike]) -> Dim:
-        """Replaces atoms (symbols, quotients, remainders, maxima, minima). `env` maps each atom to its replacement."""
+        """Replaces each atom (symbol, quotient, remainder, maximum or minimum) that is a key of `env` by its value."""
 
         def atom(a: Atom) -> DimLike:
             if a in env or isinstance(a, Symbol):
@@ -231,7 +230,8 @@ class Dim:
         return total
 
     def solved(self, varies: Callable[[Symbol], bool]) -> tuple[Symbol, int, Dim] | None:
-        """Solves the condition `self >= 0` for one symbol s. For N - 1 - i >= 0, the result (i, -1, N) means i < N.
+        """Solves the condition `self >= 0` for one symbol s. For example, N - 1 - i >= 0 means i < N, so the result is
+        (i, -1, N).
 
         Returns (s, 1, bound) if the condition means `s >= bound`, and (s, -1, bound) if it means `s < bound`. The
         function prefers a symbol s for which `varies` returns True. The returned bound contains no symbol for which
@@ -336,8 +336,8 @@ class Remainder(Division):
 def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     """Returns a quotient w and a rest r such that a == w * b + r.
 
-    If b has one term, the quotient w is made from the terms of a that b divides. For example, b = 4 splits 4*M + i into
-    w = M and r = i. If b has several terms, the quotient w is 1 if a == b, and otherwise 0.
+    If b has one term, the quotient w is made from the terms of a that b divides. For example, a = 4*M + i and b = 4
+    give the quotient w = M and the rest r = i. If b has several terms, the quotient w is 1 if a == b, and otherwise 0.
     """
     if len(b.terms) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)
@@ -384,9 +384,9 @@ def axis_names(exprs: Iterable[Dim]) -> set[str]:
 def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
     """Returns the sign of d if it is proven for all sizes, and None if no sign is proven.
 
-    The sign is 1 for d >= 0, -1 for d <= 0, and 0 for d == 0. The sign is proven if all coefficients have the same
-    sign, and all factors of the terms are >= 0. The sizes in `positive` are known to be >= 1. The function writes N + 1
-    instead of a size N in `positive`: N - 1 becomes N, which is >= 0.
+    The result is 0 if d is the polynomial 0, 1 if d >= 0 is proven, and -1 if d <= 0 is proven. The sign is proven if
+    all coefficients have the same sign, and all factors of the terms are >= 0. The sizes in `positive` are known to be
+    >= 1. A size N that is known to be >= 1 is replaced by N + 1 with N >= 0, so that N - 1 becomes N, which is >= 0.
     """
     if positive:
         d = d.substitute({s: Dim({(s,): 1}) + 1 for s in positive})

@@ -5,18 +5,20 @@
     proof   4 * goal + 3  ==  (4*N - 1 - i)  +  (i - 4*(i//4))
 
 In: facts (expressions known to be >= 0, each with a reason) and a goal (the expression to prove >= 0). Out: a `Proof`,
-or None if no proof is found. The one idea: a proof is an equation between a multiple of the goal, plus a constant
-`room`, and a sum of facts with weights > 0 and multipliers >= 0:
+or None if no proof is found. The one idea: a proof is an equation that writes a multiple of the goal as a sum of facts
+with factors >= 0. The left side of the equation may also contain a constant `room`, which is smaller than the factor
+`scale` of the goal.
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
-The equation of a proof shows that goal > -1: its right side is a sum of products that are >= 0, and the constant `room`
-is less than the goal's factor `scale`. As the goal is an integer, goal > -1 means goal >= 0.
+The right side of a proof's equation is a sum of products that are >= 0, so scale * goal + room >= 0. From scale * goal
++ room >= 0 and room < scale follows goal > -1. As the goal is an integer, goal > -1 means goal >= 0.
 
-`Proof.check` compares both sides of a proof's equation as polynomials, so an error in the search cannot lead to a wrong
-proof. Two polynomials are equal if each product of symbols (monomial) has the same coefficient in both. To find a
-proof, the search writes a linear equation for each monomial. The unknowns of the linear equations are the weights of
-the facts. The simplex algorithm (simplex.py) solves the linear equations.
+Both sides of a proof's equation are polynomials. Two polynomials are equal if each product of symbols (monomial) has
+the same coefficient in both. To find a proof, the search writes a linear equation for each monomial. In the linear
+equations, the unknown numbers are the weights: the factors with which the sum multiplies each fact. The simplex
+algorithm (simplex.py) solves the linear equations. The tests compare the polynomials of every proof that the examples
+need, without a search (tests/test_proofs.py).
 
 Three steps prepare the search for a proof. First, each maximum and minimum in the goal and in the facts is split into
 two cases. Second, the facts that define quotients and remainders, such as 4*(i//4) <= i, are added to the given facts.
@@ -30,13 +32,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
 from math import lcm
 
 from minitri.base.dims import ONE, ZERO, Dim, Quotient, sign
+from minitri.base.nodes import Record
 from minitri.base.simplex import combination
 from minitri.base.symbolic_minmax import Extreme, Largest
 
@@ -46,8 +48,7 @@ MAX_CASES = 6  # how many maxima and minima the search splits into cases
 SAMPLES = ((0,), (1,), (2,), (3,), (9,), (0, 9), (9, 0), (1, 2, 4))
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Record):
     """The fact that `expr` >= 0, with the reason. If the fact follows from other facts, `proof` is the derivation."""
 
     expr: Dim
@@ -55,8 +56,7 @@ class Fact:
     proof: Proof | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Record):
     """One term of a proof's sum: weight * multiplier * fact."""
 
     weight: int
@@ -64,8 +64,7 @@ class Step:
     fact: Fact
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(Record):
     """A proof that goal >= 0, in one of four forms.
 
     steps   an equation whose right side is a sum of facts, with `scale` and `room` as in the module's docstring
@@ -84,23 +83,6 @@ class Proof:
     cases: tuple[Proof, ...] = ()
     never: Proof | None = None
 
-    def check(self) -> bool:
-        """Checks whether the proof is valid. The check compares polynomials and needs no search."""
-        if self.atom is not None:
-            goals = [self.goal.replace_atoms({self.atom: value}) for value, _ in _in_cases(self.atom)]
-            return [p.goal for p in self.cases] == goals and all(p.check() for p in self.cases)
-        if self.never is not None:
-            return self.never.goal == -1 and self.never.check()
-        if self.wider is not None:  # divisor * goal + divisor - 1 >= 0 and divisor >= 1, so goal > -1
-            n = self.divisor.expr + 1 if self.divisor else ZERO
-            return self.wider.goal == self.goal * n + n - 1 and self.wider.check()
-        total = ZERO
-        for s in self.steps:
-            if s.weight < 0 or sign(s.multiplier) not in (0, 1) or not (s.fact.proof is None or s.fact.proof.check()):
-                return False
-            total = total + s.multiplier * s.fact.expr * s.weight
-        return 0 <= self.room < self.scale and self.goal * self.scale + self.room == total
-
     def facts(self) -> Iterator[Fact]:
         """Yields the facts that the proof uses. A derived fact is replaced by the facts from which it was derived."""
         for s in self.steps:
@@ -110,8 +92,8 @@ class Proof:
                 yield from below.facts()
 
 
-def _in_cases(atom: Extreme) -> tuple[tuple[Dim, Dim], tuple[Dim, Dim]]:
-    """Returns the two cases of a maximum or minimum.
+def in_cases(atom: Extreme) -> tuple[tuple[Dim, Dim], tuple[Dim, Dim]]:
+    """Splits a maximum or minimum of a and b into two cases: its value is a, or its value is b.
 
     Each case is a pair: the value of the maximum or minimum, and an expression that is >= 0 exactly in this case.
 
@@ -136,8 +118,9 @@ def prove(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 def _for_all_sizes(goal: Dim) -> Proof | None:
     """Returns a proof that the goal is >= 0 for all sizes and axes, without any facts, or None if no proof is found.
 
-    The function first computes the goal for a few small sizes, because most goals without a proof are negative for
-    small sizes. If the goal is negative for some small sizes, the function returns None without a search.
+    Before the slow search for a proof, the function computes the goal (the expression to prove >= 0) for a few small
+    sizes. An expression that is negative for some sizes cannot be proven >= 0, so the function returns None without a
+    search.
     """
     return None if _is_refuted(goal) else _search(goal, (), MAX_CASES)
 
@@ -191,7 +174,7 @@ def _plain(d: Dim) -> tuple[Step, ...]:
 
 def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Extreme, depth: int) -> Proof | None:
     cases: list[Proof] = []
-    for value, when in _in_cases(atom):
+    for value, when in in_cases(atom):
         known = [Fact(f.expr.replace_atoms({atom: value}), f.because) for f in facts]
         known.append(Fact(when, f"the case {atom} = {value}"))
         if (proof := _search(goal.replace_atoms({atom: value}), known, depth - 1)) is None:
@@ -258,7 +241,8 @@ def _signs(exprs: Iterable[Dim]) -> list[Fact]:
 def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
     """Proves goal >= 0 by proving n*goal + n - 1 >= 0, where n is the divisor of a quotient in the goal.
 
-    Returns None if n*goal + n - 1 >= 0 is not proven for any divisor n.
+    Returns None if, for each quotient in the expression `goal`, the inequality n*goal + n - 1 >= 0 cannot be proven for
+    its divisor n.
     """
     divisors = (a.b for a in goal.atoms() if isinstance(a, Quotient) and a.b.constant is None)
     return next(filter(None, (_scaled(goal, facts, n) for n in divisors)), None)
@@ -279,8 +263,8 @@ def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
 def _by_sum(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
     """Proves goal >= 0 by writing the goal as a weighted sum of facts, or returns None if no such sum is found.
 
-    If the facts alone are not enough, the sum also contains facts that are multiplied by a positive term, such as a
-    size N (see `_products`).
+    If no weighted sum of the facts equals the goal, the function multiplies some facts by sizes or axes (see
+    `_products`) and searches again.
     """
     columns = [(ONE, f) for f in dict.fromkeys(facts)]
     for terms in (columns, [*columns, *_products(goal, facts)]):
@@ -290,8 +274,8 @@ def _by_sum(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 
 
 def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, Fraction]) -> Proof:
-    """Returns the proof with the given weights. Both sides of the proof's equation are multiplied by a number that
-    makes all weights integers.
+    """Returns the proof that goal >= 0, because the goal is a sum of terms, each multiplied by its weight in `weights`.
+    Both sides of the proof's equation are multiplied by a number that makes all weights integers.
     """
     scale = lcm(*(w.denominator for w in weights.values()))
     steps = [Step(int(w * scale), *terms[k]) for k, w in weights.items()]
@@ -303,10 +287,10 @@ def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, F
 
 
 def _products(goal: Dim, facts: Sequence[Fact]) -> list[tuple[Dim, Fact]]:
-    """Returns pairs of a factor and a fact whose product can be a term of a proof.
+    """Returns pairs of a factor m and a fact `expr >= 0`, for which m * expr can be a term in the sum of a proof.
 
-    Example: for a goal that contains `N*i`, one pair is N and the fact `M - 1 - i >= 0`, because N times this fact
-    contains `N*i` as well.
+    Example: a proof about an expression with the term `N*i` may need N times the fact `M - 1 - i >= 0`. The product
+    `M*N - N - N*i >= 0` contains the term `N*i` too.
     """
     wanted = {m for d in (goal, *(f.expr for f in facts)) for m, _ in d.terms if len(m) > 1}
     found: dict[tuple[Dim, Fact], None] = {}

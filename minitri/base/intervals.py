@@ -134,7 +134,7 @@ def joined(d: Dim, ranges: Ranges = {}) -> Dim:
 def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
     """Returns all versions of `d` in which the remainder `low` = a % n is joined with another term.
 
-    The remainder `low` can be joined with the quotient a // n, and with a remainder of the form (a // n + …) % m.
+    Examples: a % n joined with n * (a // n) is a, and a % n joined with n * (a // n % m) is a % (n * m).
     """
     a, n, digit = low.a, low.b, Dim({(low,): 1})
     count, rest = split(d, digit)

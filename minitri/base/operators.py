@@ -42,18 +42,17 @@ Left out: contractions and views, which are classes of graph nodes instead of ro
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from minitri.base import operators_unlike_numpy
+from minitri.base.nodes import Record
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import DType, bool_, f32
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
+class Operator(Record):
     """One elementwise operator.
 
     name       the function's name in the language. If the array API standard has the function, it has this name there
@@ -149,8 +148,9 @@ def register(op: Operator) -> Operator:
 def _operator(name: str, row: dict[str, Any]) -> Operator:
     """Returns the operator for a row of operators.toml.
 
-    The entry `numpy` of the row is the name of a function. The function comes from operators_unlike_numpy.py if that
-    file has a function with this name, and otherwise from numpy.
+    In a row of operators.toml, the entry `numpy` is the name of the function that computes the operator for numpy
+    arrays. The function comes from operators_unlike_numpy.py if that file has a function with this name, and otherwise
+    from numpy.
     """
     function = row.pop("numpy", name)
     numpy = getattr(operators_unlike_numpy, function, None) or getattr(np, function)
@@ -174,8 +174,7 @@ JUMPS = ("floor", "ceil", "trunc", "round", "sign", "floor_divide", "remainder",
 Kind = Literal["sum", "product", "extreme", "logical", "bits", "position"]
 
 
-@dataclass(frozen=True, slots=True)
-class Reduction:
+class Reduction(Record):
     """A reduction combines all elements along an axis into one element.
 
     name       the name of the function in the language. The scan is called `cumulative_NAME`

@@ -23,10 +23,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from minitri.base.nodes import Record
 from minitri.base.spans import Span
 
 SETTING = "MINITRI_LOGS"  # the environment variable
@@ -60,12 +60,12 @@ def check_topics(setting: str, known: tuple[str, ...]) -> None:
 # ---- rules that fire -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Firing:
+class Firing(Record):
     """One application of a rewrite rule.
 
-    `before` is what the rule replaced, and `after` is the replacement: nodes, operations or pairs of axes. `spans` are
-    the ranges of the source text from which the replaced nodes or operations were made.
+    A rewrite rule replaces nodes, operations or pairs of axes. The attribute `before` has the replaced objects, and the
+    attribute `after` has the new objects. `spans` are the ranges of the source text from which the replaced nodes or
+    operations were made.
     """
 
     rule: Callable[..., Any]

@@ -15,10 +15,11 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, misspelt
+from minitri.base.nodes import Record
 from minitri.base.spans import Span
 
 # No option raises these limits. They are limits of numpy or Triton, or they limit how deep the compiler recurses.
@@ -30,8 +31,7 @@ MAX_CALLS = 100  # depth of nested function calls
 MAX_BITS = 1023  # bits of an integer constant: a number with more bits is larger than every float
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Record):
     """The limits on the time and memory of compiling one program. A caller can raise each limit."""
 
     source: int = 64 * 1024  # characters of one text
@@ -69,7 +69,7 @@ def limits(**changed: float) -> AbstractContextManager[Limits]:
 
 
 def using(wanted: Limits) -> AbstractContextManager[Limits]:
-    """Replaces all limits by `wanted` inside the `with` block."""
+    """Inside the `with` block, the limits in the argument `wanted` hold for the time and memory of each compilation."""
     return _assigned(_current, wanted)
 
 
@@ -97,8 +97,8 @@ def check_time() -> None:
     """Raises CompileError MT0401 if the time limit is exceeded.
 
     Every loop over a program's operations calls this function. Reading the processor time is slow on some systems, so
-    the function reads it only after the wall-clock time has reached the limit. As processor time never passes faster
-    than wall-clock time, the limit cannot be exceeded before the wall-clock time has reached it.
+    the function reads it only after the wall-clock time has reached the limit. The processor time of one thread never
+    exceeds the wall-clock time that has passed.
     """
     ends = _deadlines.get()
     if ends is not None and time.perf_counter() > ends[0] and time.thread_time() > ends[1]:

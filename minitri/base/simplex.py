@@ -2,10 +2,13 @@
 
     combine([{x: 1}, {x: 1, 1: 2}], {x: 3, 1: 2})      [2, 1]:   2 * x  +  1 * (x + 2)  =  3*x + 2
 
-In: columns and a target, which are polynomials, written as maps from monomials to coefficients. Out: a weight >= 0 for
-each column, or None if there are no such weights. The one idea is the first phase of the simplex algorithm. The simplex
-algorithm starts with artificial variables that satisfy all equations, and replaces the artificial variables by columns
-until no artificial variable is left. Bland's rule chooses the next column, and guarantees that the algorithm ends.
+In: polynomials (the columns) and a polynomial to reach (the target), as maps from monomials, such as x*y, to
+coefficients. Out: for each column (polynomial), a weight >= 0 such that the weighted sum is the target, or None if this
+is impossible. The one idea: each equation gets an additional (artificial) unknown, which the first phase of the simplex
+algorithm reduces to 0. The simplex algorithm starts with artificial variables that satisfy all equations, and replaces
+the artificial variables by columns until no artificial variable is left. In each step, the algorithm takes the first
+column that can reduce the sum of the artificial variables. The rule to take the first possible column (Bland's rule)
+guarantees that the simplex algorithm ends.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +20,11 @@ ALMOST = Fraction(999_999, 1_000_000)  # a constant just below 1, which may be a
 
 
 def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None:
-    """Finds weights > 0 for some of the columns. The sum of the weighted columns is the goal, or the goal plus a
-    constant below 1.
+    """Finds weights > 0 with which a sum of some of the polynomials in `columns` is the polynomial `goal`. If there are
+    no such weights, the function tries `goal` plus a constant just below 1.
 
-    Returns a map from the position of a column in `columns` to the weight of this column. Returns None if no weights
-    give the goal.
+    Returns a map from the position of a polynomial in `columns` to its weight. Returns None if no weighted sum of the
+    polynomials is `goal`, or `goal` plus a constant below 1.
     """
     useful = _useful(goal, columns)
     for slack in (Fraction(0), ALMOST):
@@ -34,9 +37,11 @@ def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None
 
 
 def _useful(goal: Dim, columns: Sequence[Dim]) -> Sequence[int]:
-    """Returns the positions of the useful columns.
+    """Returns the positions of the polynomials in `columns` that a weighted sum equal to the polynomial `goal` may
+    need.
 
-    A column is useful if it shares a monomial with the goal, or with another useful column.
+    A polynomial is needed only if it shares a monomial (product of symbols) with `goal`, or with another needed
+    polynomial.
     """
     wanted = {m for m, _ in goal.terms if m}
     if not wanted:  # the goal is a constant: any of the columns may be needed
@@ -52,8 +57,9 @@ def _useful(goal: Dim, columns: Sequence[Dim]) -> Sequence[int]:
 def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial, Fraction]) -> list[Fraction] | None:
     """Returns weights >= 0 whose weighted sum of columns is the target, or None if no weights have this sum.
 
-    The simplex tableau has, for each monomial, one row and one artificial variable. The function minimises the sum of
-    the artificial variables: if this sum reaches 0, the weights exist.
+    The simplex tableau (a matrix of linear equations) has one row for each monomial (a product of symbols). Each row
+    has an artificial variable: the part of the target's coefficient that the weighted sum does not reach yet. If the
+    simplex algorithm reduces all artificial variables to 0, it has found the weights.
     """
     rows = sorted({m for m in (*target, *(m for c in columns for m in c))}, key=str)
     width = len(columns)
@@ -69,10 +75,8 @@ def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial,
             return None
         # Some row is positive in the column, because the sum of the rows with artificial variables
         # is positive in this column.
-        ratios = [
-            (line[-1] / line[entering], b, r) for r, (b, line) in enumerate(zip(basis, table)) if line[entering] > 0
-        ]
-        _, _, r = min(ratios)
+        positive = [r for r in range(len(basis)) if table[r][entering] > 0]
+        _, _, r = min((table[r][-1] / table[r][entering], basis[r], r) for r in positive)
         _pivot(table, r, entering)
         basis[r] = entering
     weights = {column: line[-1] for column, line in zip(basis, table)}
@@ -80,7 +84,9 @@ def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial,
 
 
 def _pivot(table: list[list[Fraction]], r: int, entering: int) -> None:
-    """Makes the column `entering` of the simplex tableau a unit column with its 1 in row r."""
+    """Makes the element in row r and column `entering` of the simplex tableau (a matrix of equations) 1, and the rest
+    of the column 0.
+    """
     pivot = table[r][entering]
     row = table[r] = [x / pivot for x in table[r]]
     for k, line in enumerate(table):

@@ -17,8 +17,8 @@ If two Dims contain one size only, and are equal for all values of this size, th
 
 The one idea: max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). Nested maxima and minima of one integer n are a
 piecewise linear function of n. The function ramp(n - k) changes its slope at n = k only. Any piecewise linear function
-of n is a linear function plus one ramp for each value of n at which the slope changes (a "bend"). The factor of the
-ramp for a bend is the change of the slope at this bend.
+of n is a linear function plus one ramp for each value of n at which the slope changes (a "bend"). At n = k, a term c *
+ramp(n - k) changes the slope of the function by c.
 
 `tidy` does not change nested maxima of different sizes, such as max(max(M, 1), N). `tidy` does not change maxima within
 products, quotients and remainders.
@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import takewhile
 from math import gcd
 from typing import Any, ClassVar
@@ -36,6 +36,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minitri.base.dims import ONE, ZERO, Dim, DimLike, Pair, Symbol, paired, sign, size
+from minitri.base.nodes import Record
 
 Bends = Mapping[tuple[Dim, int], int]  # from (n, k) to the factor of ramp(n - k)
 Allows = Callable[[Symbol, int], bool]  # allows(M, 3) says whether the size M can be 3
@@ -124,12 +125,11 @@ def at_most_one(d: Dim) -> bool:
 # ---- the canonical form --------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Ramps:
-    """A piecewise linear function, stored as a linear part and bends. The function is `plain` plus the sum of factor *
-    ramp(n - k) over all bends, where ramp(x) is max(x, 0).
+class Ramps(Record):
+    """A piecewise linear function, stored as a linear function `plain` and the points at which the slope changes.
 
-    `bends` maps (n, k) to the factor of ramp(n - k), which is the change of the slope at n = k.
+    An entry (n, k): c of `bends` stands for the term c * max(n - k, 0), which changes the slope by c at n = k. The
+    value of the piecewise linear function is `plain` plus all terms c * max(n - k, 0).
     """
 
     plain: Dim
@@ -144,7 +144,8 @@ class Ramps:
     def dim(self) -> Dim:
         """Returns the piecewise linear function as a `Dim`.
 
-        A ramp with a factor above 0 is written with a maximum, and a ramp with a factor below 0 with a minimum.
+        A term c * max(n - k, 0) is written with a maximum if c > 0. If c < 0, it is written with a minimum, because
+        max(n - k, 0) = n - min(n, k).
         """
         total = self.plain
         for (n, k), c in self.bends.items():
@@ -152,11 +153,12 @@ class Ramps:
         return total
 
     def of_one_sum(self) -> tuple[Dim, Callable[[int], int], set[int]] | None:
-        """Returns (n, f, corners) if the function depends on a single sum of sizes n, such as M + N. Returns None if
-        the function depends on several sums of sizes. The value of the function is f(n).
+        """Returns (n, f, corners) if the piecewise linear function is f(n) for a single sum of sizes n, such as `M +
+        N`. Returns None if the piecewise linear function depends on two or more different sums of sizes, such as `M`
+        and `M + N`.
 
-        The set `corners` contains all values of n at which max(f(n), 0) can change its slope: the bends of f, and the
-        integers next to the zeros of f.
+        The set `corners` contains the values of n at which the slope of max(f(n), 0) can change. The slope of max(f(n),
+        0) can change only where the slope of f changes, and at the integers next to the zeros of f.
         """
         n, slope = _base(self.plain)
         over = {*(m for m, _ in self.bends), *((n,) if slope else ())}
@@ -239,7 +241,7 @@ def _ramps(d: Dim) -> Ramps:
 
 
 def _of_extreme(a: Extreme) -> Ramps:
-    """Returns a maximum or minimum as a sum of ramps.
+    """Writes a maximum or minimum as a sum of functions of the form ramp(x) = max(x, 0).
 
     max(x, y) is y + ramp(x - y), and min(x, y) is y - ramp(y - x).
     """
@@ -249,10 +251,10 @@ def _of_extreme(a: Extreme) -> Ramps:
 
 
 def _ramp(inner: Ramps) -> Ramps | None:
-    """Returns max(inner, 0) as a sum of ramps. Returns None if `inner` is not a function of one sum of sizes.
+    """Returns max(inner, 0), for a piecewise linear function `inner`, as a linear function plus terms c * max(n - k,
+    0). Returns None if `inner` is not a function of one sum of sizes.
 
-    If `inner` depends on a sum of sizes that is never negative, the result keeps only the bends at positive values of
-    this sum.
+    If `inner` depends on a sum of sizes n that is never negative, the result needs no term max(n - k, 0) with k <= 0.
     """
     found = inner.of_one_sum()
     if found is None:
@@ -273,8 +275,9 @@ def _ramp(inner: Ramps) -> Ramps | None:
 def _base(d: Dim) -> tuple[Dim, int]:
     """Returns (n, c) such that d = c * n + a constant.
 
-    Example: for `2*M + 4*N + 1`, the result is `(M + 2*N, 2)`. Of the possible pairs (n, c), the function returns the
-    pair with the largest |c| and a positive first coefficient of n.
+    For example, `2*M + 4*N + 1` is 2 * (M + 2*N) + 1, so `_base` returns the pair `(M + 2*N, 2)`. The factor c is the
+    greatest common divisor of the coefficients of d without its constant. The sign of c makes the first coefficient of
+    n positive.
     """
     terms = [(m, c) for m, c in d.terms if m]
     if not terms:

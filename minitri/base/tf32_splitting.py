@@ -1,13 +1,14 @@
 """The TF32 parts of f32 numbers, and how exact the products of such parts are.
 
 A tensor core multiplies TF32 numbers, which have 11 significant bits. To multiply f32 numbers a and b, each factor is
-written as a sum of two TF32 numbers (parts): a = a1 + a2 and b = b1 + b2. The product `a*b` is computed as
-`a1*b2 + a2*b1 + a1*b1`. The smallest product, `a2*b2`, is left out (Ootomo and Yokota, "Recovering single precision
-accuracy from Tensor Cores", 2022).
+written as a sum of two TF32 numbers (parts). For a = a1 + a2 and b = b1 + b2, the product `a*b` is computed as `a1*b2 +
+a2*b1 + a1*b1`. The smallest product, `a2*b2`, is left out (Ootomo and Yokota, "Recovering single precision accuracy
+from Tensor Cores", 2022).
 
 The depth K of a matrix product is the number of products `a*b` whose sum is one element. For a depth of 64 or more, a
-matrix product of TF32 parts is as exact as with IEEE multiplications and additions. Let u = 2**-24, and let S be the
-sum of the K values `|a*b|` of one element. The errors of one element of a matrix product are at most:
+matrix product of TF32 parts is as exact as with IEEE multiplications and additions. The table below has upper bounds of
+the errors of one element of a matrix product. In the table, u is 2**-24, the largest relative error of rounding to f32,
+and S is the sum of the K values `|a*b|`.
 
     IEEE      each of K additions is rounded                                            K u S
     parts     a2*b2 is at most 4u a*b; the last bits of a2 and b2, 2u each              8 u S
@@ -15,14 +16,15 @@ sum of the K values `|a*b|` of one element. The errors of one element of a matri
               an IEEE addition for the sum of each block of 32 elements              K/32 u S
 
 In each instruction, a tensor core aligns all terms to the largest term. The tensor core keeps two more bits than the
-largest term has, and cuts off all lower bits. The truncation in each instruction of a tensor core costs u/2 for each of
-nine terms (eight products and a sum), and 2u in the end, together 6.5u. For K = 64, the error bound in the table above
-is (8 + 52 + 2) u S for TF32 parts, and 64 u S for IEEE. For a depth of 64 or more, TF32 parts have a smaller error
-bound than IEEE arithmetic. The error bounds in this file hold for the tensor cores of Hopper GPUs. The test
+largest term has, and cuts off all lower bits. One instruction adds nine terms: eight products and the previous sum.
+Cutting off the low bits costs an error of at most u/2 for each term, and 2u for the result. The truncation error of one
+instruction is at most 9 * u/2 + 2u = 6.5u. For K = 64, the error bound for TF32 parts has the factor 8 + 52 + 2 = 62,
+and the error bound for IEEE arithmetic has 64. For a depth of 64 or more, TF32 parts have a smaller error bound than
+IEEE arithmetic. The error bounds in this file hold for the tensor cores of Hopper GPUs. The test
 tests/sweep_f32_products.py measures how Hopper's tensor cores round.
 
-In: an f32 array. Out: two arrays of TF32 numbers, for the evaluators. The file minitri/triton/rt.py computes the same
-TF32 parts in kernels.
+In: an f32 array. Out: two arrays of TF32 numbers, for the evaluators. In kernels, the function `_tf32_parts` of
+minitri/triton/rt.py splits f32 numbers into two TF32 numbers.
 """
 
 from typing import Any
@@ -40,7 +42,7 @@ FACTOR_ERROR = 2.0**-22  # the relative error of each factor; both together give
 def tf32_parts(x: Any) -> tuple[Any, Any]:
     """Returns two arrays of TF32 numbers whose sum is x * SPLIT_SCALE.
 
-    For an element of x that is NaN, or whose absolute value is about 2**102 or more, both arrays contain NaN.
+    At an element of x that is NaN, or whose absolute value is about 2**102 or more, both returned arrays contain NaN.
 
     The last bit of a subnormal f32 number stands for 2**-149, but neighbouring TF32 numbers are at least 2**-136 apart.
     After a multiplication by SPLIT_SCALE = 2**13, TF32 numbers can represent the last bit of a subnormal f32 number

@@ -10,9 +10,9 @@
       = more: minitri explain MT0204
 
 In: an exception that leaves a public function. Out: the same exception, without the frames of minitri's own functions.
-For a CompileError, loggers and debuggers show only the caller's frames. For a CompileError, scripts, Python's prompt
-and IPython print a text like the example above. With MINITRI_TRACEBACK=1 in the environment, all frames are kept and
-printed.
+For a CompileError, loggers and debuggers show only the caller's frames. After a CompileError, scripts, Python's prompt
+and IPython print only the caller's frames and the text of the error. With MINITRI_TRACEBACK=1 in the environment, all
+frames are kept and printed.
 """
 
 import os
@@ -94,7 +94,8 @@ def _hook(kind: type[BaseException], error: BaseException, frames: TracebackType
 def show_in_ipython(shell: Any, kind: type[CompileError], error: CompileError, *_: Any, **__: Any) -> list[str]:
     """Prints the lines of an error in IPython, and returns them for the notebook.
 
-    The lines show no frame, because the cell that raised the error is next to them.
+    The printed lines do not quote the caller's code, because the notebook shows the cell that raised the error next to
+    the lines.
     """
     shown = lines(error, None)
     shell._showtraceback(kind, error, shown)

@@ -8,7 +8,6 @@ docs/reference/semantics.md has the rules of type promotion, and the reasons for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -17,10 +16,10 @@ import numpy as np
 
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim
+from minitri.base.nodes import Record
 
 
-@dataclass(frozen=True, slots=True)
-class DType:
+class DType(Record):
     """The type of an array element.
 
     `kind` is "b" (bool), "i" (signed integer), "u" (unsigned integer) or "f" (float).
@@ -126,8 +125,7 @@ class ListValue(tuple[Any, ...]):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayType:
+class ArrayType(Record):
     """A dtype and a shape of symbolic sizes. The text of an array type is, for example, `f32[M, N]`."""
 
     dtype: DType
@@ -139,15 +137,14 @@ class ArrayType:
 
 # ---- properties of dtypes that a program can read ----------------------------------------------
 
+# For each kind that `isdtype` knows, the letters of `DType.kind` that belong to it.
 KINDS = {
     "bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu", "real floating": "f",
     "complex floating": "", "numeric": "iuf",
 }  # fmt: skip
-"""For each kind that `isdtype` knows, the letters of `DType.kind` that belong to it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Info:
+class Info(Record, eq=False):
     """The result of `finfo(f32)` or `iinfo(i8)`. `facts` maps names such as "eps" to values."""
 
     name: str

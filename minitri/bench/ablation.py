@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 import minitri as mt
+from minitri.base.nodes import Record
 from minitri.base.text_tables import table
 from minitri.bench import call_costs
 from minitri.bench.alternating_timer import Calls, Clock, Pace, Times, alternating_times
@@ -36,7 +37,6 @@ from minitri.optimize.pass_table import OPTIONAL
 from minitri.program import Program
 from minitri.runtime import timing
 
-WORTH = 1.03  # an optimisation is worthwhile if a case without it takes this many times as much
 WHOLE = ""  # the version with all optimisations
 
 
@@ -57,8 +57,7 @@ def ablate(chosen: Sequence[Case], json_path: str | None = None, plot_path: str 
     return int(any(c.note for c in found.cells))
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Record):
     """One case without one optimisation, compared with the same case with all optimisations.
 
     time, memory, first   ratios: the value without the optimisation over the value with it; 0.0 if not measured
@@ -75,7 +74,8 @@ class Cell:
 
     @property
     def best(self) -> float:
-        """The largest of the ratios of time, memory and time to a first result.
+        """The largest of three ratios: the time, memory and time to a first result without an optimisation, each
+        divided by the value with the optimisation.
 
         If the version without the optimisation fails or gives a wrong result, `best` is inf, because the case then
         needs the optimisation.

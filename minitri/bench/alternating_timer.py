@@ -13,8 +13,8 @@ implementation raised.
 An implementation is called with one set of inputs after another, and then with the first set again. The result of a
 call is kept until the set of inputs of the call is used again. There are enough sets of inputs to push the inputs and
 results of a call out of the L2 cache before their next use (measure_case.py). The timer does not clear the L2 cache by
-writing zeros to it, because the GPU would write them back to memory during the call. Writing zeros back would slow down
-a kernel that mostly reads.
+writing zeros to it, because the GPU would write them back to memory during the call. If the GPU also had to copy zeros
+from its cache to memory, a kernel that mostly reads would be slower.
 
 Before each call, the GPU spins: it is kept busy without touching memory. While the GPU spins, the host queues the call,
 so the measured time of the call does not include the host's time.
@@ -94,8 +94,8 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace, device: Cuda = Cud
     All implementations are measured in the given order, and then once more in reverse order. The last implementation of
     the given order is the first of the reverse order, and gets no second warm-up. An implementation that fails is not
     run again. Before each call, the GPU spins equally often for all implementations, because a chip that rests longer
-    between calls computes faster. The GPU spins often enough for the host to queue even the call that takes the host
-    longest.
+    between calls computes faster. Before each call, the GPU is kept busy at least as long as the CPU needs to queue a
+    call of any implementation.
     """
     finish_launchers()
     each = {name: _Peer(calls, device) for name, calls in peers.items()}
@@ -112,9 +112,9 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace, device: Cuda = Cud
 class _Peer:
     """The calls of one implementation, and its measured times.
 
-    `length` is roughly the time of a call: the host's time or the GPU's time, whichever is longer. The two measurements
-    of an implementation use the same `length`, so that they have the same number of calls and the same weight in the
-    median.
+    `length` is roughly the time of a call: the host's time or the GPU's time, whichever is longer. Each implementation
+    is measured twice. The second measurement uses the `length` of the first measurement, so that both measurements have
+    the same number of calls.
     """
 
     def __init__(self, calls: Calls, device: Cuda) -> None:
@@ -137,7 +137,9 @@ class _Peer:
         self.seconds += _timed_calls(self.calls, warm, repetitions, spins, self.device)
 
     def attempt(self, step: Callable[..., None], *arguments: Any) -> None:
-        """Runs `step`, which is `find_spins` or `measure`, unless an earlier call of `attempt` has failed."""
+        """Runs a step of the measurement (`find_spins` or `measure`), and records its error if it fails. Does nothing
+        if an earlier step of this implementation has failed.
+        """
         if self.failed is None:
             try:
                 step(*arguments)
@@ -152,7 +154,7 @@ class _Peer:
 def _call_seconds(calls: Calls, device: Cuda) -> tuple[float, float]:
     """Returns two times: the seconds that a call takes, and the seconds that the host takes to queue the call.
 
-    Three batches of three calls are timed. Each of the two times is the shortest of the three batches.
+    Three batches of three calls are timed, and each returned time is a third of the shortest time of a batch.
     """
     rotation, found = cycle(calls), list[tuple[float, float]]()
     for _ in range(3):
@@ -168,9 +170,8 @@ def _call_seconds(calls: Calls, device: Cuda) -> tuple[float, float]:
 
 
 def _timed_calls(calls: Calls, warm: int, timed: int, spins: int, device: Cuda) -> list[float]:
-    """Returns the seconds of each of `timed` calls.
-
-    Before the timed calls, `warm` calls run without being timed.
+    """Makes `warm` calls that are not timed, then `timed` calls that are timed, and returns the seconds of each timed
+    call.
     """
     kept = deque[Any](maxlen=len(calls))
     marks: list[tuple[Any, Any]] = []

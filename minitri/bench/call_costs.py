@@ -32,7 +32,10 @@ T = TypeVar("T")
 BATCHES, CALLS = 20, 500
 FIRST = {"add": "x + x", "softmax": "softmax(x, axis=-1)"}
 # Modules that a first call would import.
-IMPORTED = ("triton.language", "triton.compiler.code_generator", "networkx", "lark", "minitri.api", "minitri.triton.rt")
+IMPORTED = (
+    "triton.language", "triton.compiler.code_generator", "networkx", "lark",
+    "minitri.api", "minitri.optimize.pass_table", "minitri.triton.rt",
+)  # fmt: skip
 
 
 class Table(NamedTuple):

@@ -1,6 +1,7 @@
 """The cases of the benchmark, made from the table cases.toml: a program, its arguments, and the same computation in torch.
 
-In: rows of the table cases.toml. Out: `Case`s. For example, the table cases.toml has this row:
+In: rows of the table cases.toml. Out: `Case`s. For example, the row for softmax in cases.toml has a name, a function, a
+list of cases and a library function:
 
     name = "softmax"
     function = "softmax_of_rows"
@@ -57,11 +58,6 @@ class Input(NamedTuple):
     signed: bool = False
     layout: str = ""
     scale: float = 1.0
-
-    @property
-    def least(self) -> int:
-        """The smallest number that a random integer of the input can be."""
-        return -self.below if self.signed else 0
 
 
 class Case(NamedTuple):

@@ -8,7 +8,7 @@ matrix products (`flops` is 0), a copy of memory is timed too, for comparison.
 Left out: the tables that are printed (result_tables.py).
 
 Without a GPU, `small_table` compares Triton's interpreter with numpy, for small sizes that are no multiples of block
-sizes. The small table shows whether the kernels are right, but not how fast they are.
+sizes. The function `small_table` shows whether kernels compute right results, but not how fast they run on a GPU.
 """
 
 import math
@@ -91,7 +91,8 @@ def within(case: Case) -> float:
 def tensor(given: Input, device: str) -> Any:
     dtype = getattr(torch, "bool" if given.dtype == "bool" else DTYPES[given.dtype].triton)
     if given.below:
-        return torch.randint(given.least, given.below, given.shape, device=device, dtype=dtype)
+        least = -given.below if given.signed else 0
+        return torch.randint(least, given.below, given.shape, device=device, dtype=dtype)
     make = torch.rand if given.positive else torch.randn
     *outer, n = given.shape or (1,)
     shapes = {"transposed": (*outer[:-1], n, *outer[-1:]), "every other": (*outer, 2 * n), "wide rows": (*outer, n + 8)}
@@ -131,8 +132,8 @@ def _bytes_moved(case: Case, arrays: Arrays, reference: Arrays) -> int:
 
 
 def _implementations(case: Case, sets: Sequence[Arrays], row: Row, tune: bool) -> dict[str, Maker]:
-    """Returns a function for each implementation. The function of an implementation prepares the implementation and
-    returns its calls, one for each set of inputs.
+    """Returns, for each implementation, a function that compiles or prepares the implementation, and then returns one
+    call for each set of inputs.
 
     If minitri's schedules are measured, the time for measuring the schedules is stored in `row`.
     """

@@ -9,10 +9,10 @@ any other case. The module torch_twin.py makes the torch function of the `Case` 
         v2 = gelu(v1)
         return v2
 
-The table random_programs.toml has forms of statements, such as `gelu({x})`. The class `EverydayWriter` draws forms at
-random, and fills their placeholders such as {x} (minitri/testing/statement_writer.py). `EverydayWriter` runs each
-statement on torch's meta device, whose tensors have a shape but no data. A statement stays in the program if it runs on
-the meta device and if no array is too large.
+The table random_programs.toml has forms of statements, such as `gelu({x})`. The class `EverydayWriter` chooses forms of
+statements at random, and replaces placeholders such as {x} by names of values (minitri/testing/statement_writer.py).
+`EverydayWriter` runs each statement on torch's meta device, whose tensors have a shape but no data. A statement stays
+in the program if it runs on the meta device and if no array is too large.
 
 Left out: small programs of all kinds with awkward values, which `minitri fuzz` draws (minitri/testing).
 """
@@ -212,7 +212,7 @@ class EverydayWriter(StatementWriter):
         return self.array(name, shape, shape[DEPTHS[name]] if name in DEPTHS else 1)
 
     def scores(self, filled: Filled, of: Shape) -> Shape:
-        """Returns the shape of the keys of an attention whose queries, the placeholder {x}, have the shape `of`.
+        """Returns the shape of the keys of an attention, which equals `of`, the shape of the queries.
 
         Raises DoesNotFit if the matrix of attention scores would be too large.
         """
@@ -225,6 +225,7 @@ class EverydayWriter(StatementWriter):
         return (of[0], groups, math.prod(of[1:]) // groups)
 
 
+# The shapes of new arrays.
 SHAPES: dict[str, Callable[[EverydayWriter, Filled, Shape], Shape]] = {
     "y": lambda w, f, of: of, "mask": lambda w, f, of: of, "keys": EverydayWriter.scores,
     "row": lambda w, f, of: of[-1:], "shift": lambda w, f, of: of[-1:], "column": lambda w, f, of: (*of[:-1], 1),
@@ -232,11 +233,11 @@ SHAPES: dict[str, Callable[[EverydayWriter, Filled, Shape], Shape]] = {
     "w": lambda w, f, of: (of[-1], f["columns"]), "wt": lambda w, f, of: (f["columns"], of[-1]),
     "batch": lambda w, f, of: (*of[:-2], of[-1], f["columns"]), "conv": lambda w, f, of: (f["columns"], of[1]),
 }  # fmt: skip
-"""The shapes of new arrays."""
+# The axes over which products sum.
 DEPTHS = {"w": -2, "batch": -2, "wt": -1, "conv": -1}
-"""The axes over which products sum."""
 # numbers of zeros (before, after) that padding can add: to the first axes, and to the last axis
 PAIRS = ((0, 0), (0, 0), (1, 1), (0, 3)), ((1, 1), (1, 0), (0, 3), (8, 8))
+# Numbers and shapes.
 VALUES: dict[str, Callable[[EverydayWriter, Filled, Shape], Any]] = {
     "columns": lambda w, f, of: w.choose(w.sizes["widths"]), "scale": lambda w, f, of: f"{of[-1] ** -0.5:.4g}",
     "axis": lambda w, f, of: w.choose(range(-len(of), len(of))),
@@ -247,4 +248,3 @@ VALUES: dict[str, Callable[[EverydayWriter, Filled, Shape], Any]] = {
     "pads": lambda w, f, of: (*(w.choose(PAIRS[0]) for _ in of[1:]), w.choose(PAIRS[1])),
     "first": lambda w, f, of: (*[(0, 0)] * (len(of) - 1), (1, 0)),
 }  # fmt: skip
-"""Numbers and shapes."""

@@ -84,7 +84,8 @@ def main(session: Session) -> int:
 def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int) -> tuple[list[Row], list[Row]]:
     """Draws, measures and shrinks programs until the time is up.
 
-    Returns a `Row` for each program, and a `Row` for the slow part of each program that was shrunk.
+    Returns two lists: a `Row` for each measured program, and a `Row` for each small slow part that was found in a slow
+    program.
     """
     start, rows, shrunk = now(), list[Row](), list[Row]()
     facts = {**facts, "random": session.programs, "seed": session.seed, "dtype": session.dtype}
@@ -117,8 +118,8 @@ def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int
 def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Measure) -> Row:
     """Measures the parts of a slow program alone, and returns the row of the smallest part that is slow too.
 
-    The loss of the slow part, which is minitri's time minus torch's time, must be at least half of the loss of the
-    whole program.
+    In the part that is returned, minitri's time minus torch's time is at least half of this difference for the whole
+    program.
 
     whole   the row of the program itself, which is the result if all parts are fast
     bound   a part whose ratio is smaller than this is slow

@@ -138,8 +138,8 @@ def _means(rows: Sequence[Row]) -> list[str]:
 
 
 def _beside(rows: Sequence[Row]) -> list[str]:
-    """Returns lines that compare the time of each program with the times of the programs in the field `beside` of its
-    row.
+    """Returns lines that say how many times as fast each program is as related programs, which the field `beside` of
+    `Row` lists.
     """
     pairs = [(r, n, p.seconds) for r in rows for n, p in r.beside.items() if p.seconds]
     return [f"{r.name}: {s / own:.2f} times as fast as our own {n}" for r, n, s in pairs if (own := r.best("minitri"))]
@@ -195,7 +195,7 @@ def _share(row: Row) -> str:
 def distribution(rows: Sequence[Row], shrunk: Sequence[Row], facts: Mapping[str, Any]) -> str:
     """Returns the whole report about random programs as text.
 
-    `shrunk` has a row for the smallest slow part of each program that was shrunk.
+    The argument `shrunk` has a row for each slow program that was reduced to its smallest slow part.
     """
     wrong = [r for r in rows if not r.ok]
     slow = sorted((r for r in rows if r.ok and ratio(r) < math.inf), key=ratio)[:WORST]

@@ -5,8 +5,8 @@
 
 In: the output of `bench --json`. Out: an SVG file. The left figure shows the operations per byte of each case (counted
 in the graph), and its operations per second. Two lines in the left figure show the limits: the rate of a copy, and the
-rate of the fastest matrix product. The right figure shows minitri's speedup over the best other implementation and over
-torch.compile. The figures need matplotlib, which is not installed with minitri.
+rate of the fastest matrix product. The right half of the SVG file shows the speedups of minitri over the best other
+implementation and over torch.compile. The figures need matplotlib, which is not installed with minitri.
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, printable
-from minitri.hardware.targets import StageUnavailable
+from minitri.hardware.targets import require_library
 
 Case = Mapping[str, Any]
 HELP = (
@@ -89,10 +89,7 @@ def plot_file(figures: str, path: str) -> None:
 
 def _pyplot() -> Any:
     """Returns matplotlib's module pyplot, with settings that make the files of equal figures identical."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise StageUnavailable("MT0402", "matplotlib is not installed", help="pip install matplotlib") from None
+    matplotlib = require_library("matplotlib")
     matplotlib.use("svg")
     matplotlib.rcParams.update({"svg.hashsalt": "minitri", "svg.fonttype": "none", "font.size": 8})
     from matplotlib import pyplot
@@ -140,8 +137,8 @@ def _ratios(axes: Any, cases: Sequence[Case]) -> None:
 
 
 def _operations(case: Case) -> int:
-    """Returns the number of operations that the case declares. If the case declares none, returns the number that its
-    graph needs.
+    """Returns the number of operations that the case declares. If the case declares no number of operations, returns
+    the number of operations in the graph of its program.
 
     For attention with a mask, the number that the case declares leaves out the operations of masked attention scores.
     """

@@ -14,10 +14,10 @@ Square matrix products are also measured with tuning: torch with max-autotune-no
 schedules (runtime/schedule_search.py). With `--tune`, all programs are also timed with schedules that were chosen by
 measuring.
 
-Without a GPU, only a small table is printed, which shows the errors of results (measure_case.py). The times in the
-small table, which come from Triton's interpreter, say nothing about the speed on a GPU. The host's time of a call and
-the time to a first result (call_costs.py) are measured if all cases are measured, or if `--host` is given. The GPU
-memory of a call is measured for each case.
+Without a GPU, only a small table is printed, which shows the errors of results (measure_case.py). Times without a GPU
+come from Triton's interpreter, so they say nothing about the speed on a GPU. The host's time of a call and the time to
+a first result (call_costs.py) are measured if all cases are measured, or if `--host` is given. The GPU memory of a call
+is measured for each case.
 """
 
 import time

@@ -26,13 +26,14 @@ from minitri.language.parser import parse_module
 Scope = dict[str, Any]
 OPERATORS = {**ast.BINARY, **ast.COMPARE, "@": torch.matmul}
 KEYWORDS = {"axis": "dim", "keepdims": "keepdim"}
+# Functions that have another name in torch.
 NAMES = {
     "max": "amax", "min": "amin", "maximum": "clamp_min", "minimum": "clamp_max", "clip": "clamp", "concat": "cat",
     "permute_dims": "permute",
 }  # fmt: skip
-"""Functions that have another name in torch."""
 
 
+# Functions whose arguments differ in torch.
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "astype": lambda x, dtype: x.to(dtype),
     "contiguous": lambda x: x.contiguous(),
@@ -45,7 +46,6 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "take_along_axis": lambda x, index, dim: torch.gather(x, dim, index),
     "var": lambda x, dim=None, **keywords: torch.var(x, dim, correction=0, **keywords),
 }
-"""Functions whose arguments differ in torch."""
 DEVICE, RESULT = "the device of the first array", "the result"  # keys of a scope that are not names of values
 
 

@@ -68,8 +68,8 @@ def error_text(report: CheckReport) -> str:
 def _choices(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size]) -> list[dict[str, Size]]:
     """Returns the choices of sizes to check. Each choice is a dictionary with a size for every dimension.
 
-    Sizes that come from options or from files are the same in every choice. Sizes that come neither from options nor
-    from files are taken from the table `SIZES`, which has one row for each choice.
+    A size that comes from an option or from a file is the same in every returned dictionary. Sizes that come neither
+    from options nor from files are taken from the table `SIZES`, which has one row for each choice.
     """
     function = program.function
     fixed: dict[str, Size] = {}

@@ -1,7 +1,8 @@
 """Arrays for a program, made from the options of a command line.
 
 In: a function's parameters, and the options `--input x=...` and `-D M=...`. Out: one array or number for each
-parameter, and the sizes of all dimensions. The values of the option `--input` are:
+parameter, and the sizes of all dimensions. The value of the option `--input` is a file, a number, or the name of a way
+to fill an array.
 
     array.npy            read from a file (never unpickled)
     randn                normal floats               zeros, ones, arange
@@ -16,7 +17,6 @@ the check that the arrays fit the program, which a later call of the program mak
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ import numpy as np
 
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dims import Dim
+from minitri.base.nodes import Record
 from minitri.base.types import DTYPES, DType, bool_, f64, from_numpy, i64
 from minitri.graph.parameter_binding import array_type, sizes_of
 from minitri.graph.shape_unification import match_sizes, solve_sizes
@@ -47,8 +48,7 @@ class InputError(click.UsageError):
     """A usage error: the value of an option `--input` or `-D` is not valid."""
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
+class Inputs(Record):
     """The arguments for a call of a program, and the sizes of its dimensions.
 
     `arrays` are the arguments in the order of the parameters. `assumed` has the default sizes, for the dimensions whose
@@ -108,8 +108,8 @@ def missing_sizes(
 ) -> dict[str, Size]:
     """Returns sizes for the dimensions that have no size in `known`.
 
-    Each dimension without a size in `known` gets the next number of `sizes`. Each pack without sizes in `known`, such
-    as `*B`, gets axes of the sizes `axes`.
+    Each dimension without a size in `known` gets the next number of `sizes`. A pack stands for several axes, such as
+    `*B`. Each pack that has no sizes in `known` gets the sizes `axes`.
     """
     numbers, declared = cycle(sizes), sizes_of(function, {}).items()
     return {n: axes if isinstance(size, tuple) else next(numbers) for n, size in declared if n not in known}
@@ -196,7 +196,7 @@ def _argument(param: ast.Param, text: str, sizes: Mapping[str, Size], rng: np.ra
 def _array(text: str, dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, reach: int) -> Any:
     """Returns the array for the value `text` of an option `--input`, such as `ones` or `randint:100`.
 
-    The array does not always have the dtype `dtype`, so the function `_argument` converts the array afterwards.
+    The returned array does not always have the dtype `dtype`, so the caller (`_argument`) converts it.
     """
     match text.split(":"):
         case ["zeros" | "ones"]:
@@ -217,12 +217,11 @@ def _array(text: str, dtype: DType, shape: tuple[int, ...], rng: np.random.Gener
             return rng.integers(low, high, shape)
         case _ if dtype.is_float:
             return np.full(shape, float(text))
-        case _:
-            number = int({"true": "1", "false": "0"}.get(text.lower(), text))
-            low, high = dtype.limits
-            if not low <= number <= high:
-                raise InputError(f"{dtype} holds {low} ... {high}")
-            return np.full(shape, number, dtype.numpy)
+    number = int({"true": "1", "false": "0"}.get(text.lower(), text))
+    low, high = dtype.limits
+    if not low <= number <= high:
+        raise InputError(f"{dtype} holds {low} ... {high}")
+    return np.full(shape, number, dtype.numpy)
 
 
 def require_known(what: str, given: Iterable[str], names: list[str]) -> None:

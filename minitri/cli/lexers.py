@@ -22,8 +22,8 @@ from minitri.base.toml_tables import table_beside
 
 TABLE = table_beside(__file__, "lexers.toml")
 RULES: dict[str, list[list[str]]] = TABLE["rules"]
+# The colour of each kind of token, on a light and on a dark background.
 COLOURS = {string_to_tokentype(kind): (colour, colour) for kind, colour in TABLE["colours"].items()}
-"""The colour of each kind of token, on a light and on a dark background."""
 
 
 def highlighted(name: str, text: str) -> str:

@@ -18,7 +18,6 @@ from pkgutil import resolve_name
 from typing import Any
 
 import click
-from click import Argument, Choice, FloatRange, IntRange, Option
 
 from minitri import __version__
 from minitri.base.diagnostics import CODES, printable, suggest
@@ -123,20 +122,20 @@ def code_or_file(ctx: click.Context, param: click.Parameter, value: str | None) 
 
 
 PAIRS: dict[str, Any] = {"multiple": True, "callback": once}
+# For each kind of option in commands.toml, the keyword arguments for click.
 KINDS: dict[str, dict[str, Any]] = {
-    "colour": {"type": Choice(("auto", "always", "never")), "callback": colour},
+    "colour": {"type": click.Choice(("auto", "always", "never")), "callback": colour},
     "pairs": {"type": pair, "metavar": "NAME=VALUE", **PAIRS},
     "sizes": {"type": size, "metavar": "NAME=SIZE", **PAIRS},
     "words": {"type": words, "default": ""},
     "duration": {"type": duration},
-    "ratio": {"type": FloatRange(0, 100), "metavar": "RATIO", "default": 0.0},
-    "readable": {"type": Choice(READABLE), "metavar": "STAGE"},
-    "runnable": {"type": Choice(RUNNABLE)},
+    "ratio": {"type": click.FloatRange(0, 100), "metavar": "RATIO", "default": 0.0},
+    "readable": {"type": click.Choice(READABLE), "metavar": "STAGE"},
+    "runnable": {"type": click.Choice(RUNNABLE)},
     "file": {"type": FILE, "required": False},
     "code or file": {"callback": code_or_file, "required": False},
     "old file": {"type": click.Path(exists=True, dir_okay=False), "metavar": "FILE"},
 }
-"""For each kind of option in commands.toml, the keyword arguments for click."""
 TABLE = table_beside(__file__, "commands.toml")
 OPTIONS = TABLE.pop("options")
 
@@ -150,13 +149,13 @@ def parameter(name: str, command: Mapping[str, Any]) -> click.Parameter:
     row = {**OPTIONS.get(name, {}), **command.get(name, {})}
     settings = {**KINDS.get(row.pop("kind", ""), {}), **row}
     if "choices" in row:
-        settings["type"] = Choice(settings.pop("choices"))
+        settings["type"] = click.Choice(settings.pop("choices"))
     if "range" in row:
-        settings |= {"type": IntRange(*settings.pop("range")), "metavar": "N"}
+        settings |= {"type": click.IntRange(*settings.pop("range")), "metavar": "N"}
     if "flags" not in row:
-        return Argument([name], **settings)
+        return click.Argument([name], **settings)
     help = settings.pop("help").format(stages=STAGES, readable=", ".join(READABLE))
-    return Option([*settings.pop("flags"), name], help=help, **settings)
+    return click.Option([*settings.pop("flags"), name], help=help, **settings)
 
 
 # ---- commands --------------------------------------------------------------------------------
@@ -196,11 +195,11 @@ def main() -> None:
 def add_command(name: str, row: Mapping[str, Any]) -> None:
     """Adds a command that is described by a row of commands.toml.
 
-    The field `where` of the row names the function that runs the command. If the row has no field `where`, the function
-    is in command_functions.py and has the name of the command. The function that runs the command is imported only when
-    the command runs. The arguments of the function that runs the command are the values of the command's options. If
-    the command takes a program, the first argument of the function is a `Request`. The function that runs the command
-    returns the exit code; None stands for 0.
+    The field `where` of the row names the function that runs the command. If a row of commands.toml has no field
+    `where`, the command runs the function of the same name in command_functions.py. The function that runs the command
+    is imported only when the command runs. The arguments of the function that runs the command are the values of the
+    command's options. If the command takes a program, the first argument of the function is a `Request`. The function
+    that runs the command returns the exit code; None stands for 0.
     """
 
     def run(**given: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import click
 import minitri as mt
 from minitri.api import read_source
 from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.nodes import Record
 from minitri.cli.inputs import SCHEDULE, Size, dimensions, parse_schedule, parse_size, require_known
 from minitri.language import ast
 from minitri.language.program_forms import parse_program, read_module
@@ -30,8 +31,7 @@ SHARED = re.compile(r"\A# minitri explore((?: -D \w+=[\d,]*)*)(?: --target ([\w:
 COMPARED = ("target", "file", "entry", "expression", "without")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Record):
     """The program that the arguments of a command name, and the sizes, target and schedule for which it is lowered."""
 
     file: str | None = None
@@ -117,9 +117,8 @@ class Request:
         return {"text": text, "sizes": sizes, "target": self.target or "cuda:90"}
 
     def changed(self, other: Mapping[str, str]) -> Request:
-        """Returns a copy of the request with changes such as {"target": "cuda:80", "M": "64"}.
-
-        The changes come from the option --compare.
+        """Returns a copy of the request with the changes that the option --compare gives, such as {"target": "cuda:80",
+        "M": "64"}.
         """
         sizes = {n for n in dimensions(self.program().function) if n in other}
         names = (*COMPARED, *SCHEDULE)

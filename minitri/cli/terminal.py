@@ -110,7 +110,7 @@ def diagnostic(text: str) -> str:
 def lexer_name(stage: str) -> str:
     """Returns the name of the lexer that colours the text of a stage, or of the program after a pass.
 
-    For example, the text after the pass `tile.rotated` has the lexer of the stage `tile`.
+    For example, the lexer of the stage `tile` colours the text of a program after the pass `tile.rotated`.
     """
     row = STAGES.get(stage) or STAGES.get(stage.partition(".")[0], {})
     return row.get("lexer", "Stage")

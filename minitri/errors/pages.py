@@ -12,13 +12,14 @@ import json
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from minitri.api import compile
 from minitri.base.diagnostics import BUILTIN, CODES, CompileError, listed, render
+from minitri.base.nodes import Record
 from minitri.base.resource_limits import limits
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import dtype
@@ -32,8 +33,7 @@ WIDTH = 88
 # ---- the program of a page --------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(Record):
     """A program on a page about an error code, and what the page does with the program, such as calling it.
 
     text     the program: an expression, a module, or (if `reads` names a stage) the text of this stage
@@ -123,8 +123,7 @@ def _quoted(text: str) -> str:
 # ---- pages ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(Record):
     """The texts and programs about an error code.
 
     meaning   what the code means, in a few sentences

@@ -17,12 +17,12 @@ from minitri.base.toml_tables import table_beside
 from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, described, library_functions
 
 TABLE: dict[str, dict[str, str]] = table_beside(__file__, "completions.toml")
+# What each function that is not elementwise does.
 MEANINGS: dict[str, str] = {
     **{name: row.doc for name, row in REDUCTIONS.items()},
     **{f"cumulative_{name}": REDUCTIONS[name].scan_doc for name in SCANS},
     **TABLE["function"],
 }
-"""What each function that is not elementwise does."""
 
 
 def written(row: Operator) -> str:

@@ -13,8 +13,7 @@ that calls the function.
 
 On Blackwell GPUs, matrix products are computed in tensor memory, which separate instructions allocate. The row of a
 line that allocates tensor memory defines the name `TENSOR`, and the row of a line that accesses tensor memory uses this
-name. Through the name `TENSOR`, triton_provenance.py finds which matrix products use an allocation. The name of a
-register shows which load uses an address, as the name `TENSOR` shows which product uses an allocation.
+name. Through the name `TENSOR`, triton_provenance.py finds which matrix products use an allocation.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      allocates columns: defines TENSOR
     ATOMS.OR RZ, [UR6+0x14], R3                records the allocation: defines TENSOR
@@ -24,9 +23,9 @@ register shows which load uses an address, as the name `TENSOR` shows which prod
 The single PTX instruction `tcgen05.alloc` becomes about thirty machine instructions. The code that frees tensor memory
 also has traps, which stop the kernel if columns of tensor memory were never allocated. Instructions that allocate or
 free tensor memory have no line of the source. If one of several consecutive instructions without a source line
-allocates or frees tensor memory, all of these instructions count as allocating tensor memory. Instructions that enter
-or leave the kernel never count as allocating tensor memory. Left out: which columns of tensor memory belong to which
-product.
+allocates or frees tensor memory, all of these instructions count as allocating tensor memory. Instructions such as `LDC
+R1` and `EXIT`, which begin and end every kernel, are never treated as allocations of tensor memory. Left out: which
+columns of tensor memory belong to which product.
 """
 
 import re
@@ -206,12 +205,11 @@ _MASKS = MACHINES["amdgcn"]
 
 
 def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
-    """Gives source lines to instructions that enable masked threads again, and registers to instructions that wait for
-    loads.
+    """Completes the rows of instructions that enable masked threads again, and of instructions that wait for loads.
 
-    LLVM gives no source line to an instruction that enables masked threads again, so `_closed` takes the line of the
-    instruction that disabled the threads. An instruction that waits for loads counts as defining and using the
-    registers that the loads fill.
+    The instruction that enables threads again after a branch gets the source line of the instruction that disabled
+    them, because LLVM gives it no line. An instruction that waits for loads counts as defining and using the registers
+    that the loads fill.
     """
     saved: dict[str, tuple[int, ...]] = {}
     fetched: tuple[str, ...] = ()
@@ -275,8 +273,8 @@ def sass_rows(text: str, disassembly: str) -> list[Row]:
 
 
 def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:
-    """Returns the rows of a kernel's lines, where a line of the padding at the end of the code counts as a line without
-    an operation.
+    """Returns the `Row` of each line of a kernel's machine code. An instruction of the padding at the end of the code
+    counts as a line without an operation.
 
     The padding consists of a jump to itself, which never runs, and of NOPs that fill a line of the instruction cache.
     """
@@ -339,11 +337,12 @@ _ROLES = {role: re.compile(pattern) for role, pattern in MACHINES[TENSOR].items(
 
 
 def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
-    """Returns the given rows, and adds the name `TENSOR` to the rows of instructions that use tensor memory. An
-    instruction that allocates tensor memory defines `TENSOR`, and an instruction that accesses it uses `TENSOR`.
+    """Returns the given rows, and adds the name `TENSOR` to the rows of instructions that use tensor memory. The name
+    `TENSOR` works like the name of a register: allocations of tensor memory define it, and accesses to tensor memory
+    use it.
 
-    `head` is the source line at which the kernel begins. Instructions whose source line is `head` count as instructions
-    without a source line.
+    The argument `head` is the source line at which the kernel begins. An instruction with the first line of the kernel
+    as its source line counts as an instruction without a source line.
     """
     lines = text.split("\n")
     users = [k for k, line in enumerate(lines) if rows[k].operation and _ROLES["user"].search(line)]

@@ -92,8 +92,9 @@ def document(
 def program(compiled: Compilation, label: str, quick: bool, measured: Seconds, tell: Tell) -> dict[str, Any]:
     """Returns all stages of one program, as data.
 
-    If `quick` is true, the data has no parts that take seconds to compute. Slow parts are Triton's stages and passes,
-    the steps of execution_trace.py, the guided walk (guided_walk.py) and the fusion plans (fusion_drawings.py).
+    If `quick` is true, the data has no parts that take seconds to compute. The slow parts of the data are Triton's
+    stages and passes, the steps of execution_trace.py, the guided walk (guided_walk.py) and the fusion plans
+    (fusion_drawings.py).
     """
     trace = Trace(compiled)
     sources = _Sources(trace)

@@ -2,8 +2,8 @@
 
 In: a compilation. Out: plain data. The data has the arrays, and for each kernel its text, the marks (numbers of graph
 nodes) of each line, and the steps of each grid program. A step says which elements of a tile are read or written, which
-elements a mask stops, and what values the elements have. For each masked access, the data also has the steps of the
-access without its mask.
+elements a mask stops, and what values the elements have. For each masked access, the result also shows which elements
+the access would read or write without its mask.
 
     x[7] in blocks of 3     program (2): element 0 reads x[6], elements 1 to 3 are masked
                             without the mask element 1 reads x[7], out of bounds
@@ -20,8 +20,9 @@ each access. The module execution_trace.py only records the values and accesses.
 
 The sizes are so small that a screen can show the arrays, and most sizes are no multiples of a block, so that masks have
 an effect. Several combinations of sizes are tried, until the sizes fulfil the program's conditions. Programs with
-matrix products get larger sizes, because a tile of a matrix product has at least 16 elements along an axis. Left out:
-the steps of later grid programs, if the steps of the earlier grid programs already have about `MAX_CELLS` elements.
+matrix products get larger sizes, because a tile of a matrix product has at least 16 elements along an axis. When the
+recorded steps have about `MAX_CELLS` elements in total, the recording stops, and the steps of the remaining grid
+programs are left out.
 """
 
 from __future__ import annotations
@@ -114,7 +115,9 @@ class _Player:
 def _dropped(
     program: Program, before: _Recorder, line: Mapping[int, int], grid: Sequence[Sequence[int]]
 ) -> Iterator[tuple[int, Runs]]:
-    """Yields two values for each masked access: its line, and its steps in a run of the grid without its mask."""
+    """Yields a pair for each masked access: its line number, and what the access does in each grid program if its mask
+    is removed.
+    """
     for k, op in enumerate(program.ops()):
         if isinstance(op, (Load, Store)) and op.mask is not None and op.mask.conditions:
             bare = exchange(program, op, replace(op, mask=Mask(())))
@@ -139,8 +142,8 @@ class _Recorder(Watch):
     def play(self, program: Program, line: Mapping[int, int], grid: Sequence[Sequence[int]], cells: int) -> Runs:
         """Runs a tile program for each given point of the grid, and returns the steps of each run.
 
-        Once the recorded steps have `cells` elements in total, the result has None instead of the steps of each later
-        run.
+        The argument `cells` limits the number of recorded elements. After the limit `cells` is reached, the result has
+        None for each further point of the grid.
 
         line   the line of each op whose steps are recorded, by the `id` of the op
         """
@@ -167,9 +170,10 @@ class _Recorder(Watch):
         super().bounds(op, index, inside)
 
     def _begin(self, op: Op, step: dict[str, Any]) -> None:
-        """Records a step; the method `done` adds the values of the step later.
+        """Records a step (one execution of an operation on a tile); the method `done` adds the computed values later.
 
-        If the sanitizer rejects the access, the step never gets values.
+        If the sanitizer (the check of memory accesses) rejects an access, the recorded step of this access keeps empty
+        values.
         """
         if id(op) in self.line:
             missing = {"values": [""] * math.prod(step["shape"]), "first": {}, "real": []}

@@ -3,9 +3,9 @@
     tile       "… no longer has whole arrays: each program of a grid loads tiles, …"
     tl.load    "reads a tile from memory; where the mask is false it reads nothing"
 
-In: the stages of a page as data. Out: the table `ABOUT`, which has a sentence for each pane, and a line for each common
-word that the stages contain. The texts of the explanations are in stages.toml and explanations.toml. Left out: how the
-page finds the word under the pointer (page/text.js).
+In: the name and the text of each stage of a program. Out: the table `ABOUT`, which has a sentence for each pane, and a
+line for each common word that the stages contain. The texts of the explanations are in stages.toml and
+explanations.toml. Left out: how the page finds the word under the pointer (page/text.js).
 """
 
 import re
@@ -23,7 +23,8 @@ LANGUAGE = WORDS.pop("languages")  # of a stage; the language of our stages is "
 def words_of(stages: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
     """Returns explanations of the names that the stages contain, for each language in which a stage is written.
 
-    The entry "terms" of the result explains the terms of the guided walk.
+    The key "terms" of the result has explanations of technical terms, such as `tile`, for the guided walk
+    (guided_walk.py).
     """
     found: dict[str, set[str]] = defaultdict(set)
     for stage in stages:

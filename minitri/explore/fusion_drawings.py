@@ -63,11 +63,10 @@ class _Ledger:
         return {"assumed": assumed, "plans": plans, "decisions": [self._decision(d, instead) for d in self.plan.ledger]}
 
     def _instead(self, plans: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
-        """Adds a plan for each fused value to `plans`, and returns the index of each added plan by the key of the value
-        (`_key`).
+        """For each value that fusion keeps in registers, adds a plan to `plans` in which the kernels store this value
+        in memory. Returns the index of each added plan in `plans`, by the key (`_key`) of the value.
 
-        Each added plan shows what happens without one fusion: the kernels store the fused value in memory. If the graph
-        is large, plans are added for only some of the fused values.
+        If the graph is large, plans are added for only some of the fused values.
         """
         found: dict[tuple[Any, ...], int] = {}
         fused = {_key(d.value, d.spans): d.value for d in self.plan.ledger if d.fused}

@@ -5,8 +5,9 @@ stages (document.py). Out: a list of views. A view is a drawing of the graph, as
 
 In a graph of more than `LARGE` nodes, the nodes that come from one library call or source line form a group. In the
 first view of a large graph, all groups are folded: each group is drawn as one box. If the graph has at most `MOST`
-nodes, a second view shows all nodes. Each group of at most `MOST` nodes has one more view, in which only this group is
-unfolded. A small graph has only the view of all nodes. The page switches between the views, and computes no layout.
+nodes, a second view shows all nodes. For each group of at most `MOST` nodes, another view shows the nodes of this
+group, and one box for each other group. For a small graph, the only view (drawing) shows all nodes. The page switches
+between the views, and computes no layout.
 
 A constant has no box: the value of the constant is part of the label of each box that uses the constant.
 
@@ -16,8 +17,8 @@ in each layer that it crosses. A few sweeps down and up the layers sort the node
 their neighbours. No layout library fits: graphviz is not a Python package, and grandalf is not maintained. The
 JavaScript libraries dagre and elk would be larger than the rest of the page.
 
-Left out: a separate point on a box for each edge that begins or ends there, and how the page draws a view
-(page/drawing.js).
+Left out: separate end points of edges, so all edges that begin at a box begin at the same point. The file
+page/drawing.js draws the views on the page.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ Marks = Callable[[Node], Sequence[int]]
 
 
 def views(graph: Graph, marks: Marks) -> list[dict[str, Any]]:
-    """Returns the views of a graph, as drawings in plain data."""
+    """Returns drawings of a graph as plain data. For a large graph, some drawings show groups of nodes as single boxes."""
     picture = _Picture(graph, marks)
     folded, count = picture.folded(), len(picture.nodes)
     if count <= LARGE or not folded:
@@ -71,7 +72,7 @@ class _Picture:
     def folded(self) -> dict[Node, str]:
         """Returns the title of each node's group: a group has the nodes of one library call or source line.
 
-        A group has at least three nodes. Nodes form no group if the box of the group would be part of a cycle of edges.
+        A group has at least three nodes. Nodes form no group if drawing them as one box would make a cycle of edges.
         """
         found: dict[str, list[Node]] = {}
         for n in self.nodes:
@@ -236,7 +237,8 @@ def _line(start: Box, *rest: Box) -> Line:
 def _with_bends(graph: nx.DiGraph[Any], level: dict[Any, int]) -> dict[tuple[Any, Any], list[Hashable]]:
     """Adds a bend in each layer that an edge crosses. Returns the bends of each edge.
 
-    `level` has the number of each node's layer. The numbers of the bends' layers are added to `level`.
+    The argument `level` has the number of each node's layer, and this function adds the layer of each new bend to
+    `level`.
     """
     bends: dict[tuple[Any, Any], list[Hashable]] = {}
     for a, b in list(graph.edges):
@@ -271,8 +273,9 @@ def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any
 def _spaced(wanted: Sequence[float], layer: Sequence[Any], width: Mapping[Any, float]) -> dict[Any, float]:
     """Returns an x coordinate for each node of a layer, close to the wanted coordinate, so that no two nodes overlap.
 
-    Overlaps of boxes are removed twice: by pushing nodes only to the right, and by pushing them only to the left. Each
-    node gets the mean of its two x coordinates, one after each removal of overlaps.
+    Overlaps of boxes are removed twice: by pushing nodes only to the right, and by pushing them only to the left. The
+    returned x coordinate is the mean of a node's two coordinates: after pushing boxes to the right, and after pushing
+    boxes to the left.
     """
     apart = np.cumsum([0.0, *((width[a] + width[b]) / 2 + GAP for a, b in pairwise(layer))])
     free = np.asarray(wanted) - apart

@@ -7,9 +7,9 @@ In: a `Trace` (provenance.py), and the plain data of the page's stages, its pass
     rows    [[line, …], [line, …]]              the lines of each pane that the text names, and that the page reveals
     sketch  {kind, caption, …}                  kind: fusion, grid, tile or mask; the sketch is None if the step needs none
 
-The walk follows the node of the graph whose operation has a line in the most stages. If several nodes have lines in
-equally many stages, the order of preference is: a matrix product, a function such as exp, a reduction, the last
-operation. The text of a step says what is new in a stage, and what has disappeared since the previous stage
+The guided walk follows one node of the graph: the node whose operation has a line in the most stages. If several nodes
+have lines in equally many stages, the order of preference is: a matrix product, a function such as exp, a reduction,
+the last operation. The text of a step says what is new in a stage, and what has disappeared since the previous stage
 (stages.toml). The text of a step also says what the changes between two stages mean for the program: for example, how
 many kernels and grid programs there are. A step is left out if the two stages that it shows have the same text. The
 texts of the steps are in guided_walk.toml.
@@ -51,9 +51,9 @@ Data = Mapping[str, Any]  # plain data of a part of the page
 
 
 def walk(trace: Trace, stages: Sequence[Data], passes: Sequence[Data], player: Data | None) -> list[dict[str, Any]]:
-    """Returns the steps of the walk.
+    """Returns the steps of the guided walk, a tour of the page through all stages of a program.
 
-    The walk has no steps if the program was loaded from a stage after the graph.
+    The guided walk has no steps if the program was loaded from the text of a stage after the graph.
     """
     texts = {s["name"]: s["text"] for s in stages if "text" in s}
     if "graph" not in trace.stages or (node := followed(trace, texts)) is None:
@@ -62,8 +62,8 @@ def walk(trace: Trace, stages: Sequence[Data], passes: Sequence[Data], player: D
 
 
 def followed(trace: Trace, stages: Iterable[str]) -> int | None:
-    """Returns the number of the node that the walk follows through the given stages, or None if the graph computes
-    nothing.
+    """Returns the number of the graph node that the guided walk follows through the given stages, or None if the graph
+    computes nothing.
     """
     lines = [[nodes for nodes, how in zip(trace[s].lines, trace[s].how) if how == OWN] for s in stages]
 
@@ -78,8 +78,8 @@ def followed(trace: Trace, stages: Iterable[str]) -> int | None:
 
 
 class _Walk:
-    """The data of a guided walk that follows one graph node. The data are the tile program that computes the node,
-    and the loads and stores that drawings of the walk show.
+    """The data of a guided walk that follows one graph node. A `_Walk` has the tile program that computes the followed
+    node, and the loads and stores that the drawings of the guided walk show.
 
     load     the load to draw: best a load along a loop, second best a load along an axis that one block covers
     tested   the last axis that a mask tests
@@ -110,7 +110,9 @@ class _Walk:
     # ---- steps -------------------------------------------------------------------------------
 
     def _shown(self, panes: Sequence[str]) -> bool:
-        """Checks whether the page has the two panes of a step, and whether the texts of the panes differ."""
+        """Checks whether the page has both panes that a step of the guided walk shows, and whether the texts of the two
+        panes differ.
+        """
         there = {*self.texts, *OTHER_PANES} - ({"player"} if self.player is None else set())
         before, after = (self.texts.get(pane) for pane in panes)
         return there >= set(panes) and (before is None or before != after)
@@ -215,8 +217,8 @@ class _Walk:
     def _array(self, access: Access) -> dict[str, Any]:
         """Returns data to draw the array that an access reads or writes.
 
-        For each dimension of the array, the data has the axis of the tile program along this dimension, and the block
-        of the axis.
+        For each dimension of the array, the result has the axis of the tile program that indexes this dimension, and
+        the axis's block size.
         """
         names = [{s.name for s in index.symbols()} for index in access.index]
         axes = [[a for a in self.program.axes if a.name in own] for own in names]

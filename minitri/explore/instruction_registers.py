@@ -51,7 +51,8 @@ def _operands(text: str) -> list[str]:
 def _results(operands: list[str], opcode: str, machine: str) -> int:
     """Returns how many operands of an instruction are results; the results come before the operands that are only read.
 
-    In SASS, predicates after the first register are results too.
+    In SASS, NVIDIA's machine code, an instruction can write a register and then several predicates (truth values), and
+    all of these are results.
     """
     if machine != "sass":
         return 1

@@ -26,7 +26,6 @@ from minitri.hardware.targets import StageUnavailable, Target
 from minitri.pipeline import Compilation
 from minitri.triton import cached_compile as machine_code
 from minitri.triton import compiled_stages
-from minitri.triton.compiled_stages import Kind
 from minitri.triton.emit import EmittedKernel
 
 Tell = Callable[[float, str], None]  # receives the finished fraction, from 0 to 1, and the name of the step
@@ -93,7 +92,7 @@ class MachineCode:
         functions = compiled_stages.jit_functions(self.compilation.module_text)
         groups: dict[str, list[tuple[EmittedKernel, Any]]] = {}
         for k in self.compilation.value("triton"):
-            source = compiled_stages.ast_source(functions[k.name], k, Kind.usual(k))
+            source = compiled_stages.ast_source(functions[k.name], k, compiled_stages.Kind.usual(k))
             groups.setdefault(_identity(k, source, self.target), []).append((k, source))
         each = ((*first, [k.name for k, _ in others]) for first, *others in groups.values())
         return tuple(KernelCode(kernel, twins, source, self.target) for kernel, source, twins in each)

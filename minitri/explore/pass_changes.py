@@ -11,9 +11,8 @@ this process. The separate process that runs Triton's passes reads the tile prog
 the stage `tile.target`, and has a time limit. Locations are removed from the printed IR, because the numbers of
 locations change with each print. Left out: LLVM's passes.
 
-`our_passes` and `triton_passes` turn the steps into plain data, a list of objects with these fields:
-
-    {name, group, stage, about, where, patch, rules, fresh}
+The functions `our_passes` and `triton_passes` turn each `Step` into a dict with the keys name, group, stage, about,
+where, patch, rules and fresh.
 
 `patch` turns the text before a pass into the text after it: [[start, end, new lines, renumbered], …]. A patch does not
 repeat unchanged text, and the page shows a patch as a difference. Lines that differ only in the numbers of values, such
@@ -120,8 +119,7 @@ def _shown(item: Any, depth: int = 2) -> str:
             return ", ".join(_shown(i, depth) for i in item)
         case Dim():
             return str(item)
-        case _:
-            return _call(item, depth)
+    return _call(item, depth)
 
 
 def _call(item: Node | Op, depth: int) -> str:

@@ -7,11 +7,12 @@ the text of each stage, with the numbers of the nodes that each line comes from.
     triton     v5 = rt.dot(v1, v2, v4)    {0, 1, 3}
     sass       HMMA.16816.F32 R4, …       {0, 1, 3}
 
-Each op of a line has spans (places in the source). Each span has the number of a node from which the line comes. A line
-without an op, such as an axis or the head of a loop, has the nodes of the ops that need the line.
+An op has spans (places in the source), and each span has the number of a graph node. A line that shows an op comes from
+the graph nodes whose numbers are in the op's spans. A line without an op, such as an axis or the head of a loop, has
+the nodes of the ops that need the line.
 
 The number of a node is its index in the stage `graph`. If a program was loaded from the text of a kernels or tile
-stage, the ops of this stage take the place of the nodes. Left out: which part of a line belongs to which node.
+stage, the trace numbers the ops of this stage, not graph nodes. Left out: which part of a line belongs to which node.
 """
 
 from collections import defaultdict
@@ -82,7 +83,7 @@ class Trace:
         return self._stages[stage]
 
     def of(self, spans: Iterable[Span]) -> Nodes:
-        """Returns the numbers of the nodes that spans come from.
+        """Returns the numbers of the graph nodes to which the given spans (places in the source) belong.
 
         If a span has no node number, the result has the nodes at the place of the span in the source.
         """
@@ -129,21 +130,20 @@ class Trace:
                 return self._within(node.value)
             case ast.Function():
                 return frozenset().union(*map(self._within, node.params))
-            case _:
-                return frozenset(self._there(node.span))
+        return frozenset(self._there(node.span))
 
     def _about(self, lines: Iterable[tuple[str, Any]], ops: Sequence[Op]) -> list[Nodes]:
         """Returns the graph nodes that each line in a text of kernels or tile programs comes from.
 
-        `ops` has all ops of the kernels or tile programs. For example, the line of a buffer has the nodes of the ops in
-        `ops` that access the buffer.
+        `ops` has all ops of the kernels or tile programs. For example, the line that declares a buffer comes from the
+        nodes of all ops in `ops` that access the buffer.
         """
         return [self.of(s for one in _served(item, ops) for s in one.spans) for _, item in lines]
 
 
 def _served(item: Any, ops: Sequence[Op]) -> Iterable[Op | Decision]:
-    """Returns the op or fusion decision that a line shows. If the line shows neither an op nor a fusion decision,
-    returns the ops that need the line.
+    """Returns the op or fusion decision that a line shows. For a line that declares something, such as an axis or a
+    buffer, returns the ops that depend on the declaration.
     """
     match item:
         case Program() | Kernel():
@@ -157,8 +157,7 @@ def _served(item: Any, ops: Sequence[Op]) -> Iterable[Op | Decision]:
             return [c for c, _ in item.carries] or [op for op in item.body if isinstance(op, Store)]
         case None:
             return []
-        case _:
-            return [item]
+    return [item]
 
 
 def _axes(op: Op) -> Container[str]:

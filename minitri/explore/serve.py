@@ -3,7 +3,8 @@
     minitri explore --serve
 
 In: requests over HTTP to 127.0.0.1. Out: the page, and an answer for each program that the editor sends: the data of
-the page, or the error of the program. The server checks these properties before it reads a request:
+the page, or the error of the program. Before the server reads a request, it checks the headers Host and Origin, the
+token, the body, and the number of requests:
 
     Host             must be a name of this server, so that no other host name can lead to the server
     Origin           must be this server, if the request has one
@@ -132,10 +133,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = f"minitri/{__version__}", ""
 
-    @property
-    def own(self) -> Server:
-        assert isinstance(self.server, Server)
-        return self.server
+    server: Server  # type: ignore[assignment]
 
     def do_GET(self) -> None:
         self._answer("", self._page)
@@ -159,23 +157,23 @@ class Handler(BaseHTTPRequestHandler):
     def _require_own(self) -> None:
         """Rejects a request that comes from another page or another host, or that comes too often."""
         hosts, origins = self.headers.get_all("Host") or [], self.headers.get_all("Origin") or []
-        _require(len(hosts) == 1 and hosts[0] in self.own.names, 403, "this host is not served")
-        own = not origins or (len(origins) == 1 and origins[0] in {f"http://{n}" for n in self.own.names})
+        _require(len(hosts) == 1 and hosts[0] in self.server.names, 403, "this host is not served")
+        own = not origins or (len(origins) == 1 and origins[0] in {f"http://{n}" for n in self.server.names})
         own = own and self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
         _require(own, 403, "requests of other pages are refused")
-        _require(self.own.take(), 429, "too many requests: wait a moment")
+        _require(self.server.take(), 429, "too many requests: wait a moment")
 
     def _require_path(self, name: str) -> None:
         """Rejects a request unless its path is `/TOKEN/name`."""
         given = self.path.encode("utf-8", "replace")
-        known = hmac.compare_digest(given, f"/{self.own.token}/{name}".encode())
+        known = hmac.compare_digest(given, f"/{self.server.token}/{name}".encode())
         _require(known, 404, "open the address that `minitri explore --serve` has printed")
 
     # ---- the two paths ---------------------------------------------------------------
 
     def _page(self) -> None:
         """Sends the page, which contains the first program, to the browser."""
-        first = self.own.first
+        first = self.server.first
         document = self._asked(first)
         if "error" in document:
             document = self._asked(first := EXAMPLES[0])
@@ -186,7 +184,7 @@ class Handler(BaseHTTPRequestHandler):
         self._send(200, made, {"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"})
 
     def _asked(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        desk = self.own.full if request.get("all") is True else self.own.quick
+        desk = self.server.full if request.get("all") is True else self.server.quick
         try:
             return desk.ask(request)
         except Busy:

@@ -8,17 +8,17 @@ Out: for each line an `Origin`, which has the nodes of the graph that the line c
     v0 = tl.load(p0 + j, mask=m5, other=0)     {2}      the load itself
     tl.store(p1 + j, v3, mask=m5)              {7}
 
-A line that computes an op of the tile program has the op's nodes. A line that computes an index, a mask or a carried
-value has the nodes of the lines that use the value (`served`). The head of a loop also has the nodes of the lines in
-the loop. Three kinds of lines have the nodes of all stores of the kernel: the head of the function, the heads of its
-branches, and lines that wait for an earlier kernel.
+A line that computes an op of the tile program comes from the same graph nodes as the op. A line that computes an index,
+a mask or a carried value gets the graph nodes of all lines that use this value (`served`). The line at the head of a
+loop gets the graph nodes of all lines in the loop's body. Three kinds of lines have the nodes of all stores of the
+kernel: the head of the function, the heads of its branches, and lines that wait for an earlier kernel.
 
 In Triton's own stages, the location of an operation leads to a line of the generated source (debug_locations.py). An
-operation with a location has the nodes of the line to which the location leads. Some operations have no location, such
-as a constant that Triton moves out of a loop, an address, or an allocation of tensor memory. An operation without a
-location has the nodes of the operations that use its result. If the result of an operation is not used, or if the
-location is the head of the function, the operation belongs to the whole kernel. An operation that belongs to the whole
-kernel has the nodes of all stores of the kernel.
+operation with a location gets the graph nodes of the line of generated source that the location names. Some operations
+have no location, such as a constant that Triton moves out of a loop, an address, or an allocation of tensor memory. An
+operation without a location has the nodes of the operations that use its result. If the result of an operation is not
+used, or if the location is the head of the function, the operation belongs to the whole kernel. An operation that
+belongs to the whole kernel gets the graph nodes of all store operations of the kernel.
 """
 
 import ast
@@ -66,19 +66,20 @@ def _origins(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[s
 
 
 def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str]) -> list[Nodes]:
-    """Returns, for each row (the facts about a line), the numbers of the graph nodes that the line computes, or that
-    use the result of the line.
+    """Returns, for each line of a stage, the numbers of the graph nodes that need the line. A `Row` has the facts about
+    one line.
 
-    A row without nodes of its own has the nodes of the rows that use its results.
+    A line that computes no graph node itself, such as an address, gets the nodes of the lines that use its result.
 
         i = pid * 4           serves the load: {2}
         x = load(p + i)       {2}
         s = 3                 serves the product: {5}
         y = x * s             {5}
 
-    The search goes from the last row to the first, twice, because a loop carries values to earlier rows. A row that
-    uses a name gives its nodes to the nearest earlier row that defines the name. If a name that a row uses is in
-    `kept`, every earlier row that defines the name gets the nodes of the row.
+    The function visits the row of every line twice, from the last line to the first, because loops carry values to
+    earlier lines. If a line uses a name, the graph nodes of the line are added to the nearest earlier line that defines
+    the name. For a name in `kept`, the nodes of a line that uses the name are added to every earlier definition of the
+    name.
     """
     needed: dict[str, Nodes] = defaultdict(frozenset)
     found = [NONE] * len(rows)
@@ -125,11 +126,10 @@ def _rows(nodes: Sequence[ast.AST]) -> tuple[list[Row], frozenset[str]]:
         if isinstance(name, ast.Name):
             (defined if isinstance(name.ctx, ast.Store) else used)[name.lineno].add(name.id)
     lines = sorted({node.lineno for node in nodes if isinstance(node, ast.stmt)})
-    loops = {
-        line for loop in nodes if isinstance(loop, ast.For) for line in range(loop.lineno, (loop.end_lineno or 0) + 1)
-    }
-    inside = {name for line in lines if line in loops for name in defined[line]}
-    outside = {name for line in lines if line not in loops for name in defined[line]}
+    loops = [(loop.lineno, loop.end_lineno or 0) for loop in nodes if isinstance(loop, ast.For)]
+    looped = {line for first, last in loops for line in range(first, last + 1)}
+    inside = {name for line in lines if line in looped for name in defined[line]}
+    outside = {name for line in lines if line not in looped for name in defined[line]}
     return [Row(True, (n,), tuple(defined[n]), tuple(used[n])) for n in lines], frozenset(inside & outside)
 
 
@@ -172,7 +172,8 @@ def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) ->
 def _with_twins(source: Sequence[Origin], kernel: KernelCode, heads: Mapping[str, int]) -> list[Origin]:
     """Returns the `Origin` of each line of the generated source; `kernel` stands for all kernels equal to it.
 
-    Each line of the compiled kernel also gets the nodes of the corresponding line in each equal kernel.
+    Kernels with equal code are compiled only once. A line of the compiled kernel gets the graph nodes of the same line
+    in all kernels with equal code.
     """
     made = list(source)
     for k in range(kernel.kernel.source.count("\n")):

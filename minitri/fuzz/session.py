@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from minitri.base.json_child_process import Child, environment
+from minitri.base.nodes import Record
 from minitri.fuzz.trial import Case, written
 from minitri.testing import random_program
 
@@ -38,8 +39,7 @@ COMMAND = (sys.executable, "-X", "faulthandler", "-m", "minitri.fuzz.trial")
 Answer = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Record):
     """The settings of a session of random programs.
 
     seconds     the seconds after which no new program starts

@@ -35,13 +35,14 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
 from minitri.base.diagnostics import CompileError
 from minitri.base.json_child_process import serve
+from minitri.base.nodes import Record
 from minitri.base.types import BY_NUMPY_NAME, DTYPES
 from minitri.hardware.targets import INTERPRETER, StageUnavailable
 from minitri.program import Program
@@ -61,8 +62,7 @@ MARK = "# case "
 MOST = 4096  # the most elements of arguments in a file
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Record):
     """A program, its arguments, and the failure that was found.
 
     relation   the change of the program that found the failure (a key of `RELATIONS` in equivalent_programs.py), or ""
@@ -96,8 +96,7 @@ class Case:
         return self.program.arguments(self.seed) if self.arguments is None else list(self.arguments)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Record):
     """The result of checking one program.
 
     stages   number of stages that were compared
@@ -149,8 +148,8 @@ def examined(
     """Checks a case on the CPU or a GPU, and returns the outcome.
 
     Every pass is checked first, in each of the given variants of compilation (minitri/trust/check_passes.py). If no
-    pass is wrong, programs that were changed but must compute the same result are checked too. `relations` are the
-    names of the changes; if `relations` is not given, the changes are those of `PAIRS`.
+    pass is wrong, programs that were changed but must compute the same result are checked too. The argument `relations`
+    has the names of the changes of a program that are tried; the default is `PAIRS[on]`.
     """
     relations = PAIRS[on] if relations is None else relations
     try:
@@ -227,9 +226,9 @@ def written(case: Case, name: str) -> str:
 
 
 def read(text: str) -> Case:
-    """Returns the case in the text of a file that the function `written` made.
+    """Returns the test case that a file describes; `text` is the text of the file, which the function `written` made.
 
-    Raises CompileError MT0003 if the text was not made by `written`.
+    Raises CompileError MT0003 if the text is not a test case that `minitri fuzz` has written.
     """
     lines = text.splitlines(keepends=True)
     try:

@@ -35,11 +35,6 @@ def here(node: ast.Node, text: str) -> Edit:
     return Edit(node.span, text)
 
 
-def removed(before: ast.Node, last: ast.Node) -> Edit:
-    """Returns an edit that removes everything after the node `before`, up to the end of the node `last`."""
-    return Edit(replace(last.span, start=before.span.end), "")
-
-
 def operator(node: ast.Binary, op: str) -> Edit:
     """Returns an edit that replaces the operator between two operands."""
     start = node.span.source.text.index(node.op, node.left.span.end)
@@ -103,7 +98,7 @@ def surplus(found: re.Match[str], node: ast.Call | ast.Subscript, values: Values
     """Removes the last arguments of a call, or the last indices of a subscript, if there are too many."""
     parts = node.args if isinstance(node, ast.Call) else node.indices
     if 0 < (count := int(found[1])) < len(parts):
-        yield removed(parts[count - 1], parts[-1])
+        yield Edit(replace(parts[-1].span, start=parts[count - 1].span.end), "")
 
 
 def as_tuple(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:

@@ -27,6 +27,7 @@ from minitri.language.python_corrections import refused
 
 Rule = Callable[[re.Match[str], Any, Values], Iterable[Edit]]
 
+# The parts of a rejected node that the rows of corrections.toml look at.
 PARTS: dict[str, Callable[[Any], Iterable[ast.Node]]] = {
     "node": lambda node: [node],
     "children": ast.children,
@@ -37,7 +38,6 @@ PARTS: dict[str, Callable[[Any], Iterable[ast.Node]]] = {
     "later arguments": lambda call: [*call.args[1:], *(value for _, value in call.keywords)] or call.args,
     "axes": calls.axes,
 }
-"""The parts of a rejected node that the rows of corrections.toml look at."""
 
 
 @cache
@@ -83,8 +83,9 @@ def rewritten_part(
 ) -> Iterator[Edit]:  # fmt: skip
     """Rewrites a part of the node as a row of corrections.toml says.
 
-    Example: if v is an array of floats, the part v of `x[v]` becomes `astype(v, i64)`. `text` is the text that the row
-    has for the new part. In `text`, `{first}` stands for the first child of the node, such as x in `x[v]`.
+    Example: if v is an array of floats, the part v of `x[v]` becomes `astype(v, i64)`. The template `text` is the new
+    part as program text, with names in braces, such as `astype({part}, i64)`. In `text`, `{first}` stands for the first
+    child of the node, such as x in `x[v]`.
     """
     for k, part in enumerate(tried := list(parts(node))):
         if kind.format(*found.groups()) in _kinds(part, values.get(id(part))):
@@ -99,10 +100,11 @@ def rewritten_part(
 
 
 def _kinds(part: ast.Node, value: Any) -> set[str]:
-    """Returns the conditions of corrections.toml that this part of a node meets.
+    """Returns the conditions in corrections.toml that are true of a part of a syntax node, such as an argument of a
+    call.
 
-    Examples of conditions: `Tuple` (the class of the part), `Array` (the type of its value), `-1` or `N` (a number or a
-    size), `f array` (an array of floats).
+    Examples of conditions on an argument: `Tuple` (its class in the syntax tree), `Array` (the type of its value), `-1`
+    or `N` (its value), `f array` (an array of floats).
     """
     kinds = {"", type(part).__name__, type(value).__name__, "" if isinstance(value, Array | str) else str(value)}
     return kinds | {f"{value.dtype.kind} array"} if isinstance(value, Array) else kinds
@@ -113,8 +115,8 @@ def result_type(
 ) -> CompileError:
     """Corrects the error for a result of the wrong type.
 
-    If the dtype is wrong, the correction converts the result to the declared dtype. If only the shape is wrong, the
-    correction declares the actual type.
+    If the dtype is wrong, the proposed correction of the program converts the result to the declared dtype. If only the
+    shape is wrong, the correction declares the actual type.
     """
     value = function.body[-1].value if isinstance(function.body[-1], ast.Return) else None
     value = value.elements[k] if isinstance(value, ast.Tuple) else value

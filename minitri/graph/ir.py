@@ -152,7 +152,7 @@ def axis(k: int) -> Dim:
 
 
 def along(k: int, extent: Dim) -> Dim:
-    """Returns the index at which a result reads an axis that becomes the k-th axis of the result.
+    """Returns the index with which a view reads an axis of its operand, if this axis becomes axis k of the view.
 
     The index is the symbol `dk`, such as `d0` for the first axis. If the extent of the axis that is read is 1, the
     index is 0, because an axis of extent 1 is broadcast.

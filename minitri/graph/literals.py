@@ -45,7 +45,7 @@ def require_size_fits(t: Typer, value: Dim, dtype: DType) -> None:
 def require_power_fits(t: Typer, power: Power, dtype: DType, help: str = "") -> None:
     """Requires that the exponent of `2**N` is so small that the power fits an integer dtype.
 
-    A call with a larger exponent raises CompileError MT0208.
+    A call whose size N makes the power too large for the dtype raises CompileError MT0208.
     """
     low, high = dtype.limits
     most = next((e for e in range(64) if not low <= power.value(e) <= high), 64) - 1
@@ -70,7 +70,8 @@ def names_in(value: Dim) -> str:
     beside its carets (^^^).
 
     When a call breaks a condition, the sizes are known, and the text beside the carets shows them: "M=2, N=3". If the
-    expression is a single name, returns "", because the error message itself then says "N = 3".
+    expression is a single name such as N, returns "", because the error message already shows the size of N, as in "N =
+    3".
     """
     return "" if isinstance(value.atom, Symbol) else ", ".join(sorted(s.name for s in value.symbols()))
 

@@ -256,8 +256,9 @@ class _Builder(Interpreter):
     def _place(self, made: int, value: Value, span: Span) -> None:
         """Adds the source range (span) of an expression to the nodes that it created, and to the node of its value.
 
-        `made` is the number of nodes that existed before the expression was evaluated. A node that was created in the
-        body of a called function has several spans: first the expression in the body, later the call.
+        The argument `made` is the number of nodes in the graph before the expression was evaluated: later nodes belong
+        to the expression. A node that was created in the body of a called function has several spans: first the
+        expression in the body, later the call.
         """
         nodes = self.typer.nodes.made
         if len(nodes) > (limit := current().operations):
@@ -335,8 +336,8 @@ class _Builder(Interpreter):
     def broken(self, node: ast.Node, values: dict[int, Any], scope: Scope, root: Any) -> Any:
         """Returns `BROKEN` as the value of an expression with a wrong operand.
 
-        If the expression with a wrong operand is a call of an unknown function, the method stores an error for the
-        unknown function.
+        If a call has both a wrong operand and an unknown function name, an error for the function name is reported as
+        well.
         """
         if not isinstance(node, ast.Call) or node.function in {*scope, *self.functions, *function_names()}:
             return BROKEN

@@ -5,11 +5,11 @@
     sum(x, axis=-1)       x: f32[M, N]      as_axes(-1, rank 2) → (1,)
     sum(x, axis=y)        y: i64[]          MT0106: an axis must be an integer known at compile time
 
-In: a function, the arguments of a call, and the number of axes of each pack. A pack is a name such as `*B`, which
-stands for several axes. Out: the type of each parameter (`ArrayType`), a value for each parameter, and results with
-their declared types. The file minitri/graph/shape_unification.py finds the sizes for the dimension names of a called
-function. Raises CompileError MT0102 for arguments that are missing or of the wrong kind. Raises MT0106 for values that
-are not known at compile time. Raises MT0207 for results whose type differs from the declared type.
+In: a function, the arguments of a call, and the number of axes of each pack (a name for several axes, such as `*B`).
+Out: the type of each parameter (`ArrayType`), a value for each parameter, and results with their declared types. The
+file minitri/graph/shape_unification.py finds the sizes for the dimension names of a called function. Raises
+CompileError MT0102 for arguments that are missing or of the wrong kind. Raises MT0106 for values that are not known at
+compile time. Raises MT0207 for results whose type differs from the declared type.
 
 Arguments that decide a shape, such as an axis, must be known at compile time. The functions at the end of this file
 read arguments that must be known at compile time. If the arithmetic in an argument fails, as in `1 // 0`, a
@@ -185,8 +185,9 @@ def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
     """Returns the strings that a parameter accepts.
 
     Example: if the function's body contains `mode == "exact"`, the parameter `mode` accepts "exact". A parameter
-    accepts its default, and all strings with which the body of the function compares the parameter. The returned tuple
-    is empty if the default is no string, or if the function's body uses the parameter for anything but comparisons.
+    accepts its default, and all strings with which the body of the function compares the parameter. Returns an empty
+    tuple if the parameter's default is not a string, or if the body uses the parameter outside of comparisons with
+    strings.
     """
     if param.annotation is not None or not isinstance(param.default, ast.String):
         return ()

@@ -87,8 +87,8 @@ def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
 def _require_exact(t: Typer, op: str, x: int | Dim, y: Dim) -> None:
     """Adds the condition that `2**N` or `1 << N` fits i64, and that the exponent is not negative.
 
-    Without the condition, the i64 result of `2**N` or `1 << N` can differ from Python's result. In Python, an integer
-    can have any size, and `2 ** -1` is a fraction.
+    If `2**N` or `1 << N` overflowed in i64 arithmetic, its result would differ from Python's result. In Python, an
+    integer can have any size, and `2 ** -1` is a fraction.
     """
     help = "write a float: `2.0 ** N`"
     if op == "**":

@@ -3,13 +3,14 @@
     m[i] = max over r of x[i, r]
     s[i] = sum over r of F(x[i, r], m[i])
 
-In: the summed expression F of a graph or a kernel (`Terms`), and the reductions that F depends on. The sum of F and the
-reductions that F depends on run over the same elements. Out: the transport T (correction of a partial sum), or a
-refusal with its reason. The transport T turns a partial sum that was computed with an old value of the reduction m into
-the partial sum for a new value of m. With the transport T, one loop computes the sum s and the reduction m together,
-block by block. After each block, the partial sum s becomes T(s; old m -> new m) + sum of F(block, new m), where T is
-the transport. The transport can also combine partial sums that were computed from separate groups of elements. The
-transport T follows from the structure of the summed expression F:
+In: the summed expression F of a graph or a kernel (`Terms`), and the reductions that F depends on. The sum and the
+reductions inside the summed expression run over the same elements. Out: the transport T (correction of a partial sum),
+or a refusal with its reason. The transport T turns a partial sum that was computed with an old value of the reduction m
+into the partial sum for a new value of m. Because the partial sum can be corrected, one loop over blocks of elements
+computes the sum s and the reduction m together. After each block, the partial sum s is corrected for the new value of
+m, and the sum over the block is added. Partial sums over separate groups of elements can be added after the transport
+(correction of a partial sum) is applied to each of them. The following table has the transport (the correction of a
+partial sum s) for each form of the summed expression F.
 
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
                     F * G, F / G, G independent of m       T(F) * T(G), T(F)
@@ -18,20 +19,22 @@ transport T follows from the structure of the summed expression F:
     anything else   refused
 
 In an exponent X - m, m must be the maximum of X itself: then no exponent is positive, and no exponential overflows. A
-mean is the sum over n elements divided by n. Only sums of products of two deviations need no further sums for their
-correction: the sum of X - mean(X) is 0, so the mixed terms vanish. The square of a deviation is a product of two
-deviations too.
+mean is the sum over n elements divided by n. A deviation is the difference X - m of an element and the mean m of all
+elements. A sum of products of two deviations is corrected without further sums, because the deviations themselves add
+up to 0. The square of a deviation is a product of two deviations too.
 
 The transport (correction of a partial sum) `Rescale` is the correction in the online softmax (Milakov and Gimelshein,
-"Online normalizer calculation for softmax", 2018). The transport `Shift` for one added element is from Welford, "Note
-on a method for calculating corrected sums of squares and products", 1962. The transport `Shift` for many added elements
-is from Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
-minitri derives both corrections, `Rescale` and `Shift`, from the structure of the summed expression.
+"Online normalizer calculation for softmax", 2018). If one element is added to the sum, the formula of `Shift` is from
+Welford ("Note on a method for calculating corrected sums of squares and products", 1962). If many elements are added to
+the sum, the formula of `Shift` is from Chan, Golub and LeVeque ("Updating formulae and a pairwise algorithm for
+computing sample variances", 1979). minitri derives both corrections, `Rescale` and `Shift`, from the structure of the
+summed expression.
 
-Left out: sums of where(p, F, 0). Example: in a row of X that contains only -inf, the sum of where(p, F, 0) is nan if p
-is true for some element, and 0 otherwise. A partial sum that is multiplied by one correction factor cannot give both
-nan and 0. Deviations to the third power are left out too. To correct a sum of third powers of deviations, the loop
-would also need the sum of the squared deviations.
+Left out: sums of where(p, F, 0). Example: for a row X that contains only -inf, F = exp(X - max(X)) is nan. The sum of
+where(p, F, 0) over this row is nan if the condition p holds for some element, and 0 otherwise. A partial sum that is
+multiplied by one correction factor cannot give both nan and 0. Sums of third powers (x - mean(x)) ** 3 have no
+transport either. To correct a sum of third powers of deviations, the loop would also need the sum of the squared
+deviations.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -45,8 +48,8 @@ E = TypeVar("E")
 
 
 class Refused(Exception):
-    """Raised if an expression has no transport (correction of its partial sum). The message of the exception names the
-    reason.
+    """Raised if the partial sum of an expression cannot be corrected when a reduction in the expression changes. The
+    message of the exception names the reason.
     """
 
 
@@ -81,7 +84,10 @@ class Terms(Generic[E]):
 
 
 class Reduced(NamedTuple, Generic[E]):
-    """A reduction that a sum over the same elements depends on: its result y, its operator `op`, and its operand x."""
+    """A reduction that a sum depends on, such as the maximum m in the sum of exp(x - m).
+
+    The field `y` is the result of the reduction, `op` is its operator, such as "max", and `x` is the operand.
+    """
 
     y: E
     op: str
@@ -89,7 +95,12 @@ class Reduced(NamedTuple, Generic[E]):
 
 
 class Rescale(NamedTuple, Generic[E]):
-    """The correction s * exp(h(old y) - h(y)) of a partial sum s, with one exponential for each h in `shifts`."""
+    """The correction of a partial sum s of exp(x - h(y)) when the maximum y grows: s is multiplied by exp(h(old y) -
+    h(y)).
+
+    The field `shifts` contains the expression h(y) of each exponential exp(x - h(y)) that is a factor of the summed
+    expression.
+    """
 
     y: Reduced[E]
     shifts: tuple[E, ...]
@@ -103,17 +114,18 @@ class Mean(NamedTuple, Generic[E]):
 
 
 class Shift(NamedTuple, Generic[E]):
-    """The correction of a partial sum s when two means change. The corrected sum is s + n * (old_mean1 - mean1) *
-    (old_mean2 - mean2), where n is the number of elements so far.
+    """The correction of a partial sum s of (x - mean1) * (y - mean2) when more elements change the two means. The
+    corrected sum is s + n * (old_mean1 - mean1) * (old_mean2 - mean2), where n is the number of elements so far.
     """
 
     means: tuple[Mean[E], Mean[E]]
 
 
 def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[E] | Shift[E]:
-    """Returns the transport of a sum of `root`: how its partial sum is corrected when the reductions in `needs` change.
+    """Returns the transport of a sum of `root`: the correction of its partial sum after more elements change the
+    reductions in `needs`.
 
-    Raises Refused if the sum has no transport.
+    Raises Refused if no correction of the partial sum is known.
     """
     ops = {n.op for n in needs}
     if not needs:
@@ -163,7 +175,9 @@ def _shifts(terms: Terms[E], root: E, y: Reduced[E]) -> list[E]:
 
 
 def _exponent(terms: Terms[E], exponent: E, y: Reduced[E]) -> E:
-    """Returns the shift h of an exponent X - h(y)."""
+    """Returns h for an exponent x - h, where h is computed from the maximum of x. Raises Refused for any other
+    exponent.
+    """
     name, operands = terms.look(exponent)
     if name != "subtract":
         raise Refused("the exponent is not a difference from the maximum")

@@ -6,9 +6,9 @@
 
 `rebuild` takes a graph and a function that makes a new node from an old node and its new operands. `rebuild` returns a
 new graph with a new interner, so equal subexpressions become one node. `rebuild` does not change the old graph. In the
-graph that `rebuild` returns, each new node has the source spans of the old node. An operand can become needless, for
-example if the operation that uses it is folded to a constant. The spans of a needless operand are added to the node
-that replaces the operation which used this operand.
+graph that `rebuild` returns, each new node has the source spans of the old node. If an operation is replaced, for
+example by a constant, some of its operands can become needless. The spans (places in the source) of a needless operand
+are added to the node that replaces the operation.
 
 `specialise` replaces the symbols of known sizes by numbers. If `specialise` replaces the size of an axis by 1, index
 maps still contain the index along this axis. Index maps that contain the index along an axis of size 1 stay correct,
@@ -62,7 +62,8 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
 def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, Node, Node], Node | None]) -> Graph:
     """Returns the graph in which `rule` replaces some nodes.
 
-    Reports show the name of the pass `by` for each replaced node (see `fired`).
+    For each replaced node, the log of rewrites (minitri/base/pass_logs.py) names the function `by` as the pass that
+    replaced the node.
 
     `rule` gets an interner, the old node and the node's copy in the new graph. If `rule` returns None, the new graph
     keeps the copy of the old node.

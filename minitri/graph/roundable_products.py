@@ -1,12 +1,13 @@
-"""Finds the products that may be rounded to bf16, and the operations whose results can jump.
+"""Finds the matrix products whose results may be rounded to bf16, and the operations, such as `floor`, that are
+discontinuous.
 
     p = x @ w              a product of bf16 arrays
     y = sum(p, axis=1)     p may be rounded, because a reduction (or a scan, or a concat) uses it
     z = floor(p)           floor is discontinuous: a rounding error of p can change z by 1
 
 In: a graph. Out: the set of the roundable products, and whether an operation is discontinuous. The pass
-minitri/optimize/round_products.py rounds some of the roundable products to bf16. The error bounds of
-minitri/trust/error_bounds.py include the error of rounding to bf16 for all roundable products.
+minitri/optimize/round_products.py rounds some of the roundable products to bf16. The file minitri/trust/error_bounds.py
+includes the rounding to bf16 in the error bound of each matrix product that may be rounded.
 """
 
 from collections.abc import Callable
@@ -46,5 +47,4 @@ def is_discontinuous(node: Node) -> bool:
             return not (2 * float(n)).is_integer()
         case Apply():
             return node.op in JUMPS or not node.dtype.is_float
-        case _:
-            return isinstance(node, Reduce) and reduction(node.op).kind in ("position", "logical")
+    return isinstance(node, Reduce) and reduction(node.op).kind in ("position", "logical")

@@ -6,24 +6,25 @@
 In: a reduction. Out: the expression of the reduction's operand, and the reductions in this expression that run over the
 same axes as the given reduction. Reductions over the same axes can often be computed together in one loop (online
 reductions). The file minitri/graph/partial_sum_correction.py decides from the expression whether one loop can compute
-the reductions together. Each subexpression of a scalar form is an `Element`: a node and an index. `build` turns an
-expression into graph nodes again. `build` can also replace axes of the expression by other indices, and elements by
-other nodes.
+the reductions together. An `Element` represents one subexpression of the operand: a graph node, and the index of one
+element of this node. `build` turns an expression into graph nodes again. `build` can also replace axes of the
+expression by other indices, and elements by other nodes.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from minitri.base.dims import ZERO, Dim, Symbol, product
-from minitri.graph import ir
-from minitri.graph.ir import Interner, Node, Reduce, Shape, View, axis, axis_symbol, postorder
+from minitri.graph.ir import Apply, Gather, Interner, Node, Reduce, Shape, View, axis, axis_symbol, postorder
 from minitri.graph.partial_sum_correction import Reduced, Refused, Rescale, Shift, Terms, above, transport
 
 Axes = Mapping[Symbol, Dim]
 
 
 class Element(NamedTuple):
-    """One element of a node. `at` has an index expression for each axis of the node."""
+    """One element of a node. The tuple `at` is the index of the element: one index expression for each axis of the
+    node.
+    """
 
     node: Node
     at: tuple[Dim, ...]
@@ -41,7 +42,8 @@ def element(node: Node, index: tuple[Dim, ...]) -> Element:
 
 
 class GraphTerms(Terms[Element]):
-    """The scalar form of `x`, which is reduced along `axes`.
+    """The operand `x` of a reduction along `axes`, written as an expression for one element, without views (its scalar
+    form).
 
     cut       a map from nodes to reductions. A node in `cut` computes the value of its reduction in a different way
     permuted  whether reductions over the same indices are allowed to have their axes in a different order, or different
@@ -58,19 +60,18 @@ class GraphTerms(Terms[Element]):
     def look(self, e: Element) -> tuple[str, tuple[Element, ...]]:
         """Returns the name of the operation that computes an element, and the operands of this operation.
 
-        The name is "" if the element is the result of a reduction that runs over the same indices as the reduction of
-        `x`.
+        The returned name is "" if a reduction computes the element, and runs over the same indices as the reduction of
+        the operand `x`.
         """
         node = e.node
         match node:
-            case ir.Apply(op="cast", args=(x,)) if not x.dtype.is_computed_as(node.dtype):
+            case Apply(op="cast", args=(x,)) if not x.dtype.is_computed_as(node.dtype):
                 return "conversion", (element(x, e.at),)
-            case ir.Apply():
+            case Apply():
                 return node.op, tuple(element(a, e.at) for a in node.args)
-            case ir.Gather():
+            case Gather():
                 return "gather", tuple(element(p, e.at) for p in node.picks)
-            case _:
-                return type(node).__name__.lower() if self.places(e) is None else "", ()
+        return type(node).__name__.lower() if self.places(e) is None else "", ()
 
     def below(self, root: Element) -> list[Element]:
         """Returns an element and all elements that this element depends on."""
@@ -78,7 +79,7 @@ class GraphTerms(Terms[Element]):
 
     def varies(self, e: Element) -> bool:
         """Checks whether an element depends on the position along the reduced axes."""
-        indexed = (p for p in self.below(e) if isinstance(p.node, ir.Gather) or not self.look(p)[1])
+        indexed = (p for p in self.below(e) if isinstance(p.node, Gather) or not self.look(p)[1])
         return any(s in self.reduced for p in indexed for d in p.at for s in d.symbols())
 
     def made_by(self, e: Element) -> Node:
@@ -93,9 +94,9 @@ class GraphTerms(Terms[Element]):
         return [Reduced(e, y.op, element(y.x, at)) for e, y, at in found if at is not None and isinstance(y, Reduce)]
 
     def transport(self, root: Element, needs: Sequence[Reduced[Element]]) -> Rescale[Element] | Shift[Element] | None:
-        """Returns the correction of a partial sum of `root` (its transport).
+        """Returns the correction (transport) of a partial sum of the expression `root` after more elements change the
+        reductions in `needs`.
 
-        A partial sum of `root` needs this correction (transport) when the running reductions in `needs` change.
         Example: when a running maximum grows from m to n, a partial sum of exp(x - m) is multiplied by exp(m - n).
         Returns None if no correction is possible.
         """
@@ -109,7 +110,7 @@ class GraphTerms(Terms[Element]):
 
         The index at which the reduction reads its operand consists of expressions over the axes of x. Returns None if
         `e` is not the result of a reduction that runs over the same indices as the reduction of `x`. Unless `permuted`
-        is true, the reductions of `x` and `e` must have the same axes and operands of the same shape.
+        is true, the reduction that computes `e` also needs the same axes and operand shape as the reduction of `x`.
         """
         node = self.cut.get(e.node, e.node)
         if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):
@@ -161,13 +162,15 @@ def build(
 
 
 def _one(i: Interner, e: Element, shape: Shape, axes: Axes, args: tuple[Node, ...]) -> Node:
-    """Returns the node for one element, given the nodes of its operands."""
+    """Returns a graph node with the given shape that computes the subexpression `e` from the nodes `args` of its
+    operands.
+    """
     index = tuple(d.substitute(axes) for d in e.at)
-    if args and isinstance(e.node, ir.Gather):
+    if args and isinstance(e.node, Gather):
         where: Axes = {axis_symbol(k): d for k, d in enumerate(index)}
         return i.gather(e.node.x, shape, tuple(d.substitute(where) for d in e.node.index), args)
     if args:
-        assert isinstance(e.node, ir.Apply)
+        assert isinstance(e.node, Apply)
         return i.apply(e.node.op, e.node.dtype, shape, args)
     whole = e.node.shape == shape and all(n == 1 or d == axis(k) for k, (d, n) in enumerate(zip(index, shape)))
     return e.node if whole else i.view(e.node, shape, index)

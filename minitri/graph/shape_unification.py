@@ -15,7 +15,6 @@ from collections.abc import Callable
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
-from minitri.base.dims import Dim
 from minitri.base.types import DTYPES
 from minitri.graph.ir import Shape
 from minitri.graph.parameter_binding import Sizes, array_type, eval_dim, typed
@@ -52,7 +51,7 @@ def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes
         for _, declared, array, what in arguments:
             message = f"{what} {array}, too small for {declared.span.text}"
             for size, least in solve_sizes(declared, array.shape, sizes):
-                t.require(size, ">=", Dim.of(least), "MT0207", message)
+                t.require(size, ">=", dims.Dim.of(least), "MT0207", message)
     found: Scope = {}
     for param, declared, array, what in arguments:
         for name in (n for d in declared.dims for n in unbound(d, sizes)):
@@ -75,14 +74,14 @@ def match_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes, wrong_rank:
             raise wrong_rank()
 
 
-def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tuple[Dim, int]]:
+def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tuple[dims.Dim, int]]:
     """Finds the size of each name that is the only unknown name in a dimension. Example: if G is 3 and `G * H + 1` is
     7, then H is 2.
 
-    Returns pairs of a dimension and a number. The sizes that were found are right only if the dimension in each pair is
-    at least the number.
+    Returns the conditions for the found sizes as pairs of a dimension d and a number n. The found sizes are right only
+    if d >= n holds for every returned pair (d, n).
     """
-    solved: list[tuple[Dim, int]] = []
+    solved: list[tuple[dims.Dim, int]] = []
     for d, extents in ast.with_sizes(declared, shape):
         unknown = unbound(d, sizes)
         if isinstance(d, ast.Pack) or len({n.id for n in unknown}) != 1:
@@ -99,11 +98,11 @@ def unbound(d: ast.Node, sizes: Sizes) -> list[ast.Name]:
     return [n for n in ast.postorder(d) if isinstance(n, ast.Name) and n.id not in sizes]
 
 
-def _solved(d: ast.Expr, name: str, extent: Dim, sizes: Sizes) -> tuple[Dim, Dim] | None:
+def _solved(d: ast.Expr, name: str, extent: dims.Dim, sizes: Sizes) -> tuple[dims.Dim, dims.Dim] | None:
     """Solves the equation `d == extent` for `name`, where `d` is linear in `name`: d = a * name + b.
 
-    Returns a pair: the value (extent - b) // a of `name`, and |a|. Returns None if `d` is not linear in `name`, or if
-    the sign of a is unknown.
+    Returns a pair: the solution (extent - b) // a of the equation a * name + b == extent, and the absolute value of a.
+    Returns None if `d` is not a linear expression a * name + b, or if the sign of its factor a is unknown.
     """
     x = dims.value("?")
     split = eval_dim(d, {**sizes, name: x}).coefficient(next(iter(x.symbols())))

@@ -8,8 +8,8 @@ attributes in braces.
     }
 
 Nodes are numbered in the order in which they are printed. Inputs and sizes keep their names. If a size has the name of
-an axis, such as d0, an index map writes the size as `$d0`. The line of a condition on sizes also has the error that a
-call raises if the sizes do not meet the condition:
+an axis, such as d0, an index map writes the size as `$d0`. A condition on sizes is a line that begins with `require`
+and ends with the error that a call raises if the condition fails.
 
     require N >= 1 else MT0209 "max over an axis that may be empty"
 

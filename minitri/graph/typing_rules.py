@@ -20,7 +20,7 @@ from minitri.base.dims import ONE, ZERO, Dim
 from minitri.base.nodes import Record
 from minitri.base.operators import OPERATORS, POSITIONS, Operator, reduction
 from minitri.base.spans import Span
-from minitri.base.symbolic_minmax import at_most_one
+from minitri.base.symbolic_minmax import at_most_one, tidy
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import ArrayType, DType, Info, ListValue, bool_, f32, f64, i64, promote
 from minitri.graph import ir, literals
@@ -119,9 +119,8 @@ class Typer:
             case tuple():
                 dtype, weak = self.promoted(literals.leaves(value))
                 return Array(literals.stacked(self, value, dtype), dtype, weak)
-            case _:
-                help = NO_ARRAYS.get(type(value).__name__, "")
-                raise CompileError("MT0202", f"an array or number is needed here, not {describe(value)}", help=help)
+        help = NO_ARRAYS.get(type(value).__name__, "")
+        raise CompileError("MT0202", f"an array or number is needed here, not {describe(value)}", help=help)
 
     def cast(self, value: Value, dtype: DType) -> Array:
         """Returns the value converted to `dtype`. For f16 and bf16, the value is rounded and converted back to f32."""
@@ -145,7 +144,7 @@ class Typer:
         return self.nodes.cast(node, dtype)
 
     def convert(self, value: Value, dtype: DType) -> Node:
-        """Returns a node for the value as an operand of arithmetic in `dtype`.
+        """Converts a value to `dtype` for arithmetic, and returns the graph node of the converted value.
 
         The node has the compute dtype of `dtype`, which is f32 for f16 and bf16, so the value is not rounded to 16
         bits.
@@ -171,7 +170,8 @@ class Typer:
     def _most_precise(self, value: Array, dtype: DType) -> Node:
         """Returns the node that holds the value most precisely, as the operand of a conversion to `dtype`.
 
-        The most precise node is the f64 node `wide` of the value, if `dtype` is f64 and `wide` is not None.
+        For a conversion to f64, the function returns the f64 node of the value (`value.wide`), if the value has such a
+        node.
         """
         return value.wide if value.wide is not None and dtype == f64 else value.node
 
@@ -184,7 +184,9 @@ class Typer:
         return Array(self.convert(value, dtype), dtype)
 
     def rounded(self, value: Array) -> Node:
-        """Returns a node with the value in the dtype that the program sees and that is stored in memory, such as f16."""
+        """Returns a node that converts a value from the dtype of the computation, such as f32, to the dtype in memory,
+        such as f16.
+        """
         return self._narrowed(value.node, value.dtype)
 
     # ---- promotion -------------------------------------------------------------------
@@ -210,9 +212,8 @@ class Typer:
                 return self.promoted(literals.leaves(value))
             case int() | float() if not isinstance(value, bool):
                 return (f64 if isinstance(value, float) else i64), True
-            case _:
-                array = self.array(value)
-                return array.dtype, array.weak
+        array = self.array(value)
+        return array.dtype, array.weak
 
     def settled(self, values: Sequence[Value]) -> DType:
         """Returns the promoted dtype of several values, for a result with a fixed dtype. The promoted dtype of weak
@@ -342,6 +343,18 @@ def contract_type(a: Node, b: Node) -> tuple[DType, Shape]:
     return (f64 if a.dtype == f64 else f32), (*a.shape[:-1], b.shape[-1])
 
 
+def concat_shape(parts: Sequence[Node], axis: int) -> Shape:
+    """Returns the shape of a concatenation. Raises ValueError if the arrays have different dtypes or shapes."""
+    first = parts[0]
+    require(all(p.dtype == first.dtype and p.rank == first.rank for p in parts), "concat of unlike parts")
+    require(0 <= axis < first.rank, f"concat axis {axis}")
+    for p in parts:
+        same = (x == y for k, (x, y) in enumerate(zip(p.shape, first.shape)) if k != axis)
+        require(all(same), "concat of unlike shapes")
+    total = sum((p.shape[axis] for p in parts[1:]), first.shape[axis])
+    return (*first.shape[:axis], tidy(total), *first.shape[axis + 1 :])
+
+
 def ensure(holds: bool, code: str, message: str, help: str = "", span: Span | None = None) -> None:
     """Raises a CompileError with this code, message, help and span unless `holds` is true."""
     if not holds:
@@ -376,7 +389,9 @@ def read_at(t: Typer, x: Array, places: Mapping[int, Dim], *added: Dim) -> Array
 
 
 def insert_axes(t: Typer, x: Array, axes: Collection[int]) -> Array:
-    """Returns the array with axes of size 1 at these positions of the result's shape."""
+    """Returns the array with additional axes of size 1. The numbers in `axes` are the positions of the additional axes
+    in the shape of the result.
+    """
     rank, sizes = len(x.shape) + len(axes), iter(x.shape)
     shape = [ONE if k in axes else next(sizes) for k in range(rank)]
     return view(t, x, shape, [ir.axis(k) for k in range(rank) if k not in axes])

@@ -23,8 +23,8 @@ from minitri.language.python_corrections import update
 from minitri.language.signatures import function_names
 
 IGNORED = ("inplace", "out", "device", "requires_grad", "pin_memory", "copy")
+# For each function that finds values, the function that finds the positions of these values: argmax for max.
 PLACES = {"max": "argmax", "min": "argmin", "sort": "argsort"}
-"""For each function that finds values, the function that finds the positions of these values: argmax for max."""
 NO_PREFIX = "functions need no prefix: `exp(x)`"
 ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
 
@@ -37,7 +37,8 @@ def unknown_name(node: ast.Name, root: ast.Expr, scope: Iterable[str], functions
 
     A name without a value is either unknown, or the name of a function that is used as a value.
 
-    `scope` and `functions` are the names of the program, and `root` is the whole expression.
+    The program has the variables `scope` and the functions `functions`. The node `root` is the whole expression that
+    contains the name.
     """
     name, own, known = node.id, [*scope, *functions], [*ast.CONSTANTS, *DTYPES, *function_names()]
     if name in functions or name in function_names():
@@ -97,8 +98,8 @@ def _keywords(call: ast.Call) -> dict[str, str]:
 def _undefined(error: CompileError, call: ast.Call) -> CompileError:
     """Returns the error for an unknown function whose name is similar to no known name.
 
-    The help says to define the function. If the program is a module, the correction inserts the beginning of a
-    definition of the function.
+    The help text of the error tells the user to define a function with this name. If the program is a module, the error
+    has a correction, which inserts the beginning of a definition of the unknown function.
     """
     source, name = call.span.source, call.function[:40]
     params = ", ".join("xyzabcuvw"[k : k + 1] or f"x{k}" for k in range(len(call.args)))
@@ -131,9 +132,9 @@ def unknown_attribute(node: ast.Attribute, rank: int) -> CompileError:
 
 
 def _advised(error: CompileError, span: Span, written: str, help: str) -> CompileError:
-    """Adds a help text to the error.
+    """Adds a help text to the error, and a correction if there is one.
 
-    Unless `written` is "", also adds a correction, which replaces the text at `span` by `written`.
+    The argument `written` is the corrected text for the place `span`, or "" if there is no correction.
     """
     return error.correct(Edit(span, written) if written else None, help=help)
 
@@ -146,7 +147,7 @@ def is_method(call: ast.Call) -> bool:
 def called_name(call: ast.Call) -> Span:
     """Returns the source range (span) of the function's name in a call.
 
-    For both `f(x)` and `x.f()`, the result is the range of `f`.
+    For both `f(x)` and `x.f()`, the function returns the position of the name `f` in the source text.
     """
     source, start = call.span.source, call.span.start
     if is_method(call):
@@ -173,8 +174,8 @@ def _around(node: ast.Node, root: ast.Expr) -> ast.Node | None:
 def _explained(error: CompileError, node: ast.Name, root: ast.Expr, known: Collection[str]) -> CompileError:
     """Completes the error for a prefix such as `np`: adds what to write instead of the whole name or call.
 
-    In `np.linalg.norm(x)`, for example, `np` and `linalg` form the path of the library, and `norm` is its member.
-    `known` has the names of the language.
+    In `np.linalg.norm(x)`, for example, `np` and `linalg` form the path of the library, and `norm` is its member. The
+    argument `known` contains the names of all functions, constants and dtypes of minitri's language.
     """
     names, whole = [node.id], node
     while isinstance(above := _around(whole, root), ast.Attribute):

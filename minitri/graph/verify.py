@@ -12,8 +12,7 @@ from minitri.base.operators import OPERATORS, running
 from minitri.base.symbolic_minmax import tidy
 from minitri.base.types import ArrayType, DType, bool_, i64
 from minitri.graph import ir
-from minitri.graph.functions.join_and_split import concat_shape
-from minitri.graph.typing_rules import contract_type, reduce_type, require
+from minitri.graph.typing_rules import concat_shape, contract_type, reduce_type, require
 
 
 def verify(graph: ir.Graph) -> None:

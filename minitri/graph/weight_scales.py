@@ -5,10 +5,10 @@
     multiply (contract x, cast (multiply w, inside)), outside
 
 Each scale s becomes two scales, of which `inside` multiplies the weights and `outside` multiplies the sums. Usually the
-scale `inside` is 1 and the scale `outside` is s. If the scale s is inf, nan, or so large that weights could overflow,
-`inside` is s and `outside` is 1. If the weights are multiplied by 1 only, the second factor contains whole numbers,
-which f16 represents without rounding. Tensor cores need less electrical power for small whole numbers, so a chip that
-runs at its power limit computes faster.
+weights are multiplied by 1 (`inside`), and the sums are multiplied by the whole scale s (`outside`). If the scale s is
+inf, nan, or so large that a weight times s could overflow f16, `inside` is s and `outside` is 1. Without a scale, the
+weights are whole numbers, which f16 represents without rounding. Tensor cores need less electrical power for small
+whole numbers, so a chip that runs at its power limit computes faster.
 
 In: a product of a graph. Out: the new second factor of the product, and the scale for the sums of the product. Scales
 are moved from the weights to the sums in f16 products only. In bf16 products, the sums without their scale could
@@ -62,8 +62,9 @@ def find(node: Contract) -> Scale | None:
 
 
 def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
-    """Returns two nodes: the second factor, multiplied only by the inner scale, and the outer scale, which multiplies
-    the sums of the product. If the second factor has no scale, returns the unchanged factor and None.
+    """Returns the second factor of a product without its scale, and the scale that must multiply the sums of the
+    product instead. Where a scaled weight could overflow, the second factor keeps the scale, and the returned scale is
+    1. If the second factor has no scale, returns the unchanged factor and None.
     """
     found = find(node)
     if found is None:
@@ -78,8 +79,8 @@ def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
 
 
 def scaled(i: Interner, sums: Contract, scale: Node) -> Node:
-    """Returns the sums of the product times the scale, plus 0. The addition of 0 turns -0.0 into 0.0, as in a sum of
-    zeros.
+    """Returns a matrix product multiplied by the scale of its weights. At the end, 0 is added, which turns -0.0 into
+    0.0, as in a sum of zeros.
     """
     return compute(i, "add", compute(i, "multiply", sums, scale), number(i, sums, 0.0))
 
@@ -105,8 +106,9 @@ def _largest(x: Node) -> int | None:
 
 
 def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
-    """Divides the scale `by` into the inner scale (for weights) and the outer scale (for sums). One of the two scales
-    is 1, and the other scale is `by`.
+    """Returns two scales: the first multiplies the weights of a matrix product, and the second multiplies the sums of
+    the matrix product. If a weight times the scale `by` cannot overflow f16, the returned scales are 1 and `by`, and
+    otherwise `by` and 1.
     """
     one = number(i, by, 1.0)
     safe = i.apply("less_equal", bool_, by.shape, (compute(i, "abs", by), number(i, by, LARGEST / most)))
@@ -114,5 +116,7 @@ def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
 
 
 def _replaced(i: Interner, x: Node, old: Node, new: Node) -> Node:
-    """Returns the expression x with `new` in place of `old`. The views and casts between `x` and `old` are rebuilt."""
+    """Returns the expression x with `new` in place of `old`. In the expression x, each view or cast that was applied to
+    the node `old` is now applied to the node `new`.
+    """
     return new if x is old else copy(i, x, (_replaced(i, children(x)[0], old, new),))

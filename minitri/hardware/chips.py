@@ -23,9 +23,10 @@ GPU specifications" in the ROCm documentation. Only AMD's limit on the waves (wa
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from minitri.base.nodes import Record
 from minitri.hardware.targets import ARCHITECTURES, Target
 from minitri.hardware.targets import CHIPS as ROWS
 
@@ -110,8 +111,7 @@ class Peak(NamedTuple):
     rates: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Chip:
+class Chip(Record):
     """The figures of one chip that cost models use.
 
     multiprocessors   the number of multiprocessors of the chip (AMD: compute units)

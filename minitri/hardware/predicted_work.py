@@ -28,7 +28,6 @@ from minitri.base.dims import Dim
 from minitri.base.operators import OPERATORS
 from minitri.base.types import DType
 from minitri.graph import ir as graph_ir
-from minitri.graph.ir import Graph, Node
 from minitri.kernels.ir import Compute, Dot, Kernel, Load, Op, Plan, Reduce, Scan, Store
 from minitri.kernels.memory_traffic import traffic
 from minitri.tiles.ir import Loop, Program, TileAxis, index_axes
@@ -87,7 +86,7 @@ def _elementwise(op: str, dtype: DType, count: int) -> dict[str, int]:
     return {name: count, **special}
 
 
-def _operations(op: Node | Op, count: int) -> Mapping[str, int]:
+def _operations(op: graph_ir.Node | Op, count: int) -> Mapping[str, int]:
     """Returns how many operations of each arithmetic unit a node of the graph, or an op of a kernel, takes. The node or
     op computes `count` elements. For a matrix product, `count` is the number of multiplications.
     """
@@ -105,7 +104,7 @@ def _operations(op: Node | Op, count: int) -> Mapping[str, int]:
 # ---- the graph -----------------------------------------------------------------------------
 
 
-def graph_work(graph: Graph, sizes: Sizes) -> Work:
+def graph_work(graph: graph_ir.Graph, sizes: Sizes) -> Work:
     needed = _needed(graph, sizes)
     arrays = [n for n in needed if isinstance(n, graph_ir.Input) and not n.scalar]
     written = sum(_count(n.shape, sizes) * n.dtype.bytes for n in graph.outputs)
@@ -113,7 +112,7 @@ def graph_work(graph: Graph, sizes: Sizes) -> Work:
     return Work(sum(needed[n] * n.dtype.bytes for n in arrays), written, operations)
 
 
-def _needed(graph: Graph, sizes: Sizes) -> dict[Node, int]:
+def _needed(graph: graph_ir.Graph, sizes: Sizes) -> dict[graph_ir.Node, int]:
     """Returns a number for each node of the graph: how many elements of the node's value other nodes need. A slice or a
     gather, for example, needs only some elements of its operand.
     """
@@ -127,7 +126,7 @@ def _needed(graph: Graph, sizes: Sizes) -> dict[Node, int]:
     return needed
 
 
-def _computed_in_graph(node: Node, needed: int, sizes: Sizes) -> int:
+def _computed_in_graph(node: graph_ir.Node, needed: int, sizes: Sizes) -> int:
     """Returns how many elements a node must compute if `needed` elements of its value are needed. For a matrix product,
     returns the number of multiplications.
     """
@@ -139,7 +138,7 @@ def _computed_in_graph(node: Node, needed: int, sizes: Sizes) -> int:
     return needed
 
 
-def _narrow(node: Node | Op) -> DType:
+def _narrow(node: graph_ir.Node | Op) -> DType:
     """Returns the dtype that a factor of a matrix product has before it is widened. In the graph, for example, the f16
     factors of a product are first widened to f32.
     """
@@ -207,8 +206,8 @@ def tile_work(program: Program, sizes: Sizes) -> Work:
 def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
     """Returns the average share of a loop's blocks that the tiles of the grid compute and do not skip, from 0 to 1.
 
-    For example, the share in causal attention is 0.5 or a little more, because about half of the blocks contain only
-    masked elements and are skipped. The average is computed from at most `SAMPLES` tiles along each axis.
+    For example, the loop over keys in causal attention computes about 0.5 of its blocks, because blocks with only
+    masked elements are skipped. The average is computed from at most `SAMPLES` tiles along each axis.
     """
     if not (bounds := [d for d in (loop.first, loop.last) if d is not None]):
         return 1.0
@@ -240,8 +239,9 @@ def _blocks(loop: Loop, block: int, extent: int, known: Sizes) -> int:
 def _repetitions(own: set[str], counts: Sizes, repeated: set[str], tiles: Sizes) -> int:
     """Returns how often an op runs, counted over all grid programs and all elements of the op.
 
-    Each of the op's axes contributes its number of elements as a factor of the result. Each axis in `repeated` that is
-    not an axis of the op contributes its number of tiles, because the op runs again for each tile.
+    Each of the op's axes contributes its number of elements as a factor of the result. For each axis in `repeated` that
+    is not an axis of the op, the result is multiplied by the number of tiles along this axis. An op that does not
+    depend on an axis still runs again for each tile along this axis.
     """
     return math.prod(counts[a] for a in own) * math.prod(tiles[a] for a in repeated - own)
 

@@ -5,8 +5,8 @@
 In: a compilation with all sizes known, and optionally the measured times of the kernels. Out: a `Roofline`. A
 `Roofline` holds the bytes and operations of the graph, the kernels and the tiles (predicted_work.py). A `Roofline` also
 holds the least time in which the chip can move the bytes and compute the operations, at its peak rates. The least time
-is the time that the slowest unit (memory or an arithmetic unit) takes at its peak rate. Because no kernel reaches peak
-rates, a more realistic time is predicted for each kernel too:
+is the time that the slowest unit (memory or an arithmetic unit) takes at its peak rate. No kernel reaches the peak
+rates of a chip, so a formula predicts a more realistic time for each kernel.
 
     launch + max(bytes / bandwidth, waves * operations / rate of each unit)
 
@@ -150,11 +150,11 @@ def predicted_seconds(needed: Work, asked: Work, programs: int, chip: Chip) -> f
 
 
 def waves(programs: int, chip: Chip) -> float:
-    """Returns how many times as long the grid programs take as they would if all multiprocessors were busy until the
-    end.
+    """Returns the ratio of two times: the time of the grid programs, and their time if all multiprocessors were busy
+    until the end.
 
-    For example, on 132 multiprocessors, 132 grid programs have the factor 1. On 132 multiprocessors, 33 grid programs
-    have the factor 4, because they keep only a quarter of the multiprocessors busy.
+    For example, 132 grid programs keep all of 132 multiprocessors busy, so the ratio is 1. On 132 multiprocessors, 33
+    grid programs have the ratio 4, because they keep only a quarter of the multiprocessors busy.
     """
     if programs == 0:
         return 0.0

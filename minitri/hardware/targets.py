@@ -9,6 +9,7 @@ target cannot make.
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from minitri.base.diagnostics import CompileError, listed, suggest
@@ -27,6 +28,16 @@ class StageUnavailable(CompileError):
     """Raised if this machine or target cannot make a compilation stage. The field `help` says what would make the stage
     available.
     """
+
+
+def require_library(module: str, help: str = "") -> Any:
+    """Returns a module of another library, such as `torch`. Raises StageUnavailable MT0402 if it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        message, help = f"{package} is not installed", help or f"pip install {package}"
+        raise StageUnavailable("MT0402", message, help=help) from None
 
 
 class Target(NamedTuple):

@@ -5,9 +5,9 @@
 In: the nodes of one part of the graph, which becomes one kernel, and the roots of this part. Roots are the nodes whose
 values the kernel stores. The kernel computes the nodes of its part of the graph and reads the values of all other nodes
 from memory. Out: an `Indexing`, which has the named axes of the kernel, and the demands (needed elements) of its nodes.
-A demand is a node together with the index of one needed element. The file minitri/kernels/lower_graph.py turns demands
-into ops of a kernel. The file minitri/optimize/fusion/one_kernel.py decides whether the nodes of a part of the graph
-can be one kernel.
+A demand is a node together with the index of one needed element. From the needed elements of each node (demands),
+minitri/kernels/lower_graph.py makes the ops of a kernel. The file minitri/optimize/fusion/one_kernel.py decides whether
+the nodes of a part of the graph can be one kernel.
 
 The one idea: the index of a needed element of a result determines which elements of the operands are needed. Each root
 (a node that the kernel stores) is needed at an index of new axes, such as `[i, j]`. If a View is needed at an index,
@@ -87,7 +87,8 @@ class AxisRanges:
 
     def simplify(self, d: Dim) -> Dim:
         """Returns a simpler expression that has the same value as `d` at every index inside the axes. The simplified
-        form of an expression is cached. The cached form stays the same, even if the kernel gets more axes later.
+        form of an expression is cached. A simplified expression in the cache stays the same, even if the kernel gets
+        more axes later.
         """
         if all(isinstance(a, Symbol) for a in d.atoms()):
             return d
@@ -131,7 +132,8 @@ class Indexing:
     """
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> None:
-        """Finds all demands of the nodes `inside`, which the kernel computes. The kernel stores the nodes `roots`.
+        """Finds, for each node that the kernel computes (`inside`), all indices at which the kernel needs the node
+        (demands). The kernel stores the nodes `roots`.
 
         `allows(symbol, n)` says whether the size `symbol` can be `n`.
         """
@@ -177,11 +179,11 @@ class Indexing:
                 self.demands[operand][below] = None
 
     def scan_axis(self, node: ir.Scan, demand: Demand) -> tuple[str, Dim]:
-        """Returns the axis along which a scan runs to compute the needed element, and the shift of the scan. The shift
-        of a scan is the number of positions on the axis of the scan before the first element of the scan.
+        """Returns the axis along which a scan runs to compute the needed element, and the shift: the axis position at
+        which the scan starts.
 
-        For example, the exclusive sum `pad(cumulative_sum(x[:-1]), ((1, 0),))` needs the scan at the index `i - 1`. For
-        the exclusive sum at the index `i - 1`, the scan runs along `i`, and the shift is 1.
+        For example, the exclusive sum `pad(cumulative_sum(x[:-1]), ((1, 0),))` needs the scan at the index `i - 1`. A
+        scan that is needed at the index `i - 1` runs along the axis `i` and starts at i = 1, so its shift is 1.
         """
         place, extent = demand.index[node.axis], node.shape[node.axis]
         along = next((s for s in place.symbols() if s.kind == "axis"), None)
@@ -218,15 +220,13 @@ class Indexing:
         return len({n for n, _ in along}) == len(along) and all(n and self.axes[n] == e for n, e in along)
 
     def _root_demand(self, node: Node) -> Demand:
-        """Returns the demand (needed element) for a root, a node that the kernel stores. The index of the element has a
-        new axis for each dimension of the root, or 0 for a dimension of size 1.
+        """Returns the demand (needed element) for a root, a node that the kernel stores. The index of a stored node has
+        a new axis for each dimension of the node, or 0 for a dimension of size 1.
         """
         return Demand(tuple(dims.ZERO if e == 1 else dims.axis(self._fresh(e, "ijklhgfe")) for e in node.shape))
 
     def _choose(self, node: ir.Reduce | ir.Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
-        """Returns the axes along which a reduction or product combines elements to compute one needed element. `pull`
-        calls this method once for each needed element.
-        """
+        """Returns the axes along which a reduction or product combines elements to compute one needed element."""
         over = self.over[node, demand] = self._axes_over(node, demand, extents)
         self.reduced.update(over)
         return over
@@ -252,13 +252,15 @@ class Indexing:
         return self._pulled[key]
 
     def _unguarded(self, node: Node, demand: Demand) -> Demand:
-        """Removes a guard (condition) from a demand if the guard depends on an axis that is not in the index.
+        """Returns the demand (the index at which a node is needed) without the guards (conditions) on axes that are not
+        in the index.
 
-        If an axis is not in the index, the needed element is the same at all positions of this axis. A guard on an axis
-        outside of the index holds at some position of the axis, so the element is needed in any case.
+        If an axis is not in the index of a node, the index reads the same element at all positions of this axis. A
+        guard (condition) on an axis that is not in the index holds at some position of the axis, so the element is
+        needed anyway.
 
-        The guard is kept if its axis has few positions, because a grid program usually computes only one of these
-        positions. Example: a grid program that stores elements of `y` in `stack((x, y), axis=0)` does not read `x`. On
+        A guard (condition) is kept if its axis is short, because a grid program usually computes only one index of a
+        short axis. Example: a grid program that stores elements of `y` in `stack((x, y), axis=0)` does not read `x`. On
         the last axis of a result, a grid program computes all positions, so guards on this axis are removed.
         """
         if not demand.guards or not self._plain(node, demand):
@@ -295,15 +297,14 @@ class Indexing:
                 rows, columns = (*index[:-1], dims.axis(k)), (*index[:-2], dims.axis(k), index[-1])
                 a, b = (Demand(where, about(guards, where)) for where in (rows, columns))
                 return [(node.a, a), (node.b, b)]
-            case _:
-                return []
+        return []
 
     def mapped(self, exprs: Iterable[Dim], index: Sequence[Dim], picks: Mapping[Symbol, Dim] = {}) -> tuple[Dim, ...]:
-        """Returns the index expressions `exprs` of a node for one needed element.
+        """Returns the index expressions `exprs` of a node for the element of its result at `index`.
 
-        In the index expressions, the needed index along each dimension replaces the symbol of the dimension. Example:
-        with the index `[i, j + 1]`, `j + 1` replaces the symbol of the second dimension. `picks` contains replacements
-        for the symbols of picked values, which are the indices that a gather computes.
+        In the expressions, the k-th entry of `index` replaces the symbol of dimension k, such as `d0` for k = 0.
+        Example: with the expressions `[d1, d0]` and the index `[i, j + 1]`, the result is `[j + 1, i]`. A gather reads
+        some indices from an array, and the argument `picks` maps the symbol of each such index to its replacement.
         """
         env = {axis_symbol(k): d for k, d in enumerate(index)} | {**picks}
         return tuple(self.ranges.simplify(d.substitute(env)) for d in exprs)
@@ -366,8 +367,8 @@ def plain_axis(d: Dim) -> str | None:
 def about(guards: Iterable[Dim], index: Sequence[Dim]) -> tuple[Dim, ...]:
     """Returns the guards (conditions) that depend on an axis or a picked value (a computed index) in `index`.
 
-    Example: a factor of a matrix product needs no guard on an axis that is not in its index. A guard on an axis outside
-    of the index holds at some position of the axis, so the element is needed in any case.
+    Example: a factor of a matrix product needs no guard on an axis that is not in its index. A guard (condition) on an
+    axis that is not in the index holds at some position of the axis, so the element is needed anyway.
     """
     own = {s for d in index for s in d.symbols()}
     return tuple(g for g in guards if own & {s for s in g.symbols() if s.kind != "size"})

@@ -101,7 +101,8 @@ class Values:
 
     def position(self, expr: Dim, op: Op) -> Any:
         """Returns the value of an index expression. The expression can contain the symbol of a picked value (an index
-        that a gather computes). The numbers that a gather has computed replace the symbol of a picked value.
+        that a gather computes). The function replaces the symbol of each picked value by the indices that the kernel
+        has computed.
         """
         picks = getattr(op, "picks", ())
         env = {**self.env, **{s: self.values[v] for s, v in picks}} if picks else self.env
@@ -132,8 +133,7 @@ class Values:
                 return self.values[op.x]
             case ir.Scan():
                 return numpy_array_operations.scan(op.op, self.values[op.x], self.names.index(op.along))
-            case _:  # load, store, reduce, dot, count, carry
-                return getattr(self, type(op).__name__.lower())(op)
+        return getattr(self, type(op).__name__.lower())(op)  # load, store, reduce, dot, count, carry
 
     def reduce(self, op: ir.Reduce) -> Any:
         places = tuple(self.names.index(a) for a in op.over)
@@ -174,7 +174,7 @@ class Values:
         return op.guards
 
     def check(self, op: ir.Access, index: Sequence[Any], inside: Any) -> None:
-        """A hook, called before each access to memory. A subclass can override the hook to raise an error for a wrong
+        """Called before each access to memory. A subclass can override the method `check` to raise an error for a wrong
         access.
         """
 

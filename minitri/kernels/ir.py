@@ -161,7 +161,8 @@ class Reduce(_Op):
     shift    a loop adds this value to the partial sum before the next block is added; None means 0
 
     Without a loop, the corrections `rescale` and `shift` have no effect, because there is no partial sum to correct.
-    The file minitri/optimize/online_reductions/merge_loops.py adds `rescale` and `shift`.
+    The pass in minitri/optimize/online_reductions/merge_loops.py gives a reduction its fields `rescale` and `shift`,
+    which correct partial sums.
     """
 
     op: str
@@ -173,8 +174,8 @@ class Reduce(_Op):
 
 
 class Count(_Op):
-    """The number of elements along the axes `over`. If a loop runs over the axes `over`, the count includes only the
-    elements of the current block and of all earlier blocks.
+    """The number of elements along the axes `over`. Inside a loop over the axes `over`, a `Count` is the number of
+    elements in all blocks so far, including the current block.
 
     A tile program has no `Count`: lowering replaces a `Count` by a number.
     """
@@ -185,8 +186,8 @@ class Count(_Op):
 class Old(_Op):
     """The partial result of a reduction or count before the current block of a loop.
 
-    Without a loop, the value of `Old` is the complete result of the reduction or count. A tile program has no `Old`:
-    lowering replaces an `Old` by a value that the loop carries.
+    If no loop computes the reduction or count, an op `Old` has the value of the complete result. A tile program has no
+    `Old`: lowering replaces an `Old` by a value that the loop carries.
     """
 
     x: Op
@@ -282,8 +283,8 @@ class Kernel(Record, eq=False):
         """The "held" axes: if matrix products and reductions share a loop, one grid program computes all indices of a
         held axis.
 
-        In a kernel with a shared loop, every axis of a matrix product is held, except the row axes and the axis of the
-        loop. A held axis is not split among grid programs, so only one grid program computes and stores a result
+        If products and reductions share a loop, all axes of the products are held, except the row axes and the loop's
+        axis. A held axis is not split among grid programs, so only one grid program computes and stores a result
         without this axis.
         """
         loop = self.shared_loop
@@ -296,11 +297,12 @@ class Decision(Record):
     producer) passes to another node (the consumer). `fused` says whether the producer and the consumer are in one
     kernel, and `rule` says why.
 
-    `again` is true if the consumer is in the same kernel as the producer, but in a later loop. The later loop of the
-    consumer loads its inputs from memory a second time. If the producer and the consumer are fused, `bytes` is the
-    memory traffic that fusion saves. If the producer and the consumer are not fused, `bytes` is the traffic that the
-    value causes: one read by each consuming kernel, and one write. If several kernels read a value, only one line of
-    the ledger counts the write of the value. `spans` are the source spans of the value.
+    `again` is true if the consumer is in the same kernel as the producer, but in a later loop. A consumer (a node that
+    uses the value) in a later loop loads inputs of the kernel from memory a second time. If the producer and the
+    consumer are fused, `bytes` is the memory traffic that fusion saves. If the producer and the consumer are not fused,
+    `bytes` is the traffic that the value causes: one read by each consuming kernel, and one write. If several kernels
+    read a value, only the `bytes` of one ledger line (fusion decision) include the write of the value. `spans` are the
+    source spans of the value.
     """
 
     value: str
@@ -363,8 +365,7 @@ def index_expressions(op: Op) -> tuple[Dim, ...]:
             return (*op.index, *op.guards, *(op.mask.conditions if op.mask else ()))
         case Position():
             return (op.expr,)
-        case _:
-            return op.conditions if isinstance(op, Inside) else ()
+    return op.conditions if isinstance(op, Inside) else ()
 
 
 def needed(root: Op) -> set[Op]:

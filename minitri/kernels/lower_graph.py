@@ -198,7 +198,9 @@ class OpBuilder:
 
 
 class _Builder(OpBuilder):
-    """Makes the ops of one kernel from its demands. Each op comes after its operands."""
+    """Makes the ops of one kernel from its demands, the indices at which the kernel needs each node. Each op comes
+    after its operands.
+    """
 
     def __init__(self, part: Indexing, buffers: Buffers, spans: Spans) -> None:
         super().__init__(part.axes)
@@ -210,8 +212,8 @@ class _Builder(OpBuilder):
             self.value[node, demand] = self._make(node, demand)
 
     def _order(self) -> list[Key]:
-        """Returns all demands (needed elements of nodes) in topological order. The demands from which an element is
-        computed come before the demand for this element.
+        """Returns all demands (needed elements of nodes) in topological order. Elements of operands come before the
+        elements that are computed from them.
         """
 
         def below(key: Key) -> list[Key]:
@@ -225,8 +227,8 @@ class _Builder(OpBuilder):
         """Returns the spans (places in the source text) of views, gathers and concats, for the op whose elements they
         rearrange.
 
-        Views, gathers and concats have no op of their own. Example: a view only changes the index of a load, so the
-        load keeps the view's spans.
+        Views, gathers and concats have no op of their own. For example, a view that only changes the index of a load
+        adds its spans to the spans of the load.
         """
         moved: dict[Key, tuple[Span, ...]] = {}
         for node, demand in reversed(order):  # users before operands
@@ -299,14 +301,13 @@ class _Builder(OpBuilder):
                 a, b = self._spread(below[0], (row, over)), self._spread(below[1], (over, column))
                 product_fields = {"axes": self._axes(*demand.index), "tile": (row, column), "precision": node.precision}
                 return self.add(ir.Dot(**same, **product_fields, a=a, b=b, over=over))
-            case _:
-                raise AssertionError(type(node).__name__)
+        raise AssertionError(type(node).__name__)
 
     def _spread(self, x: Op, axes: Sequence[str]) -> Op:
         """Broadcasts the value `x` along the axes `axes`.
 
-        If the operand of a sum does not depend on the summed axis, the operand is broadcast along this axis first.
-        After the broadcast, the sum can add each element once for each index of the summed axis.
+        If the operand of a sum does not depend on the summed axis, the operand is broadcast along this axis first. A
+        sum of a broadcast operand adds each element once for each index of the summed axis.
         """
         if set(axes) <= set(x.axes):
             return x
@@ -361,14 +362,16 @@ class _Builder(OpBuilder):
 
 
 def _op_key(node: Node, demand: Demand) -> Key:
-    """Returns the dict key of the op that computes a needed element. A constant has the same key for all indices."""
+    """Returns the dict key of the op that computes a needed element. A constant node has one key for all indices,
+    because one op computes its value for all elements.
+    """
     return node, Demand(()) if isinstance(node, graph_ir.Const) else demand
 
 
 def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
-    """Checks whether `value` already equals `rest` for elements whose guard (condition) fails. If `value` equals `rest`
-    wherever the guard fails, no `where` has to select between them. For an element whose guard fails, only a load, or a
-    load followed by casts, has a known value.
+    """Checks whether the op `value` has the value of the op `rest` wherever one of the guards (conditions) `own` fails.
+    If the ops `value` and `rest` are equal wherever a guard fails, the kernel needs no `where` to select between them.
+    For an element whose guard fails, only a load, or a load followed by casts, has a known value.
     """
     load = value
     while isinstance(load, ir.Compute) and load.op == "cast":

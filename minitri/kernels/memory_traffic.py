@@ -11,9 +11,9 @@ The number of accessed elements follows from the axes in the index of a load or 
 one element for each index of the axis `i`. For a gather, at most one element is counted for each element of its result.
 The computed number of bytes is a lower bound: no implementation of the kernel can move fewer bytes.
 
-Left out: repeated reads. For example, a tiled product `x @ w` reads `x` again for each column of tiles, but `x` is
-counted once. Most of the repeated reads come from the L2 cache. Also left out: guards, the conditions of loads. If a
-guard (condition of a load) skips an element, the element is counted nevertheless.
+Left out: repeated reads of the same element, most of which come from the L2 cache. For example, a tiled product `x @ w`
+reads `x` again for each column of tiles, but `x` is counted once. The guards (conditions) of loads are ignored: an
+element that a guard skips is counted nevertheless.
 """
 
 from collections import Counter

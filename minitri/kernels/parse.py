@@ -81,14 +81,13 @@ def read_buffer(p: Param, role: str, names: Names) -> Buffer:
     return Buffer(p.name.name, dtype, shape, _strides(p, shape, names), role)
 
 
-Buffers = dict[
-    tuple[str, int], Buffer
-]  # by name and rank: an array may be used with and without merged or divided axes
+Buffers = dict[tuple[str, int], Buffer]  # by name and rank: a kernel may use an array with merged or divided axes
 
 
 def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
-    """Parses the buffers of a kernel or a tile program. Returns the buffers by name and rank. Each buffer must equal a
-    buffer of the plan. Neighbouring axes of the buffer may be merged into one axis, and an axis may be divided into two.
+    """Parses the buffers of a kernel or a tile program. Returns the buffers by name and rank. Each buffer of a kernel
+    must be an array of the plan (the list of all kernels), with the same dtype and role. Neighbouring axes of the
+    buffer may be merged into one axis, and an axis may be divided into two.
     """
     whole = {b.name: b for b in (*plan.inputs, *plan.outputs, *plan.temporaries)}
     found: Buffers = {}
@@ -161,8 +160,8 @@ def read_hints(hints: Iterable[tuple[Node, Node | None]], known: Mapping[str, Se
     """Parses the compile options of a kernel or a tile program. Returns a dict from the name of each option to its
     value.
 
-    `known` maps each allowed option to the numbers that it can have, or to None. None stands for an option without a
-    number, whose value is True.
+    `known` maps each allowed option to the numbers that it can have, or to None. An option that `known` maps to None is
+    written without a number, and its value is True.
     """
     found: dict[str, int] = {}
     for word, number in hints:
@@ -220,7 +219,8 @@ class Body(LineReader[Op]):
     def _absent(self, word: str) -> frozenset[str]:
         """Returns the fields that a line with the op `word` must not contain at this stage of the compilation.
 
-        Only sums and products have `rescale`, only sums have `shift`, and only argmax and argmin have `index`.
+        Only sums and matrix products can have the field `rescale`, a factor for the partial sum. Only sums can have the
+        field `shift`, an addend for the partial sum. Only argmax and argmin can have the field `index`.
         """
         absent = frozenset(TABLE["absent"][self.stage])
         absent |= {"rescale", "shift"} if word not in ("reduce.sum", "dot") else frozenset()

@@ -16,10 +16,11 @@ names the rule that made the fusion decision.
       temporary t0: f32[N]
     }
 
-In an index, `$i` is a size whose name is also the name of an axis. The text omits default values. For example,
-row-major strides of a buffer are omitted. The attribute `tile` of a product names the row axis and the column axis of
-the product. The text omits the attribute `tile` if the operands of the product allow only one row axis and one column
-axis. The file lines.toml defines the form of each line, and minitri/kernels/parse.py parses the text.
+In an index, `$i` is a size whose name is also the name of an axis. The text omits default values. For example, the text
+of a buffer omits its strides if the buffer is stored in row-major order. The attribute `tile` of a product names the
+row axis and the column axis of the product. The text of a product omits the attribute `tile` if the product has only
+one possible row axis and one possible column axis. The file lines.toml defines the form of each line, and
+minitri/kernels/parse.py parses the text.
 """
 
 import re
@@ -27,7 +28,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from minitri.base import dims
-from minitri.base.dims import Dim
 from minitri.base.toml_tables import table_beside
 from minitri.graph.text import Writer, format_condition, join
 from minitri.kernels import ir
@@ -87,8 +87,8 @@ def kernel_lines(kernel: Kernel) -> Iterator[TextLine]:
 
 
 def format_op(op: Op, names: dict[Op, str], more: Sequence[str] = ()) -> str:
-    """Formats one op as a line and adds the name of the op's value to `names`. `more` has the texts of further
-    attributes.
+    """Formats one op as a line and adds the name of the op's value to `names`. The texts in `more`, such as
+    `fast = true`, are added to the line as attributes.
     """
     text = describe(op, names, more)
     if isinstance(op, Store):
@@ -119,7 +119,7 @@ def _template_fields(op: Op) -> dict[str, Any]:
 
 
 class OpWriter(Writer):
-    def loaded(self, element: tuple[Buffer, tuple[Dim, ...]]) -> str:
+    def loaded(self, element: tuple[Buffer, tuple[dims.Dim, ...]]) -> str:
         buffer, index = element
         return f"{buffer.name}[{join(map(self.dim, index))}]"
 
@@ -128,7 +128,7 @@ class OpWriter(Writer):
     def scalar(self, buffer: Buffer) -> str:
         return buffer.name
 
-    def condition(self, c: Dim) -> str:
+    def condition(self, c: dims.Dim) -> str:
         return comparison(self.named(c))
 
 
@@ -140,7 +140,7 @@ def usual_tile(a: Op, b: Op, over: str) -> tuple[str, str] | None:
     return (rows[0], columns[0]) if len(rows) == len(columns) == 1 else None
 
 
-def comparison(d: Dim) -> str:
+def comparison(d: dims.Dim) -> str:
     """Formats the condition `d >= 0` as a comparison with one axis: for example, `i < 777` for 776 - i >= 0."""
     found = d.solved(lambda s: s.kind != "size")
     return f"{found[0]} {'<' if found[1] < 0 else '>='} {found[2]}" if found else f"{d} >= 0"

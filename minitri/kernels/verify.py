@@ -165,10 +165,10 @@ def _verify_in_kernel(op: Op, kernel: Kernel) -> None:
 def _is_transport(op: ir.Reduce | ir.Dot, transport: Op, kind: str, most: int) -> bool:
     """Checks a transport: the `rescale` or the `shift` that corrects a partial sum of an online reduction.
 
-    The old value of a reduction is its value before the current block. A transport (correction of a partial sum) must
-    use the old values of 1 to `most` reductions, each once. The reductions whose old values a transport uses must be of
-    the kind `kind`, and must reduce the same axes as `op`. If `kind` is "sum", the transport must also use the old
-    value of one count of elements.
+    The old value of a reduction is its value before the current block. The correction of a partial sum must use the old
+    values of 1 to `most` other reductions, each once. Each of the other reductions must have the operator `kind` ("max"
+    or "sum"), and must reduce the same axes as the op `op`. If `kind` is "sum", the correction must use the number of
+    elements before the current block as well.
     """
     olds = [o.x for o in needed(transport) if isinstance(o, ir.Old)]
     over = reduced_by(op)

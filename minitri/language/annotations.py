@@ -1,6 +1,6 @@
 """Translates a type annotation: from the expression that a user writes to the type that the expression means.
 
-The following four spellings mean the same type:
+A type can be written in four ways: as an expression, as a string, as an attribute of `mt`, or in jaxtyping's notation.
 
     f32[*B, D]      "f32[*B, D]"      mt.f32[*B, D]      Float32[Tensor, "*B D"]
 
@@ -49,8 +49,7 @@ def read_type(expr: ast.Expr | ast.Pack, parse: Reader) -> Type:
         case ast.Call(function=name, args=args, keywords=()) if args and (name in DTYPES or from_numpy(name)):
             dims = args[0].span.to(args[-1].span).text
             raise mistake("brackets_of_type", expr.span).write(expr.span, f"{name}[{dims}]")
-        case _:
-            raise mistake("not_a_type", expr.span)
+    raise mistake("not_a_type", expr.span)
 
 
 def read_returns(expr: ast.Expr, parse: Reader) -> tuple[Type, ...]:

@@ -2,7 +2,7 @@
 
 Each line shows one node and the node's position (line:column) in the source. Children of a node are indented.
 
-In: nodes of ast.py. Out: lines of text, for example for the program `relu(x + y)`:
+In: nodes of ast.py. Out: lines of text, such as `name x 1:6` for the name x in the program `relu(x + y)`.
 
     def main(x: f16[M], y: f16[M])  1:1
       return                        1:1
@@ -95,8 +95,7 @@ def _children(node: ast.Expr | ast.Pack) -> list[tuple[str, ast.Expr | ast.Pack]
         case ast.Slice(start=start, stop=stop, step=step):
             parts = (("start ", start), ("stop ", stop), ("step ", step))
             return [(role, part) for role, part in parts if part is not None]
-        case _:
-            return [("", child) for child in ast.children(node)]  # type: ignore[misc]
+    return [("", child) for child in ast.children(node)]  # type: ignore[misc]
 
 
 def _dim(dim: ast.Expr | ast.Pack) -> str:

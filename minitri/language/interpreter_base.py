@@ -69,7 +69,7 @@ class Interpreter:
         return values[id(root)]
 
     def holds(self, node: ast.Conditional, values: dict[int, Value]) -> bool:
-        """Checks whether the condition `c` of `a if c else b` is true. `values` has the value of the condition."""
+        """Checks whether the condition `c` of `a if c else b` is true."""
         return bool(values[id(node.test)])
 
     def evaluated(self, node: ast.Node, values: dict[int, Value], scope: Scope, root: ast.Node) -> Value:
@@ -108,8 +108,7 @@ class Interpreter:
                 return self.attribute(of(node.value), node)
             case ast.Call():
                 return self._call(node, of, scope, root)
-            case _:
-                raise AssertionError(f"no rule for {type(node).__name__}")
+        raise AssertionError(f"no rule for {type(node).__name__}")
 
     # ---- calls -----------------------------------------------------------------------
 
@@ -166,8 +165,7 @@ class Interpreter:
                 return tuple(map(self._key, value))
             case bool() | int() | float():
                 return type(value).__name__, repr(value)
-            case _:
-                return "other", self.identity(value)
+        return "other", self.identity(value)
 
     def identity(self, value: Value) -> Hashable:
         """Returns a key for a value that is neither a number nor a tuple. Values that differ have different keys."""

@@ -11,8 +11,8 @@
         return x / sqrt(squares(x) + EPS)     →     with 1e-05 instead of EPS
 
 In: a `Definition`, which has the syntax tree of a function and the scope around the function. Out: a `Linked`, which
-has a module that needs no scope, and all values that were read from scopes. A later call of the program reads the
-values from the scopes again, and links the function again if a value has changed.
+has a module that needs no scope, and all values that were read from scopes. Every later call of the program reads the
+outside values, such as EPS, again. If such a value has changed, the module is made again with the new value.
 
 A name is looked up in the order of Python: first in the function, then in the functions around it, then in the
 function's Python module. A name with a dot, such as `other.EPS` or `other.squares`, is looked up in the Python module
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any
@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from minitri.base.diagnostics import CompileError
+from minitri.base.nodes import Record
 from minitri.base.spans import Source, Span
 from minitri.base.types import DTYPES, DType, from_numpy
 from minitri.language import ast
@@ -44,9 +45,8 @@ MISSING = object()  # the value of a name that is not in the scope
 Read = tuple[Callable[[], Any], Any]  # how to look a value up, and what it was
 
 
-@dataclass(frozen=True, eq=False)
-class Definition:
-    """A function to link, with the scope around the function.
+class Definition(Record, eq=False):
+    """A function, and the scope from which linking reads the values of the names that the function does not define.
 
     reader     `reader(name)` returns a function that reads the value of the name from the scope. It returns None if the
                scope does not have the name and can never have it
@@ -60,8 +60,7 @@ class Definition:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
-class Linked:
+class Linked(Record, eq=False):
     """A module of linked functions. The last function of the module is the function for which `link` was called.
 
     reads    every value that was looked up in a scope
@@ -178,7 +177,9 @@ class _Names:
         self.known: dict[tuple[str, ...], Any] = {}
 
     def node(self, node: Any) -> Any:
-        """Returns the linked form of a syntax node whose children are already linked."""
+        """Returns a syntax node, in which a name from the scope around the function is replaced by its value. The
+        children of the syntax node are already linked.
+        """
         match node:
             case ast.Name() | ast.Attribute():
                 path = _path(node)

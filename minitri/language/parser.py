@@ -9,7 +9,8 @@ steps from a text to syntax nodes are:
 
 `layout` replaces line ends and indentation by tokens. `layout` removes line ends inside brackets, and replaces any
 other line end by the token `_NEWLINE`. A change of indentation becomes `_INDENT` or `_DEDENT`. Thanks to `layout`, the
-grammar needs no rules for whitespace. An example of a text and the tokens that `layout` makes from the text:
+grammar needs no rules for whitespace. In this example, `layout` turns the lines of a function on the left into the
+tokens on the right, such as `_NEWLINE` and `_INDENT`.
 
     def f(x):            def f ( x ) : _NEWLINE _INDENT
         return (x +  →   return ( x + 1 ) _NEWLINE
@@ -32,18 +33,16 @@ from typing import Any, Literal
 
 from minitri.base.resource_limits import current, exceeded
 from minitri.base.spans import Source, Span
-from minitri.language import ast
 from minitri.language import syntax_errors as errors
 from minitri.language.annotations import Type, read_type
-from minitri.language.ast import Word
-from minitri.language.syntax_errors import CLOSES
+from minitri.language.ast import Expr, Function, Module, Word
 from minitri.language.tree_builder import Builder, Callbacks
 
 _PLAIN_STRING = re.compile(r"(?:[^\\]|\\[^xuUN])*", re.DOTALL)
 Start = Literal["expression", "type", "module"]
 
 
-def parse_expression(text: str, name: str = "<expression>") -> ast.Expr:
+def parse_expression(text: str, name: str = "<expression>") -> Expr:
     """Returns the syntax tree of one expression. For the text `a, b`, the tree is a Tuple."""
     return _parse(whole_text(text, name), "expression")
 
@@ -53,17 +52,17 @@ def parse_type(text: str, name: str = "<type>") -> Type:
     return read_type(_parse(whole_text(text, name), "type"), _parse_type_expression)
 
 
-def parse_module(text: str, name: str = "<module>") -> ast.Module:
+def parse_module(text: str, name: str = "<module>") -> Module:
     """Returns a module with the functions in a text."""
     return parse_module_at(whole_text(text, name))
 
 
-def parse_module_at(place: Span) -> ast.Module:
+def parse_module_at(place: Span) -> Module:
     """Returns a module with the functions in a part of a source. The spans of the nodes point into the whole source."""
-    functions: tuple[ast.Function, ...] = _parse(place, "module")
+    functions: tuple[Function, ...] = _parse(place, "module")
     if not functions:
         raise errors.mistake("no_function", replace(place, end=place.start))
-    return ast.Module(place, place.source, functions)
+    return Module(place, place.source, functions)
 
 
 def whole_text(text: str, name: str) -> Span:
@@ -211,7 +210,7 @@ def _begin_line(indents: list[str], begin: int, line_end: Span, word: Word) -> I
 
 def _track(brackets: list[Word], word: Word) -> None:
     """Updates the stack of open brackets. Raises ParseError for a closing bracket that matches no open bracket."""
-    if word.text in CLOSES:
+    if word.text in errors.CLOSES:
         brackets.append(word)
         if len(brackets) > (limit := current().nesting):
             raise exceeded("nesting", f"more than {limit:,} brackets are open here", word.span)
@@ -219,7 +218,7 @@ def _track(brackets: list[Word], word: Word) -> None:
         if not brackets:
             raise errors.mistake("closes_nothing", word.span, bracket=word.text).write(word.span, "")
         opening = brackets.pop()
-        if CLOSES[opening.text] != word.text:
+        if errors.CLOSES[opening.text] != word.text:
             raise errors.unmatched(opening, word)
 
 

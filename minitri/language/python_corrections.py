@@ -7,10 +7,10 @@
 
 In: the source range (span) of a token that the parser refused. Out: the source range to replace and its new text, or
 None if there is no translation. The one idea: minitri's parser stops at the first wrong token, so it makes no syntax
-tree of the line with this token. Python's own parser parses this line, or only the expression around the wrong token.
-The file python_corrections.toml has pairs of a Python pattern and a text in the language. If the tree from Python's
-parser matches a pattern, the text beside the pattern is the correction. Left out: long loops, and most statements of
-several lines.
+tree of the line with this token. For the correction, Python's own parser parses the line with the wrong token, or only
+the expression around the token. The file python_corrections.toml has pairs of a Python pattern and a text in the
+language. If the tree from Python's parser matches a pattern, the text beside the pattern is the correction. Left out:
+long loops, and most statements of several lines.
 """
 
 import ast as python
@@ -44,7 +44,7 @@ _FIRM = (python.Name, python.Constant, python.Call, python.Subscript, python.Att
 def _rows(table: str) -> list[tuple[list[python.stmt], str]]:
     """Returns the rows of a table of python_corrections.toml.
 
-    Each row has the Python tree to look for, and the text to write.
+    Each row of a table has a Python tree to look for, and the text of minitri's language to write instead.
     """
     tables = table_beside(__file__, "python_corrections.toml")
     return [(_parsed(there), here) for there, here in tables.get(table, {}).items()]
@@ -53,8 +53,8 @@ def _rows(table: str) -> list[tuple[list[python.stmt], str]]:
 def _match(table: str, body: Sequence[python.stmt]) -> tuple[str, Found]:
     """Returns the text of the first row whose pattern matches the statements `body`.
 
-    A name in capitals, such as X, stands for any expression in a pattern. Also returns a dictionary from the names in
-    capitals to the expressions that they stand for.
+    A name in capitals, such as X, stands for any expression in a pattern. The second returned value maps each name in
+    capitals in the pattern, such as X, to the expression that the name stands for.
 
     If no row matches, the text is "".
     """

@@ -12,26 +12,26 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from minitri.base import numpy_array_operations
 from minitri.base.diagnostics import CompileError
+from minitri.base.nodes import Record
 from minitri.base.operators import OPERATORS
 from minitri.base.types import DType, bool_, f32, f64, i64, promote
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Array:
+class Array(Record, eq=False):
     """An array of the reference evaluator.
 
     `data` has the dtype `dtype.compute`, which is f32 for f16 and bf16, otherwise `dtype` itself.
 
     If `weak` is true, the array was computed from numbers alone, and an operation with another array uses the dtype of
-    the other array. An operation of integers with a float number, such as `x * 0.5`, gives an f32 array, and `wide` has
-    the elements of this array as f64. If the elements of an array are not stored as f64 too, `wide` is None.
+    the other array. An operation of an integer array with a float number, such as `x * 0.5`, gives an f32 array. The
+    attribute `wide` of this f32 array also has its elements as f64, for a later conversion to f64. If an array has no
+    f64 version of its elements, `wide` is None.
     """
 
     data: Any
@@ -110,8 +110,8 @@ def rounded(value: Value, dtype: DType) -> Array:
 def _best(value: Array, dtype: DType) -> Any:
     """Returns the most precise stored form of `value`, as a numpy array that can be converted to `dtype`.
 
-    For a conversion to f64, the result is `value.wide` unless `value.wide` is None. For a conversion to a dtype other
-    than f64, the result is `value.data`.
+    For a conversion to f64, the result is the f64 array `value.wide` if `value` has such an array. If `value` has no
+    such array, or if `dtype` is not f64, the result is `value.data`, the elements in the dtype of the computation.
     """
     return value.wide if value.wide is not None and dtype == f64 else value.data
 

@@ -1,4 +1,4 @@
-"""Evaluates a syntax tree with numpy, node by node. This evaluator is called the reference evaluator.
+"""The reference evaluator, which evaluates a syntax tree with numpy, node by node.
 
 The results of this evaluator define what a program of the language means.
 
@@ -122,7 +122,8 @@ class Reference(Interpreter):
         return ast.UNARY[op](x) if isinstance(x, (int, float)) else _applied(BY_SYMBOL[op, 1].name, [x])
 
     def binary(self, node: ast.Binary, x: Value, y: Value) -> Value:
-        """Evaluates a binary operator. Python's own operator combines two numbers, or adds two tuples.
+        """Evaluates a binary operator. For two numbers, and for the sum of two tuples, the function applies Python's
+        operator, such as `+`.
 
         If Python's operator raises an error for two numbers, or gives a complex number, the operator table
         (operators.toml) defines the result instead.
@@ -178,7 +179,8 @@ def _applied(name: str, args: Any) -> Value:
 def _clip(x: Value, low: Value = None, high: Value = None, **bounds: Value) -> Value:
     """Evaluates the function `clip`.
 
-    A bound of None means no limit. The keywords `min` and `max` can also give the bounds.
+    A bound of None means no limit. A call can give the lower and upper bound as the keywords `min` and `max`, as in
+    `clip(x, min=0)`.
     """
     low, high = bounds.get("min", low), bounds.get("max", high)
     given = [v for v in (x, low, high) if v is not None]
@@ -196,8 +198,8 @@ def _digest(data: np.ndarray[Any, Any]) -> bytes:
 def _solve_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -> None:
     """Finds the sizes of names that occur alone or in dimensions such as `2 * N + 1`.
 
-    To find the size N, the function evaluates the dimension for N = 0, 1 and 2. If the values for N = 0, 1 and 2 lie on
-    a straight line, the line tells for which N the dimension has its actual size.
+    To find the size N, the function evaluates the dimension for N = 0, 1 and 2. If a dimension's values for N = 0, 1
+    and 2 lie on a straight line, the line gives N for the array's actual size.
     """
     for d, extents in ast.with_sizes(declared, shape):
         nodes = list(ast.postorder(d))

@@ -147,8 +147,8 @@ def subscript(x: Array, items: tuple[Any, ...]) -> Array:
 def _safe(index: Value, data: Any, axis: int) -> tuple[Any, Any]:
     """Returns an index array with valid indices only, and the data with one more element at the end of the axis.
 
-    The element that is added to the data is NaN, 0 or False, depending on the dtype. Each index out of range is
-    replaced by the index of the added element.
+    The additional element at the end of the axis is NaN, 0 or False, depending on the dtype of the data. An index
+    outside of the data becomes the index of the additional element.
     """
     i = array(index).data
     if i.dtype.kind not in "iu":
@@ -218,8 +218,8 @@ def eye(n_rows: int, n_cols: int | None, k: int, dtype: DType | None) -> Array:
 def _near(k: int, rows: int, columns: int) -> int:
     """Limits the offset of a diagonal to the range from `-rows` to `columns`.
 
-    At the offsets `-rows` and `columns`, a diagonal lies outside of the matrix and is empty. Diagonals with larger
-    offsets are empty too, so the limit changes no result.
+    At the offsets `-rows` and `columns`, a diagonal lies outside of the matrix and is empty. Diagonals at offsets
+    beyond `-rows` and `columns` are empty too, so limiting the offset changes no result.
     """
     return max(-rows, min(k, columns))
 
@@ -358,6 +358,7 @@ def isdtype(dtype: DType, kind: Value) -> bool:
     return any(dtype == k if isinstance(k, DType) else dtype.kind in KINDS[k] for k in _listed(kind))
 
 
+# Maps names of the language to functions. A function above with a name of the language is in the map too.
 FUNCTIONS: dict[str, Callable[..., Value]] = {
     **{name: function for name, function in globals().items() if name in SIGNATURES},
     **{name: partial(_reduction, row) for name, row in REDUCTIONS.items()},
@@ -378,4 +379,3 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "finfo": lambda type: finfo(type.dtype if isinstance(type, Array) else type),
     "iinfo": lambda type: iinfo(type.dtype if isinstance(type, Array) else type),
 }  # fmt: skip
-"""Maps names of the language to functions. A function above with a name of the language is in the map too."""

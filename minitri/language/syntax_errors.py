@@ -18,7 +18,6 @@ from minitri.base.spans import Span
 from minitri.base.spelling import nearest
 from minitri.base.toml_tables import table_beside
 from minitri.language import ast, python_corrections
-from minitri.language.ast import Word
 from minitri.language.foreign import names as foreign
 
 CLOSES = {"(": ")", "[": "]"}
@@ -49,18 +48,15 @@ def bad_character(span: Span) -> ParseError:
     return mistake("character", span, shown=shown)
 
 
-def bad_word(word: Word, before: Word, expected: set[str]) -> ParseError:
+def bad_word(word: ast.Word, before: ast.Word, expected: set[str]) -> ParseError:
     """Returns the error for a token that does not fit after the token `before`.
 
     The table `words` of syntax_errors.toml has a row for each known mistake. The returned error comes from the first
     row of the table `words` whose conditions all hold for the token.
     """
     there = _situation(word, before, expected)
-    row = next(
-        row
-        for row in tables()["words"]
-        if all(there & {*either.split("|")} for either in row["when"]) and not there & {*row.get("unless", ())}
-    )
+    possible = (row for row in tables()["words"] if there.isdisjoint(row.get("unless", ())))
+    row = next(row for row in possible if all(there & {*either.split("|")} for either in row["when"]))
     places = {
         "before": before.span, "after before": replace(before.span, start=before.span.end),
         "word": word.span, "before word": replace(word.span, end=word.span.start), "both": before.span.to(word.span),
@@ -79,13 +75,13 @@ def bad_word(word: Word, before: Word, expected: set[str]) -> ParseError:
     return error.correct(*(made if isinstance(made, tuple) else [made]))
 
 
-def _situation(word: Word, before: Word, expected: set[str]) -> set[str]:
+def _situation(word: ast.Word, before: ast.Word, expected: set[str]) -> set[str]:
     """Returns facts about an unexpected token, such as `keyword` or `in a type`.
 
     The rows of the table `words` in syntax_errors.toml use facts about the token as conditions.
     """
 
-    def kinds(of: Word) -> set[str]:
+    def kinds(of: ast.Word) -> set[str]:
         return {of.type, of.text, *(kind for kind, types in tables()["kinds"].items() if of.type in types)}
 
     facts = {
@@ -99,11 +95,11 @@ def _situation(word: Word, before: Word, expected: set[str]) -> set[str]:
     return kinds(word) | {f"after {kind}" for kind in kinds(before)} | {f"expects {type}" for type in expected} | true
 
 
-def _shown(word: Word) -> str:
+def _shown(word: ast.Word) -> str:
     return tables()["shown"].get(word.type) or f"`{word.text[:40]}`"
 
 
-def bad_word_or_bracket(word: Any, before: Word, expected: set[str], rest: Iterator[Word]) -> ParseError:
+def bad_word_or_bracket(word: Any, before: ast.Word, expected: set[str], rest: Iterator[ast.Word]) -> ParseError:
     """Returns the error at an unexpected token.
 
     If a bracket before the token is never closed, returns the error for that bracket instead.
@@ -132,14 +128,14 @@ class UnclosedBracket(ParseError):
     """
 
 
-def unmatched(opening: Word, word: Word) -> ParseError:
+def unmatched(opening: ast.Word, word: ast.Word) -> ParseError:
     """Returns the error for a closing bracket of the wrong kind."""
     line, wanted = opening.span.line_column[0], CLOSES[opening.text]
     error = mistake("wrong_bracket", word.span, closing=word.text, opening=opening.text, line=line, wanted=wanted)
     return error.write(word.span, wanted)
 
 
-def unclosed(opening: Word) -> ParseError:
+def unclosed(opening: ast.Word) -> ParseError:
     """Returns the error for a bracket that is never closed."""
     source, wanted = opening.span.source, CLOSES[opening.text]
     end = source.text.find("\n", opening.span.end)
@@ -172,11 +168,10 @@ def bad_target(node: ast.Expr) -> ParseError:
             return mistake("changed_array", node.span).correct(python_corrections.statement(node.span))
         case ast.Tuple():
             return mistake("nested_targets", node.span)
-        case _:
-            return mistake("not_a_target", node.span)
+    return mistake("not_a_target", node.span)
 
 
-def chained_comparison(parts: Sequence[Word | ast.Node], span: Span) -> ParseError:
+def chained_comparison(parts: Sequence[ast.Word | ast.Node], span: Span) -> ParseError:
     """Returns the error for a comparison such as `a < b < c`."""
     texts = [part.span.text for part in parts]
     match parts:

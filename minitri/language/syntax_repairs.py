@@ -5,11 +5,11 @@
     def f(lambda):         def f(lambda_):
 
 In: a ParseError, the source range (span) of the whole text, and the parser. Out: the given ParseError with a
-correction, or a different error that describes the mistake better. The errors that describe a mistake better come from
-rows of syntax_repairs.toml. The one idea: the parser itself decides whether an edit is a correction, so the edits to
-try can be mere guesses. Edits are tried in this order: rows of syntax_repairs.toml that match the line of the error,
-the error's own correction, general repairs (`_general`). Left out: mistakes that extend over several lines, and texts
-of more than `LONGEST` characters.
+correction, or a different error that describes the mistake better. Rows of syntax_repairs.toml define errors that
+describe a common mistake more exactly than the parser's error. The one idea: the parser itself decides whether an edit
+is a correction, so the edits to try can be mere guesses. Edits are tried in this order: rows of syntax_repairs.toml
+that match the line of the error, the error's own correction, general repairs (`_general`). Left out: mistakes that
+extend over several lines, and texts of more than `LONGEST` characters.
 """
 
 import keyword
@@ -165,8 +165,8 @@ def _all(pattern: str, place: Span) -> Iterator[Span]:
 def _indented(span: Span, place: Span) -> Iterator[list[Edit]]:
     """Yields edits that change the indentation of a line and of the lines below with the same indentation.
 
-    The first yielded edits indent the lines as much as the line above. The second yielded edits indent the lines by
-    four blanks more than the line above, as if they were its body.
+    The first list of edits indents the lines as much as the line above them. The second list of edits indents the lines
+    by four blanks more than the line above them, like the body of a function.
     """
     text = place.source.text
     start = text.rfind("\n", 0, span.start) + 1
@@ -206,8 +206,8 @@ def _ascii(at: Span) -> str:
 def errors_in(module: ast.Module) -> Sequence[CompileError]:
     """Returns the errors in the names, types and shapes of a module.
 
-    The file graph/lower_ast.py replaces this function, because only the graph builder can find errors in names, types
-    and shapes.
+    The file graph/lower_ast.py replaces the function `errors_in`, because only the graph builder can find errors in
+    names, types and shapes.
     """
     return ()
 

@@ -24,7 +24,6 @@ from minitri.base.resource_limits import current, exceeded
 from minitri.base.spans import Span
 from minitri.language import ast, python_corrections
 from minitri.language.annotations import Reader, read_returns, read_type
-from minitri.language.ast import Word
 from minitri.language.syntax_errors import bad_target, chained_comparison, mistake, not_callable
 
 
@@ -54,12 +53,12 @@ def covering(parts: Sequence[ast.Node | None]) -> Span:
     return there[0].span.to(there[-1].span)
 
 
+# The grammar rules that need no method of `Builder`, because the last parts of the rule are the fields of a node.
 NODES = {
     "effect": Effect, "conditional": ast.Conditional, "comparison": ast.Compare, "binary": ast.Binary, "unary": ast.Unary,
     "attribute": ast.Attribute, "keyword": Keyword, "name": ast.Name, "pack": ast.Pack, "none": ast.NoneLiteral,
     "ellipsis": ast.EllipsisLiteral,
 }  # fmt: skip
-"""The grammar rules that need no method of `Builder`, because the last parts of the rule are the fields of a node."""
 
 
 class Callbacks:
@@ -76,7 +75,7 @@ class Callbacks:
         if node := NODES.get(rule):
             count = len(fields(node)) - 1  # without the span
             return lambda parts: node(
-                covering(parts), *(p.text if isinstance(p, Word) else p for p in parts[len(parts) - count :])
+                covering(parts), *(p.text if isinstance(p, ast.Word) else p for p in parts[len(parts) - count :])
             )
         method = getattr(self.builder, rule)
         return lambda parts: method(*parts)
@@ -97,7 +96,7 @@ class Builder:
     def expression(self, value: ast.Expr) -> ast.Expr:
         return checked_value(value)
 
-    def module(self, *parts: ast.Function | Word) -> tuple[ast.Function, ...]:
+    def module(self, *parts: ast.Function | ast.Word) -> tuple[ast.Function, ...]:
         functions = tuple(part for part in parts if isinstance(part, ast.Function))  # the others are docstrings
         for function in repeated(functions):
             name = replace(function.span, end=function.span.start + len(function.name))  # the span begins with the name
@@ -106,7 +105,7 @@ class Builder:
 
     # Functions
 
-    def function(self, name: Word, params: Any, returns: ast.Expr | None, *body: Statement) -> ast.Function:
+    def function(self, name: ast.Word, params: Any, returns: ast.Expr | None, *body: Statement) -> ast.Function:
         kinds = read_returns(returns, self.parse) if returns is not None else None
         span = name.span.to(body[-1].span)
         return ast.Function(span, name.text, tuple(params or ()), kinds, checked_body(name, body))
@@ -119,7 +118,7 @@ class Builder:
                 raise mistake("default_before", param.span, name=param.name)
         return params
 
-    def param(self, name: Word, annotation: ast.Expr | None, default: ast.Expr | None) -> ast.Param:
+    def param(self, name: ast.Word, annotation: ast.Expr | None, default: ast.Expr | None) -> ast.Param:
         kind = read_type(annotation, self.parse) if annotation is not None else None
         if isinstance(kind, ast.ArrayType) and default is not None:
             text = default.span.source.text
@@ -132,7 +131,7 @@ class Builder:
     def assign(self, target: ast.Expr, value: ast.Expr) -> ast.Assign:
         return ast.Assign(target.span.to(value.span), target_names(target), checked_value(value))
 
-    def returns(self, word: Word, value: ast.Expr | None) -> ast.Return:
+    def returns(self, word: ast.Word, value: ast.Expr | None) -> ast.Return:
         if value is None:
             raise mistake("empty_return", word.span)
         return ast.Return(word.span.to(value.span), checked_value(value))
@@ -142,7 +141,7 @@ class Builder:
     def chain(self, *parts: Any) -> ast.Compare:
         raise chained_comparison(parts, covering(parts))
 
-    def call(self, function: ast.Expr, arguments: Sequence[Any] | None, close: Word) -> ast.Call:
+    def call(self, function: ast.Expr, arguments: Sequence[Any] | None, close: ast.Word) -> ast.Call:
         args = [part for part in arguments or [] if not isinstance(part, Keyword)]
         keywords = tuple((part.name, part.value) for part in arguments or [] if isinstance(part, Keyword))
         name, receiver = callee(function)
@@ -157,7 +156,7 @@ class Builder:
                 raise mistake("positional_after_keyword", argument.span).correct(*swapped)
         return arguments
 
-    def subscript(self, value: ast.Expr, indices: Sequence[Any] | None, close: Word) -> ast.Subscript:
+    def subscript(self, value: ast.Expr, indices: Sequence[Any] | None, close: ast.Word) -> ast.Subscript:
         return ast.Subscript(value.span.to(close.span), value, tuple(indices or ()))
 
     def indices(self, first: ast.Expr, *more: Any) -> Sequence[Any]:
@@ -170,25 +169,25 @@ class Builder:
 
     # Atoms
 
-    def number(self, word: Word) -> ast.Number:
+    def number(self, word: ast.Word) -> ast.Number:
         return ast.Number(word.span, read_number(word))
 
-    def string(self, word: Word) -> ast.String:
+    def string(self, word: ast.Word) -> ast.String:
         text = word.text.lstrip("rRuU")
         quotes = 3 if text[:3] in ('"""', "'''") else 1
         return ast.String(word.span, text[quotes:-quotes])
 
-    def truth(self, word: Word) -> ast.Number:
+    def truth(self, word: ast.Word) -> ast.Number:
         return ast.Number(word.span, word.text == "True")
 
-    def group(self, opening: Word, node: ast.Expr, closing: Word) -> ast.Expr:
+    def group(self, opening: ast.Word, node: ast.Expr, closing: ast.Word) -> ast.Expr:
         """Returns the node for `(a)`: the node of `a` with a source range (span) that includes the parentheses.
 
         The span of a tuple already includes its parentheses.
         """
         return node if isinstance(node, ast.Tuple) else replace(node, span=opening.span.to(closing.span))
 
-    def display(self, opening: Word, *parts: Any) -> ast.Tuple:
+    def display(self, opening: ast.Word, *parts: Any) -> ast.Tuple:
         kind = ast.List if opening.type == "LSQB" else ast.Tuple
         return kind(opening.span.to(parts[-1].span), tuple(part for part in parts[:-1] if part is not None))
 
@@ -218,7 +217,7 @@ def checked_value(root: ast.Expr) -> ast.Expr:
     return root
 
 
-def read_number(word: Word) -> int | float:
+def read_number(word: ast.Word) -> int | float:
     text = word.text
     if len(text) > (limit := current().digits):
         raise exceeded("digits", f"a number has {len(text):,} digits, the limit is {limit:,}", word.span)
@@ -245,7 +244,7 @@ def repeated(found: Sequence[Named]) -> Iterator[Named]:
         seen.add(node.name)
 
 
-def checked_body(name: Word, found: Sequence[Statement]) -> tuple[ast.Assign | ast.Return, ...]:
+def checked_body(name: ast.Word, found: Sequence[Statement]) -> tuple[ast.Assign | ast.Return, ...]:
     """Returns the statements of a function without its docstring. The last statement of the function must be its only
     `return`.
     """
@@ -285,7 +284,8 @@ def target_names(target: ast.Expr) -> tuple[ast.Name, ...]:
 def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
     """Returns the name of the called function, and a tuple with the receiver `x` of a method call `x.f()`.
 
-    The receiver becomes the first argument of the call. For a call that is not a method call, the tuple is empty.
+    The receiver becomes the first argument of the call. For a call without a receiver, such as `f(x)`, the returned
+    tuple is empty.
     """
     match function:
         case ast.Name(id="print"):
@@ -295,5 +295,4 @@ def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
             return id, ()
         case ast.Attribute(value=value, name=name):
             return name, (value,)
-        case _:
-            raise not_callable(function)
+    raise not_callable(function)

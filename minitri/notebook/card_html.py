@@ -2,9 +2,9 @@
 
     card("main", "(x: f32[N])", facts="1 kernel", tabs=[("source", "x + 1"), ("graph", …)])
 
-In: the texts of a card. Out: HTML without scripts. The tabs of a card are radio buttons, so the arrow keys move from
-tab to tab. The library jinja2 escapes every text, so no text of a program is read as HTML. Texts that are too long are
-cut.
+In: a title, and texts with labels, such as the stages of a program. Out: one card, as HTML without scripts. The tabs of
+a card are radio buttons, so the arrow keys move from tab to tab. The library jinja2 escapes every text, so no text of a
+program is read as HTML. Texts that are too long are cut.
 """
 
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ def template(path: Path) -> Any:
 
 
 def _shown(text: str, longest: int) -> str:
-    """Returns a text as a card shows it.
+    """Returns a text in the form in which a card (a small piece of HTML for a notebook) shows it.
 
     Unprintable characters become `?`. A text of more than `longest` characters is cut.
     """
@@ -68,7 +68,6 @@ def _shown(text: str, longest: int) -> str:
 def counted(number: int, thing: str, things: str = "") -> str:
     """Returns a number with a noun, such as `1 kernel` or `2 kernels`.
 
-    `things` is the plural of the noun. The argument `things` is needed only if the plural is not the noun with an added
-    s.
+    The argument `things` gives the plural, such as `queries`, if the plural is not the noun with an added s.
     """
     return f"{number} {thing if number == 1 else things or f'{thing}s'}"

@@ -1,6 +1,6 @@
 """Makes cards (small pieces of HTML for a notebook) that show a program or its stages.
 
-Making a card takes only milliseconds, because Triton's compiler does not run.
+The HTML of a program or a stage is made in a few milliseconds, because Triton's compiler does not run.
 """
 
 from collections.abc import Iterator, Sequence

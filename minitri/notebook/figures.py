@@ -19,7 +19,7 @@ from minitri.explore.graph_drawing import views
 from minitri.graph.ir import Node
 from minitri.hardware.chips import Peak
 from minitri.hardware.roofline import Roofline, roofline
-from minitri.hardware.targets import StageUnavailable
+from minitri.hardware.targets import require_library
 from minitri.pipeline import Compilation
 
 COLOURS = ("#0b6e4f", "#c8553d", "#2f5d9b", "#8a5fa8", "#b07d12", "#4a4a4a")
@@ -56,11 +56,8 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
     """Returns an empty figure of matplotlib, and the figure's axes. The width and the height of the figure are in
     inches.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise StageUnavailable("MT0402", "matplotlib is not installed", help="pip install matplotlib") from None
-    figure = Figure(figsize=(width, height), dpi=PIXELS, layout="constrained", facecolor=PAPER)
+    figures = require_library("matplotlib.figure")
+    figure = figures.Figure(figsize=(width, height), dpi=PIXELS, layout="constrained", facecolor=PAPER)
     return figure, figure.add_subplot()
 
 

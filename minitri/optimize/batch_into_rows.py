@@ -13,8 +13,8 @@ whole batch. Without this pass, minitri/optimize/collapse_axes.py merges the bat
 if the result is stored without a transpose.
 
 In: a graph. Left out: products of unknown sizes, and products of 8-bit weights, for which there are special tiles with
-few rows. A batch of products is also left out if the second factor varies along the last batch axis. Products that
-could share a loop with other reductions, as in attention, keep their batch axes.
+few rows. A batch of products stays a batch if the second factor varies along the last batch axis. Products that could
+share a loop with other reductions, as in attention, keep their batch axes.
 """
 
 import math

@@ -11,8 +11,8 @@ times a matrix takes 3 to 7 % less time with the hint `evict_first`. The hint `e
 
 In: a tile program with masks. Out: the same program, with the hint `evict_first` on some loads. Only kernels that write
 little get the hint `evict_first`, because the hint costs time if a kernel writes as much as it reads. Left out:
-reductions of rows, which the hint `evict_first` can make slower. Kernels that use tensor cores are left out too,
-because their grid programs share blocks through the cache.
+reductions of rows, which the hint `evict_first` can make slower. Kernels that use tensor cores do not get the hint
+`evict_first`, because their grid programs share blocks through the cache.
 """
 
 from minitri.base.dims import Symbol

@@ -4,18 +4,19 @@
       %0: f32[i, j] = load x[i, j]     →       %0: f32[i] = load x[i]      (x seen as f32[M*N])
       store out[i, j] %0                       store out[i] %0
 
-Two axes i and j, which are both parallel or both reduced, are merged under three conditions. First, every op of the
-kernel must have both of the merged axes i and j, or neither of the two. Second, in the index of every load and store,
-the merged axis i must come directly before the merged axis j. Third, in each loaded or stored buffer, the stride of the
-merged axis i must be the extent of j times the stride of j. After two axes are merged, a block can continue in the next
-row, so no block is padded at the end of a row. If all matrices of a batch are multiplied by the same matrix, the batch
-becomes one matrix with the rows of all these matrices. Axes i and j stay separate if a load or store would need a
-quotient or a remainder of the merged index. For example, the load of a bias `b[j]` would need the remainder of the
-merged index and the extent of j.
+Two axes i and j are merged only if both are parallel or both are reduced. The axes i and j are merged only if every op
+of the kernel has both axes or neither. The axes i and j are merged only if i comes directly before j in the index of
+every load and store. The axes i and j are merged only if no loaded or stored buffer has gaps between its rows along j.
+In a buffer without gaps, the stride of i is the extent of j times the stride of j. After two axes are merged, a block
+can continue in the next row, so no block is padded at the end of a row. If all matrices of a batch are multiplied by
+the same matrix, the batch becomes one matrix with the rows of all these matrices. Axes i and j stay separate if a load
+or store would need a quotient or a remainder of the merged index. For example, if i and j became one axis k, the load
+of a bias `b[j]` would need `k % N` for an extent N of j.
 
 The last two axes of a kernel are also merged if the merge does not raise the number of instructions for each element.
 The number of instructions includes the instructions for quotients and remainders. The function `_cost` estimates the
-number of instructions for each element. Two examples of kernels in which the merged axis saves instructions:
+number of instructions for each element. For example, one axis in place of two saves instructions in the kernels of
+`x[:, 1:] * 2` and `concat((x, y), axis=1)`:
 
     x[:, 1:] * 2, rows of 4095 elements      stores across the ends of rows are aligned, and so are wide
     concat((x, y), axis=1), rows of 400      no block of 512 elements has 112 elements past the end of a row
@@ -55,7 +56,7 @@ def _flatten(kernel: Kernel) -> Kernel:
 def _with_one_less(kernel: Kernel, divided: bool) -> Kernel | None:
     """Returns the kernel with two of its axes merged, or None if no two axes can be merged.
 
-    If `divided` is true, loads are allowed to divide the merged index by the length of a row.
+    If the argument `divided` is true, a load may compute its row and column by dividing the new axis by a row length.
     """
     for a, b in _last_two(kernel) if divided else combinations(kernel.axes, 2):
         merged = _merge(kernel, a, b, divided) if a.role == b.role else None
@@ -75,7 +76,7 @@ def _last_two(kernel: Kernel) -> list[tuple[Axis, Axis]]:
 
 def _is_cheaper(merged: Kernel, kernel: Kernel) -> bool:
     """Checks whether the threads of the kernel `merged` need at most as many instructions as the threads of `kernel`.
-    Returns False if a store of `merged` would divide its index.
+    Returns False if the kernel `merged` would need a quotient or a remainder to compute the index of a store.
     """
     stores = [op for op in merged.body if isinstance(op, Store)]
     divides = any(_pairs(d) for op in stores for d in op.index)

@@ -8,11 +8,12 @@ end of a row. Parts of a single axis end at a multiple of the block size, so til
 row. Later, minitri/optimize/collapse_axes.py replaces the two indices in `x[d0 // 777, d0 % 777]` by the single index
 d0.
 
-If an array has gaps in memory, or lacks one of the reduced axes, the address of an element needs the row and the column
-separately. A reduction of an array with gaps keeps the axis that is contiguous in memory. The neighbouring axes that
-are not contiguous in memory become one axis if the reduction can then be split into more than 1.5 times as many parts.
-Two sums that read the same array are treated alike, because the two sums will share a kernel. In the following example,
-the axes of lengths 96 and 16 become one axis:
+A matrix with gaps between its rows keeps two axes, because the address of an element needs both the row index and the
+column index. If an operand is broadcast along one of two reduced axes, the address of an element needs only the index
+along the other axis. A reduction of an array with gaps keeps the axis that is contiguous in memory. Neighbouring axes
+that are not contiguous in memory become one axis if this raises the number of parts of the reduction by more than half.
+Two sums that read the same array are treated alike, because the two sums will share a kernel. For example, `sum(x / m)`
+is reduced over one axis of length 96*16 in place of two axes of lengths 96 and 16:
 
     sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """
@@ -58,8 +59,8 @@ def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
 
 
 def _longest_run(node: Reduce, gaps: Layouts) -> list[int]:
-    """Returns the run of neighbouring reduced axes that has the most elements. Axes along which memory is contiguous do
-    not belong to any run.
+    """Returns the run of neighbouring reduced axes that has the most elements. A run (a list of neighbouring axes)
+    contains no axis along which memory is contiguous.
     """
     _, inner = contiguous_axes(node, gaps)
     suitable = [k in node.axes and k not in inner and e.constant is not None for k, e in enumerate(node.x.shape)]
@@ -83,9 +84,7 @@ def joined(i: Interner, node: Reduce, first: int, last: int) -> Reduce:
     shape = (*node.x.shape[:first], dims.product(list(sizes)), *node.x.shape[last + 1 :])
     index = [*map(axis, range(first)), *places(axis(first), sizes), *map(axis, range(first + 1, len(shape)))]
     axes = tuple(dict.fromkeys(k if k < first else max(first, k - gone) for k in sorted(node.axes)))
-    made = i.reduce(node.op, node.dtype, node.shape, i.view(node.x, shape, tuple(index)), axes)
-    assert isinstance(made, Reduce)
-    return made
+    return i.reduce(node.op, node.dtype, node.shape, i.view(node.x, shape, tuple(index)), axes)
 
 
 def _neighbours(node: Reduce) -> bool:

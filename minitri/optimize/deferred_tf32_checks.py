@@ -15,8 +15,8 @@
                                                               }
 
 Factors that are infinite, NaN or very large cannot be split into TF32 parts (f32_products.py). If a factor cannot be
-split into TF32 parts, the parts are NaN, so the sum and all later partial sums are not finite. A check of the final sum
-therefore finds every factor that cannot be split into TF32 parts. If the final sum is not finite, a second loop
+split into TF32 parts, the parts are NaN, so the sum and all later partial sums are not finite. A check that the final
+sum is finite finds every factor that cannot be split into TF32 parts. If the final sum is not finite, a second loop
 computes the sum again from the f32 factors in IEEE arithmetic. The second loop, which computes a sum again, adds the
 product of a single index of the summed axis in each iteration, so that the loop needs little code and few registers.
 
@@ -57,10 +57,11 @@ def _is_deferrable(program: Program, loop: Loop) -> bool:
 
 
 def _deferred(program: Program, loop: Loop) -> Program:
-    """Returns the program with an unchecked product in `loop`, and with a second loop after `loop`.
+    """Returns the program in which `loop` does not check its product of TF32 parts. After `loop` comes a second loop
+    that computes the sum again if the sum is not finite.
 
-    After the second loop, the value that `loop` carried is the result of the second loop, so later statements need no
-    change.
+    The result of the second loop replaces the result of `loop` under the same name, so statements after both loops need
+    no change.
     """
     carry, dot = loop.carries[0]
     assert isinstance(dot, Dot)
@@ -83,8 +84,8 @@ def _single_products(loop: Loop, dot: Dot, carry: Carry, name: str, inside: Dim)
     """Returns the body of the second loop, which computes the sum again. Each iteration of the second loop adds the
     products of a single index along the axis `name` to `carry`.
 
-    The body of the second loop does not need the condition `inside`, because no index of this loop is past the end of
-    its axis.
+    The argument `inside` is a mask condition: it says that an index of the summed axis lies inside the axis. The second
+    loop does not test `inside`, because it visits only indices inside the axis.
     """
     index = {Symbol(dot.over, "axis"): axis(name)}
 

@@ -17,7 +17,8 @@ Passes in other files omit bounds tests as well. The file skip_blocks/skip.py gi
 its own, so that the loop over complete blocks needs no test. The pass in boundary_peeling.py runs before this pass and
 marks some programs `peeled`. In a peeled program, the code for complete tiles does not test the end of the last grid
 axis. The file tensor_descriptors.py leaves the tests of some blocks to the copy engine. The file
-deferred_tf32_checks.py adds a loop that computes a sum again, one index at a time, and this loop needs fewer tests.
+deferred_tf32_checks.py adds a loop without bounds tests along its axis, because each iteration reads a single index
+inside the axis.
 
 Left out: proofs that need relations between several axes. The proof that a test is needless uses the range of each axis
 (minitri/base/intervals.py). If an index is not a polynomial, the proof that its test is needless uses facts about
@@ -149,8 +150,8 @@ def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
 def implies(stronger: Dim, c: Dim) -> bool:
     """Checks whether one bounds check implies another: for example, i < N implies i < N + 2.
 
-    The bounds checks `stronger` and `c` must each compare a single index, because comparisons of a single index are
-    exact in 32 bits too.
+    Returns False if one of the bounds checks compares several indices, because only comparisons of a single index are
+    certainly exact in 32-bit arithmetic.
     """
     solved, room = stronger.solved(lambda s: s.kind != "size"), c - stronger
     plain = solved is not None and all(s.kind == "size" for s in room.symbols())

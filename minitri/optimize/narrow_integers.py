@@ -5,14 +5,13 @@ operation.
 
 Positions (indices of elements as values) have dtype i64, as in numpy, but positions are rarely large.
 
-In: a tile program with masks. Out: the same program with a narrower dtype for some ops. An op is narrowed under two
-conditions. First, 32 bits must hold the value and all operands of a narrowed op. Second, each op that uses the value of
-a narrowed op must be a comparison, a conversion to a float, or another narrowed op. The new dtype of a narrowed op is
-usually i32. The new dtype of a narrowed op is f32 under two conditions. First, operands and results of narrowed ops
-must connect an op of dtype f32 with a conversion to a float. Second, the value of an op of dtype f32 must fit into 24
-bits, because f32 represents integers of 24 bits exactly. An example of attention with f32 positions is ALiBi, whose
-biases depend linearly on positions. With f32 positions, the kernel of ALiBi converts one position per row to a float,
-instead of each element of the row.
+In: a tile program with masks. Out: the same program with a narrower dtype for some ops. An op is narrowed (computed in
+32 bits) only if its value and all its operands fit into 32 bits. An op is computed in 32 bits only if only comparisons,
+conversions to floats and other ops in 32 bits use its value. The new dtype of a narrowed op is usually i32. The new
+dtype of a narrowed op is f32 if a chain of narrowed ops connects it with a conversion to a float. An integer op gets
+the dtype f32 only if its value fits into 24 bits, because f32 represents integers of 24 bits exactly. An example of
+attention with f32 positions is ALiBi, whose biases depend linearly on positions. With f32 positions, the kernel of
+ALiBi converts one position per row to a float, instead of each element of the row.
 
 Left out: programs whose indices need 64 bits (optimize/index_width.py); integers that are stored, carried by a loop, or
 used as an index.
@@ -55,8 +54,9 @@ def _narrowed(program: Program) -> Mapping[Op, DType]:
     used_by = users(program)
 
     def keeps(op: Op, kept: set[Op]) -> bool:
-        """Checks whether `op` can be narrowed together with the ops `kept`. All i64 operands of `op` must be in `kept`.
-        Every op that uses `op` must be in `kept`, or must accept any integer dtype.
+        """Checks whether `op` can be computed in 32 bits if all ops in the set `kept` are computed in 32 bits. All i64
+        operands of `op` must be in the set `kept`. Every op that uses `op` must be in the set `kept`, or must accept
+        any integer dtype.
         """
         return _is_made_of(op, kept) and all(u in kept or _takes(u, kept) for u in used_by[op])
 

@@ -4,12 +4,13 @@
       -> out: f32[2048, 4096]                  -> out: f32[2048, 4096] {strides = [1, 2048]}
       store out[i, j] %7                       store out[j, i] %7      (out seen as f32[4096, 2048])
 
-After this pass, the result of a transposed operand has the same layout in memory as the operand, so no grid program
-stores elements that are far apart. The libraries numpy and torch also keep the layout of operands: the result of `2 *
-x.T` has the strides of `x.T`. Only the strides of a result change, not its shape and its elements. If operands have
-different layouts, each operand votes for its own layout: an operand of f32 has 4 votes, because an element has 4 bytes.
-The result gets the layout with the most votes of operands. If no layout has more votes than the row-major layout, the
-result is row-major. A temporary is treated as a result of the kernel that stores it.
+After this pass, a kernel that loads a transposed array stores its result in the same memory order, so grid programs
+store neighbouring elements. The libraries numpy and torch also keep the layout of operands: the result of `2 * x.T` has
+the strides of `x.T`. Only the strides of a result change, not its shape and its elements. If operands have different
+layouts, each operand votes for its own layout: an operand of f32 has 4 votes, because an element has 4 bytes. The
+result gets the layout with the most votes of operands. A result is row-major unless operands with another layout have
+more votes (one for each byte of an element) than operands that are row-major. A temporary is treated as a result of the
+kernel that stores it.
 
 This pass also aligns the rows of some temporaries. A temporary that a product loads gets rows that begin at multiples
 of 16 bytes, with gaps between the rows if necessary. Tensor descriptors (tensor_descriptors.py) and wide asynchronous
@@ -43,7 +44,7 @@ def lay_out(plan: Plan) -> Plan:
     a product loads get aligned rows.
     """
     fixed = {op.buffer for k in plan.kernels if k.dots for op in k.body if isinstance(op, Load)}
-    free = {b.name: b for b in (*plan.outputs, *plan.temporaries) if b not in fixed and 0 not in b.shape}
+    free = {b for b in (*plan.outputs, *plan.temporaries) if b not in fixed and 0 not in b.shape}
     orders: dict[Buffer, Order] = {}
     kernels: list[Kernel] = []
 
@@ -54,8 +55,8 @@ def lay_out(plan: Plan) -> Plan:
         kernel = _permuted(kernel, orders)  # its loads
         stores = [op for op in kernel.body if isinstance(op, Store)]
         if not kernel.dots and not all(map(_is_copy, stores)):
-            found = [_orders(op, free[op.buffer.name], kernel) for op in stores if op.buffer.name in free]
-            own = {b: order for orders in found for b, order in orders.items() if order != tuple(sorted(order))}
+            found = {op.buffer: memory_order(op.index, _accesses(kernel)) for op in stores if op.buffer in free}
+            own = {b: order for b, order in found.items() if order != tuple(sorted(order))}
             kernel = _in_order(_permuted(kernel, own)) if own else kernel
             orders |= own
         kernels.append(kernel)
@@ -63,22 +64,10 @@ def lay_out(plan: Plan) -> Plan:
     return _with_aligned_rows(replace(plan, outputs=outputs, temporaries=temporaries, kernels=tuple(kernels)))
 
 
-def _orders(op: Store, whole: Buffer, kernel: Kernel) -> dict[Buffer, Order]:
-    """Returns the order of the axes in memory for the array `whole`, and for the buffer that `op` stores.
-
-    If `op` stores a slice of `whole` (output_slices.py), its buffer has one more axis than `whole`. This axis
-    stays directly before the axis that is divided into slices.
-    """
-    numbers = (k for k, (d, e) in enumerate(zip(op.index, op.buffer.shape)) if d.constant is not None and e != 1)
-    s = next(numbers, len(op.index))
-    order = memory_order([d for k, d in enumerate(op.index) if k != s], _accesses(kernel))
-    return {whole: order, op.buffer: tuple(n for k in order for n in ((s, s + 1) if k == s else (k + (k > s),)))}
-
-
 def _with_aligned_rows(plan: Plan) -> Plan:
     """Returns the plan in which the rows of each temporary that a product loads begin at multiples of 16 bytes.
 
-    A temporary is not changed if the kernel that stores it stores other arrays too.
+    A temporary keeps its strides if the kernel that stores it also stores other arrays.
     """
     factors = {op.buffer for k in plan.kernels for d in k.dots for op in needed(d) if isinstance(op, Load)}
     stored = [[op.buffer for op in k.body if isinstance(op, Store)] for k in plan.kernels]
@@ -153,8 +142,8 @@ def _accesses(kernel: Kernel) -> Iterator[Access]:
 def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
     """Returns the axes of a result that is stored at `index`, in the order of their strides, the largest stride first.
 
-    Each access that has all axes of the result votes for its own order of axes. An access with elements of 4 bytes has
-    4 votes.
+    Each access that has all axes of the result votes for its own order of axes. An access votes once for each byte of
+    an element, so an access to f32 elements gives 4 votes to its order of axes.
     """
     place = {axis: k for k, d in enumerate(index) if (axis := plain_axis(d)) is not None}
     own = tuple(place.values())

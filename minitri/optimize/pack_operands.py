@@ -9,32 +9,34 @@
 
 The hardware can copy a block of a factor directly to shared memory under two conditions. The rows of the factor must
 begin at multiples of 16 bytes, and nothing may be computed during the copy. Products in TF32 also need factors that are
-contiguous along the depth, the axis that is summed over ("K-major"). Products of f32 arrays that run on tensor cores
-(f32_products.py) need only a second factor that is contiguous along the depth. The factors of a product can be swapped:
-`x @ w` becomes `(w.mT @ x.mT).mT`. If a product has few tiles, its factors are swapped in either of two cases. In the
-first case of a swap, a copy of the second factor pays little or nothing, and the first factor is contiguous along the
-depth. In the second case of a swap, a copy of the first factor is much smaller than a copy of the second factor. F32
-products that do not run on tensor cores run on the f32 units of the chip, which need a second factor that is contiguous
-along the column index. A factor without the layout that its product needs is slow to read, and each tile of the result
-reads the factor again. A packed copy, which is made only once, is cheaper than repeated slow reads if each element is
-used often enough.
+contiguous along the depth, the axis that is summed over ("K-major"). For products of f32 arrays on tensor cores
+(f32_products.py), only the second factor must be contiguous along the depth (the summed axis). The factors of a product
+can be swapped: `x @ w` becomes `(w.mT @ x.mT).mT`. A product with few tiles gets swapped factors if only its first
+factor is contiguous along the depth, and copying the second factor saves little time. A product with few tiles gets
+swapped factors if its first factor is much smaller than its second factor, and so is cheaper to copy. F32 products that
+do not run on tensor cores run on the f32 units of the chip, which need a second factor that is contiguous along the
+column index. A factor without the layout that its product needs is slow to read, and each tile of the result reads the
+factor again. A packed copy, which is made only once, is cheaper than repeated slow reads if each element is used often
+enough.
 
 If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory even if
-the factor is not packed. A first factor whose rows begin at multiples of 4 bytes is packed only if each element is used
-at least REUSE_OF_ASYNC (1536) times. If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each element
-needs a load of its own. A factor whose rows begin at odd multiples of 2 bytes is packed even if the product has little
-work. An example of rows at odd multiples of 2 bytes is `pad(x, ((0, 0), (1, 1))) @ w`, which reads x[i, r - 1]. A
-second factor that is computed, not loaded, is copied if more than one tile of rows uses it. Without a copy of a
-computed factor, the tensor core waits until each block is computed. Weights of 8 bits are copied only if the product
-has many rows. The copy of 8-bit weights contains the weights without their scale (weight_scales.py). If the product has
-few rows, tensor cores take 8-bit weights from registers (fusion/computed_factor_first.py).
+the factor is not packed. A first factor with rows at multiples of 4 bytes is packed (copied to aligned rows) only if
+each element has at least REUSE_OF_ASYNC (1536) uses. If the rows of a 16-bit factor begin at odd multiples of 2 bytes,
+each element needs a load of its own. A factor whose rows begin at odd multiples of 2 bytes is packed (copied to aligned
+rows) even if the product has few operations. For example, `pad(x, ((0, 0), (1, 1))) @ w` loads blocks of x that begin
+at x[i, r - 1], one element before an aligned address. A second factor that is computed from other arrays is stored in
+memory before the product starts, if several tiles of rows use it. Without a copy of a computed factor, the tensor core
+waits until each block is computed. Weights of 8 bits are copied only if the product has many rows. The copy of 8-bit
+weights contains the weights without their scale (weight_scales.py). If the product has few rows, tensor cores take
+8-bit weights from registers (fusion/computed_factor_first.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
 
 In: a graph; the strides of inputs that are not contiguous. Left out: products of unknown sizes, products of integers,
 and 16-bit products of small depth. In attention, for example, the depth of a product is small, and one program reads
-all indices along the depth. Products that stay in a loop of attention are left out too.
+all indices along the depth. A product that shares a loop with other reductions, as in attention, is left out if its
+first factor is computed or has dtype f32.
 """
 
 import math
@@ -72,7 +74,7 @@ LARGEST = 1 << 28  # the most elements of scores that are stored between the pro
 
 def pack(graph: Graph, layouts: Layouts, chip: Chip, parts: bool = False) -> Graph:
     """Returns the graph in which some factors of large products are copied into a layout that tensor cores can read.
-    `parts` says whether tensor cores compute f32 products as sums of products of TF32 parts.
+    The argument `parts` says whether tensor cores compute f32 products as sums of products of TF32 parts.
     """
     looped = in_loops(graph, parts)
 
@@ -139,17 +141,18 @@ def _is_of_parts(node: Contract, wanted: str) -> bool:
 
 
 def _least(node: Contract) -> tuple[int, int]:
-    """Returns the fewest uses of an element, and the fewest operations of a product, for which a copy pays."""
+    """Returns two limits below which copying a factor of a product saves no time: uses of each element, and operations
+    of the product.
+    """
     tensor_cores = node.a.dtype.bits == 16 or node.precision == "tf32"
     return (REUSE, WORTH) if tensor_cores else (REUSE_OF_F32, WORTH_F32)
 
 
 def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
-    """Returns the axis along which the factors of a product must be contiguous. The result "depth" means that the
-    factors must be contiguous along the summed axis. The result "any" means that each factor must be contiguous along
-    one of its last two axes. The result "columns" means that only the second factor must be contiguous, along the
-    column index. The result "swapped" means that the factors change places. The result "" means that the layout of the
-    factors does not matter.
+    """Returns the axis along which the factors of a product must be contiguous. Returns "depth" if the factors must be
+    contiguous along the summed axis. Returns "any" if each factor must be contiguous along one of its last two axes.
+    Returns "columns" if only the second factor must be contiguous, along the column index. Returns "swapped" if the
+    factors must change places. Returns "" if the layout of the factors does not matter.
     """
     if node.a.dtype != f32:
         return "any" if node.a.dtype.is_float and node.a.dtype.bits == 16 else ""
@@ -207,8 +210,9 @@ def in_loops(graph: Graph, parts: bool) -> set[Node]:
     """Returns the products that stay in a loop with other reductions, as in attention.
 
     A loop of products of f32 arrays is divided into one kernel for each product if the products can be computed from
-    TF32 parts. A loop stays one kernel if its scores (the results of the first product) would take too much memory. A
-    loop also stays one kernel if a mask that depends on positions could let the loop skip blocks of scores.
+    TF32 parts. A loop of products is not divided into several kernels if its scores (the results of the first product)
+    would take too much memory. A loop with a mask that depends on positions, such as a causal mask, stays one kernel,
+    because one kernel can skip blocks of scores.
     """
     found: set[Node] = set()
     for node in {group.node for groups in loops(graph).values() for group in groups}:
@@ -221,9 +225,9 @@ def in_loops(graph: Graph, parts: bool) -> set[Node]:
 
 
 def _is_large(node: Contract, worth: int) -> bool:
-    """Checks whether a product is so large that a copy of a factor is worth one more kernel. A product is large enough
-    for a copy if it has at least `worth` operations. Except for f32 products, the summed axis of a large product must
-    be long.
+    """Checks whether a product is so large that a copy of a factor is worth one more kernel. The argument `worth` is
+    the fewest operations of a product for which copying a factor saves time. Except for f32 products, the summed axis
+    of a large product must be long.
     """
     sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
     deep = len(sizes) > node.rank and (sizes[-1] >= DEPTH or node.a.dtype == f32)

@@ -4,21 +4,22 @@
 
 The table `CORE` in minitri/pipeline.py has the passes that every program needs. The table in this module adds the
 optimisation passes, which this project calls *rooms*. Most optimisations are rows between the rows of `CORE`. Two
-optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and `fusion` replaces `one-kernel-each`. The rows
-`lower` and `mask` of `CORE` run other functions in this table than in minitri/pipeline.py. The optimisations in `PARTS`
-are parts of the passes `lower` and `mask`, so they have no row of their own. The option `--without NAME` removes an
-optimisation.
+optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and `fusion` replaces `one-kernel-each`. In the
+table of this module, the rows `lower` and `mask` run functions that optimise, in place of the functions that
+minitri/pipeline.py runs. The optimisations in `PARTS` are parts of the passes `lower` and `mask`, so they have no row
+of their own. The option `--without NAME` removes an optimisation.
 """
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 from minitri import pipeline
 from minitri.base.diagnostics import CompileError, misspelt
+from minitri.base.nodes import Record
 from minitri.base.resource_limits import check_time
 from minitri.graph.rewrite import legalise
 from minitri.hardware.chips import Chip, chip_of, has_fast_tf32
@@ -41,7 +42,7 @@ LONG, SHORT, BOTH = 1 << 22, 4, 1 << 11
 
 
 def same(value: Any, context: Context) -> Any:
-    """Returns `value` unchanged. `same` runs in place of a pass that the option `--without` removes."""
+    """Returns `value` unchanged. The function `same` runs in place of a pass that the option `--without` removes."""
     return value
 
 
@@ -130,9 +131,9 @@ def room(
     kind: Callable[..., Pass], name: str, stage: str, place: str, *facts: Callable[[Context], Any],
     instead: Callable[[Any, Context], Any] = same, gpu: bool = False, together: bool = False,
 ) -> Pass:  # fmt: skip
-    """Makes a row of the table of passes for an optimisation. The pass of the new row calls the function that `place`
-    names, with the result of the previous stage and with further arguments. Each function in `facts` computes one
-    further argument from the compilation context, for example the chip.
+    """Makes a row of the table of passes for an optimisation. The new pass calls the function that the argument `place`
+    names. The called function gets the result of the previous stage and further arguments. Each function in `facts`
+    computes one further argument from the compilation context, for example the chip.
 
     kind      the function that makes the row, for example `graph_pass`
     place     the module in minitri/optimize and the function that does the work: "pack_operands:pack"
@@ -205,8 +206,7 @@ PASSES: tuple[Pass, ...] = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(Record):
     """An optimisation that `--without` can remove: its name, the stage that it changes, and the module that implements
     it.
     """

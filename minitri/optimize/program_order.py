@@ -65,7 +65,8 @@ def _rises(program: Program, axis: TileAxis) -> bool:
 
 
 def _length(program: Program, axis: TileAxis, tile: int) -> int:
-    """Returns how many indices the loops visit in the grid program of one tile. Loops without bounds are not counted.
+    """Returns how many indices the loops visit in the grid program of one tile. Loops without bounds are left out of
+    the sum, because they have the same length in every grid program.
 
     An axis of unknown size is assumed to have FAR (1024) blocks.
     """

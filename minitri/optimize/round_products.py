@@ -5,18 +5,14 @@
                                                    %2: f32[M, N] = cast %1
                                                    %3: f32[M] = reduce.sum %2
 
-In the example above, the sum over a row needs several tiles of the product, so one kernel stores the product, and
-another kernel reads it. Another kernel also reads a product that is padded or stacked, because `pad(x @ w, …)` reads
-elements at shifted indices. In the minitri program, `x @ w` is a bf16 array: numpy and torch round each element to
+The sum over a row of a product needs several tiles of the product, so one kernel stores the product, and another kernel
+reads it. A product that is padded or stacked is stored for another kernel, because `pad(x @ w, …)` reads elements of
+the product at shifted indices. In the minitri program, `x @ w` is a bf16 array: numpy and torch round each element to
 bf16. After this pass, a rounded product in memory has 2 bytes for each element instead of 4.
 
-In: a graph. A product is rounded to bf16 under four conditions:
-
-  - The factors of the product are bf16.
-  - All results of the graph are bf16.
-  - A reduction, a scan or a concat uses the product.
-  - No other product and no discontinuous operation, such as a comparison, uses the product, not even through other
-    operations.
+In: a graph. A product is rounded to bf16 only if its factors are bf16, and all results of the graph are bf16. A product
+is rounded only if a reduction, a scan or a concat uses it. A product is not rounded if another product or a
+discontinuous operation, such as a comparison, uses it, directly or through other operations.
 
 Accuracy: each element of a rounded product has one more rounding error, of at most `2**-9` of its value, as in numpy.
 The error bounds of a program include the error of rounding a product (minitri/trust/error_bounds.py). Left out:

@@ -6,10 +6,11 @@ After a product, each thread of a warp has many elements of a row. Triton compar
 another, so each comparison waits for the previous comparison. If a row is divided into parts, several independent
 chains of comparisons run at the same time.
 
-In: a tile program with masks. Out: the same program, with the hint `in_parts` on some maxima. A maximum gets the hint
-`in_parts` if each warp has complete rows of a product with at least COLUMNS (128) columns. For a product that a loop
-carries, CARRIED_COLUMNS (32) columns are enough for the hint. If the comparisons in a loop that carries a product form
-a single chain, as without parts, NVIDIA's assembler makes the tensor cores wait for each instruction.
+In: a tile program with masks. Out: the same program, with the hint `in_parts` (compare the elements of a row in several
+independent chains) on some maxima. A maximum gets the hint `in_parts` if each warp has complete rows of a product with
+at least COLUMNS (128) columns. If a loop carries the product, CARRIED_COLUMNS (32) columns are enough for the hint
+`in_parts`. If a loop that carries a product compares elements in a single chain, NVIDIA's assembler makes the tensor
+cores wait for each instruction.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Reduce
@@ -33,8 +34,8 @@ def _is_of_a_wide_product(program: Program, op: Op) -> bool:
 
 
 def _product(op: Op) -> tuple[Op, bool]:
-    """Returns the op that a tile is computed from by elementwise ops. Also returns whether a loop carries the value of
-    the returned op.
+    """Returns the op whose value elementwise ops turn into a tile. Also returns whether a loop carries the value of the
+    returned op.
     """
     while isinstance(op, Compute):
         op = max(op.args, key=lambda o: len(o.axes))

@@ -171,9 +171,9 @@ def compose_views(i: Interner, node: Node) -> Node | None:
 def gather_of_view(i: Interner, node: Node) -> Node | None:
     """Replaces a gather from a permuted view by a gather from the array itself.
 
-    The rule applies only to permutations, because an index outside of the view must also be outside of the array. If
-    the view were a slice or a flip, an index outside of the view could lie inside the array. For an index outside of
-    the view but inside the array, the new gather would return an element of the array instead of the fill value.
+    A gather from a slice or a flipped view of an array is not changed. For an index outside of a view, a gather from
+    the view returns the fill value, but one from the array can return an element. If a view only permutes the axes, an
+    index outside of the view is also outside of the array.
     """
     if isinstance(node, Gather) and isinstance(node.x, View):
         v, axes = node.x, [axis(k) for k in range(node.x.rank)]
@@ -228,8 +228,8 @@ def with_steps(i: Interner, x: Node, steps: list[Apply]) -> Node:
 
 
 def cheap_steps(x: Node) -> tuple[Node, list[Apply]]:
-    """Removes cheap operators with one operand from `x`, the last operator first. Returns the array that remains, and
-    the removed operators.
+    """Removes cheap operators with one operand from `x`, the last operator first. Returns the array to which the
+    removed operators are applied, and the removed operators.
     """
     steps: list[Apply] = []
     while isinstance(x, Apply) and len(x.args) == 1 and (x.op == "cast" or OPERATORS[x.op].cost == "cheap"):

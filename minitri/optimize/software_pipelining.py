@@ -16,9 +16,10 @@ at the end of an iteration, when one of the two blocks in shared memory becomes 
 next iteration must wait for the block that is being loaded. After this pass, each block is loaded during the arithmetic
 of an iteration.
 
-The technique is software pipelining by one product (Lam, "Software pipelining: an effective scheduling technique for
-VLIW machines", 1988). Software pipelining by one product is also called rotation scheduling (Chao, LaPaugh and Sha,
-1993). Loop rotation, which makes a do-while loop of a while loop, is a different technique.
+Software pipelining starts work of the next iteration before the present one ends (Lam, "Software pipelining: an
+effective scheduling technique for VLIW machines", 1988). Moving the first ops of an iteration to the end of the
+previous iteration is also called rotation scheduling (Chao, LaPaugh and Sha, 1993). Loop rotation, which makes a
+do-while loop of a while loop, is a different technique.
 
 The last iteration of a pipelined loop computes a product for a next iteration that does not exist. A tensor descriptor
 loads zeros past the end of an array, so the product of the last iteration needs no mask. This pass changes only loops
@@ -28,6 +29,8 @@ at 0, loops whose last block can be incomplete, and persistent programs.
 
 from collections.abc import Container, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import takewhile
 
 from minitri.base.dims import Dim
 from minitri.graph.ir import postorder
@@ -45,31 +48,22 @@ def rotate(program: Program) -> Program:
     body: list[Stmt] = []
     for stmt in program.body:
         if isinstance(stmt, Loop) and (rotated := _Rotation(program, stmt).statements()):
-            place = _before_later_blocks(body, stmt)
+            later = takewhile(partial(_has_later_blocks, loop=stmt), reversed(body))
+            place = len(body) - len(list(later))
             body[place:place] = rotated
         else:
             body.append(stmt)
     return program if body == list(program.body) else replace(program, body=tuple(body))
 
 
-def _before_later_blocks(body: Sequence[Stmt], loop: Loop) -> int:
-    """Returns the position in `body` for a pipelined loop: before other loops over later blocks of the same axis.
-
-    The file minitri/optimize/skip_blocks/skip.py has put the loops over later blocks before the loops over earlier
-    blocks. The first product, which this pass puts before the pipelined loop, must not come between two loops that
-    carry the same sums. If a product came between two loops that carry the same sums, NVIDIA's assembler would make the
-    tensor cores wait for each instruction (message C7515).
-    """
-    place = len(body)
-    while place and _has_later_blocks(body[place - 1], loop):
-        place -= 1
-    return place
-
-
 def _has_later_blocks(before: Stmt, loop: Loop) -> bool:
     """Checks whether the statement ahead of `loop` is a loop over the same axes that carries the same values.
 
-    Such a loop visits later blocks than `loop`, because skip-blocks splits loops in this order.
+    A loop that comes before `loop` and carries the same values visits later blocks than `loop`, because skip-blocks
+    puts the later blocks first. A pipelined loop is inserted before the loops over later blocks. The first product,
+    which this pass puts before the pipelined loop, must not come between two loops that carry the same sums. If a
+    product came between two loops that carry the same sums, NVIDIA's assembler would make the tensor cores wait for
+    each instruction (message C7515).
     """
     if not isinstance(before, Loop) or before.first is None or before.axes != loop.axes:
         return False
@@ -83,8 +77,8 @@ class _Rotation:
         self.loop, self.axis = loop, program.axis(loop.axes[0])
 
     def statements(self) -> list[Stmt] | None:
-        """Returns the ops of the first product, followed by the pipelined loop. Returns None if the loop cannot be
-        pipelined.
+        """Returns the ops that compute the first iteration's product, followed by a loop in which each iteration
+        computes the next iteration's product. Returns None if the loop cannot be pipelined.
         """
         makes = self._product() if self._covers_whole_axis() else []
         if not makes:
@@ -105,11 +99,10 @@ class _Rotation:
         return extent % axis.block == 0 or ends_whole(loop, axis)
 
     def _product(self) -> list[Op]:
-        """Returns the ops of the product that does not depend on earlier iterations, with the product itself last.
-
-        Returns no ops unless exactly one product of the loop is independent of earlier iterations, and the loop has
-        another product. The returned product is allowed to depend only on arithmetic and on loads that tensor
-        descriptors can execute.
+        """Returns the ops of one iteration that compute a product which does not depend on earlier iterations. The
+        product itself is the last returned op. Returns an empty list if the loop has only one product, or if not
+        exactly one of its products is independent of earlier iterations. The returned product is allowed to depend only
+        on arithmetic and on loads that tensor descriptors can execute.
         """
         carried = moving(self.loop.body, (c for c, _ in self.loop.carries))
         dots = [op for op in self.loop.body if isinstance(op, Dot)]
@@ -153,8 +146,8 @@ class _Rotation:
         return replace(self.loop, carries=carries, body=(*body, *following.values()))
 
     def _rest(self, product: Op, following: Container[Op]) -> set[Op]:
-        """Returns the ops of an iteration without its first product, but with the ops that the product and the other
-        ops share.
+        """Returns the ops that remain in an iteration after its first product has moved to the previous iteration. An
+        op that both the product and other ops use remains in the iteration.
         """
         wanted = [op for op in self.loop.body if op not in following] + [n for _, n in self.loop.carries]
         return {*postorder(wanted, lambda op: () if op is product else children(op))} - {product}
@@ -164,8 +157,8 @@ def _in_triton_order(ops: Sequence[Op]) -> list[Op]:
     """Sorts ops into an order that suits Triton. Loads come as late as possible, because Triton waits for a load at the
     place in the code where the load is written.
 
-    Each cast comes directly after its operand. A later cast would come after the wait for a load, and the operand of
-    the cast would occupy more registers during the wait.
+    Each cast comes directly after its operand. If the wait for a load came between an operand and its cast, the operand
+    would need more registers during the wait than its cast.
     """
     out: dict[Op, None] = {}
 

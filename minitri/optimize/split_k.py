@@ -8,32 +8,34 @@
     %3: f32[16, 4096] = reduce.sum %2 {axes = [0]}    the operations after the product join this kernel
 
 The length of the summed axis is called the depth. The order in which partial sums are added depends on the sizes alone.
-If no power of two divides the depth into enough parts, the factors are padded with zeros. If a factor is computed from
-other reductions or products, the product of this factor could share a loop with these reductions or products
-(minitri/optimize/online_reductions/merge_loops.py). A product that could share a loop with other reductions is split
-only if most of the GPU would be idle without the split. Left out: loops of attention, which split_kv.py splits. A cost
-model chooses the number of parts for weights of 8 bits (dequantised_product_cost.py) and for f32 products that tensor
-cores compute (product_cost.py).
+The last part is padded with zeros. If a factor is computed from other reductions or products, the product of this
+factor could share a loop with these reductions or products (minitri/optimize/online_reductions/merge_loops.py). A
+product that could share a loop with other reductions is split only if most of the GPU would be idle without the split.
+Left out: loops of attention, which split_kv.py splits.
+
+A cost model chooses the number of parts (product_cost.py; for weights of 8 bits, dequantised_product_cost.py). A rule
+of thumb chooses the number if a product could share a loop, and for few rows of 16 bits, whose time goes into loads.
 """
 
 import math
 
 from minitri.base.dims import Dim
+from minitri.base.types import bf16, f16, f32
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, Reduce, Scan, axis
 from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize import dequantised_product_cost
-from minitri.optimize.dequantised_product_cost import MOST, PART, viewed
-from minitri.optimize.product_cost import TF32_PARTS, cheapest
+from minitri.optimize.dequantised_product_cost import MOST, PART, UNIT, viewed
+from minitri.optimize.product_cost import PACES, cheapest, kind_of
 from minitri.optimize.split_kv import loops
 from minitri.optimize.two_step_reductions import Halves, contract_in_parts, made_of, padded, parts_of, split
 
 MANY = 128  # the most parts of a product with very few tiles
 IDLE = 2  # a product of computed factors is split if it has this many times fewer tiles than there are multiprocessors
-STEP = 64  # the length of uneven parts is a multiple of this, so that parts consist of complete blocks
+STEP = 256  # the length of a part is a multiple of this many bytes: a descriptor can load complete blocks only
 ROWS, COLUMNS = 64, 128  # the approximate size of a tile
 FEW_ROWS, NARROW = 32, 32  # products with at most FEW_ROWS rows have tiles of NARROW columns
-SHORTEST_OF_PARTS = 128  # the least depth of a part of a product of TF32 parts
+SHORTEST_PART = 128  # the least depth of a part whose number the cost model chooses
 SHORTEST, SHORTEST_STREAM = 4096, 8192  # the least depth worth a second kernel; the latter if small tiles are fast
 SHORTEST_OF_FEW = 2000  # the least depth if most of the chip is idle; half of it if rows are not aligned to ASYNC bytes
 ASYNC = 4  # the fewest bytes that an asynchronous copy to shared memory can have
@@ -51,28 +53,36 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
     """Returns the sum of partial products, or None if the product is not split. `looped` says whether the graph has
     loops of attention.
     """
-    of_parts = node.precision == "tf32x3"  # such products share no loop
-    alone = of_parts or is_read(node.a) and is_read(node.b)
+    alone = node.precision == "tf32x3" or is_read(node.a) and is_read(node.b)  # products of parts share no loop
     if any(e.constant is None for e in (*node.shape, node.a.shape[-1])) or looped and not alone:
         return None
     *batch, m, n, depth = map(int, (*node.shape, node.a.shape[-1]))
+    step = STEP // node.a.dtype.bytes
     if dequantised_product_cost.is_converted(node):
-        parts = dequantised_product_cost.choose(chip, math.prod(batch), m, n, depth).parts
-    elif of_parts:
-        few = math.prod(batch) * -(-m // TF32_PARTS[0].rows) * -(-n // TF32_PARTS[0].columns) <= chip.multiprocessors
-        powers = [1 << k for k in range(MANY.bit_length()) if k == 0 or few and depth >= SHORTEST_OF_PARTS << k]
-        parts, _ = cheapest(chip, TF32_PARTS, powers, math.prod(batch), m, n, depth)
+        parts, step = dequantised_product_cost.choose(chip, math.prod(batch), m, n, depth).parts, UNIT
+    elif alone and (node.a.dtype == f32 or node.a.dtype in (f16, bf16) and m > FEW_ROWS):
+        parts = _best(node, chip, step, math.prod(batch), m, n, depth)
     else:
         parts = _parts(node, chip.multiprocessors // (1 if alone else IDLE), math.prod(batch), m, n, depth)
+        step = step if depth % (parts * _unit(node, depth)) else 1
     if parts == 1:
         return None
     lead = node.rank - 2
-    parts, length = parts_of(node.a.shape[-1], parts, STEP if depth % (parts * _unit(node, depth)) else 1)
+    parts, length = parts_of(node.a.shape[-1], parts, step)
     a = padded(i, node.a, node.rank - 1, parts * length - depth, 0.0)
     index = (*map(axis, range(lead)), axis(lead + 1), axis(lead) * length + axis(lead + 2))
     rows = i.view(a, (*node.shape[:-2], Dim.of(parts), Dim.of(m), length), index)
     partial = contract_in_parts(i, node, rows, parts, length)
     return i.reduce("sum", node.dtype, node.shape, partial, (lead,)), parts, length
+
+
+def _best(node: Contract, chip: Chip, step: int, batch: int, m: int, n: int, depth: int) -> int:
+    """Returns the number of parts with the least estimated time. The length of a part is a multiple of `step`."""
+    numbers = range(1, max(1, min(MANY, -(-depth // SHORTEST_PART))) + 1)
+    read = batch * (m + n) * depth * node.a.dtype.bytes
+    loading = 1e6 * read / chip.peak.bandwidth if chip.peak else 0.0
+    paces = PACES[kind_of(node.precision, node.a.dtype)]
+    return cheapest(chip, paces, numbers, batch, m, n, depth, step=step, loading=loading)[0]
 
 
 def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, depth: int) -> int:
@@ -90,8 +100,7 @@ def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, dep
         # products of 16-bit inputs are fast even with small tiles
         streams = node.a.dtype.bits == 16 and all(isinstance(viewed(f), Input) for f in (node.a, node.b))
         shortest = SHORTEST_STREAM if fills or streams else SHORTEST
-    most = 3 * multiprocessors // 4 if node.a.dtype.bits == 32 else multiprocessors - 1
-    if depth < shortest or not 0 < tiles <= most:
+    if depth < shortest or not 0 < tiles < multiprocessors:
         return 1
     wanted = max(1, min(2 * multiprocessors // tiles, depth // PART, MANY if few else MOST))
     even = math.gcd(depth // _unit(node, depth), 1 << (wanted.bit_length() - 1))
@@ -99,9 +108,9 @@ def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, dep
 
 
 def _unit(node: Contract, depth: int) -> int:
-    """Returns a number of elements, for example 8 for f16, of which the length of an aligned part is a multiple. If
-    complete rows begin at multiples of 16 bytes, parts of rows whose length is a multiple of the returned number also
-    begin at multiples of 16 bytes.
+    """Returns the number of elements that must divide the length of a part, so that the part begins at a multiple of 16
+    bytes. For example, if rows of f16 elements begin at multiples of 16 bytes, parts of 8 elements also begin at
+    multiples of 16 bytes.
     """
     return math.gcd(depth, ALIGNMENT // node.a.dtype.bytes)
 

@@ -6,18 +6,18 @@
       and in a second kernel
     o = sum over parts of o * exp(m - max m),   divided by sum over parts of l * exp(m - max m)
 
-Attention with few rows has few grid programs, so most of the chip would be idle without split-KV. This optimisation
-works for every product whose first factor depends on a maximum along the summed axis, not only for attention. The file
-minitri/graph/partial_sum_correction.py decides whether a product that was computed with an old maximum can be corrected
-for a new maximum.
+If attention has few rows and its loop over keys is not split, there are few grid programs, and most of the chip is
+idle. This optimisation works for every product whose first factor depends on a maximum along the summed axis, not only
+for attention. The file minitri/graph/partial_sum_correction.py decides whether a product that was computed with an old
+maximum can be corrected for a new maximum.
 
-All products that share a loop have the same number of parts. In attention, the maximum, the sum of the exponentials,
-and the product with v are all split into the same parts. If the first factor is divided by a split sum, the result of
-the product is divided instead.
+A loop is split into the same number of parts for all products that it computes. In attention, the maximum, the sum of
+the exponentials, and the product with v are all split into the same parts. If the first factor is divided by a split
+sum, the result of the product is divided instead.
 
 A loop of unknown length gets at most 32 parts, and some of these parts can be empty. Left out: unknown sizes other than
-the length of the loop, and products with too many columns for one grid program. If the parts cannot have equal lengths,
-products whose first factor contains more than exponentials are left out too.
+the length of the loop, and products with too many columns for one grid program. If a loop cannot be split into equal
+parts, a product is left out unless only exponentials in its first factor vary along the loop.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def loops(graph: Graph) -> dict[Node, list[_Group]]:
 
 
 def _product(i: Interner, node: Contract, cuts: Cuts) -> Halves | None:
-    """Returns the product computed in parts, if its first factor depends on a maximum that is split. Returns None if
-    the first factor does not depend on a split maximum.
+    """Returns the product computed in parts, if its first factor depends on a maximum that is computed in parts.
+    Returns None if the first factor does not depend on a maximum that is computed in parts.
     """
     terms = terms_of(node.a, (node.rank - 1,), cuts, permuted=True)
     group = _Group.of(node, terms, lambda e: e.node in cuts and cuts[e.node].found is not None)
@@ -93,8 +93,9 @@ def _product(i: Interner, node: Contract, cuts: Cuts) -> Halves | None:
 class _Group:
     """A product whose first factor depends on a maximum, with the numerator and the divisor of this factor.
 
-    The first factor is `over`, or `over` converted to another dtype. If `over` is a quotient by a sum, the quotient is
-    `numerator / divisor`. If `over` is not a quotient by a sum, `numerator` is `over`, and `divisor` is None.
+    The field `over` is the first factor without its conversions to other dtypes. If the first factor is a quotient by a
+    sum, as in a softmax, the fields `numerator` and `divisor` are the operands of the quotient. If the first factor is
+    not a quotient by a sum, the field `divisor` is None, and the field `numerator` equals `over`.
     """
 
     def __init__(
@@ -124,8 +125,8 @@ class _Group:
         return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
 
     def in_parts(self, following: Following, cut: Cut) -> Node:
-        """Returns the product, computed in the same parts as the maximum `cut`, on which the first factor of the
-        product depends.
+        """Returns the product, computed in parts. The parts are the same as for the maximum `cut`, on which the first
+        factor of the product depends.
         """
         i, node, lead = following.i, self.node, self.node.rank - 2
         a = following.with_own(self.numerator, self.found, cut)
@@ -136,7 +137,9 @@ class _Group:
         partial = two_step_reductions.contract_in_parts(i, node, rows, cut.parts, cut.length)
 
         def for_each_column(of_parts: Node) -> Node:
-            """Repeats the result of each part for each column of the shape [*B, part, M, N]."""
+            """Repeats an array with one value per part and row for all N columns, which gives the shape [*B, part, M,
+            N].
+            """
             kept = [d for k, d in enumerate(places) if k not in cut.node.axes]
             return i.view(of_parts, partial.shape, (*kept[: cut.place], axis(lead), *kept[cut.place :]))
 

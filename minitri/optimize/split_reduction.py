@@ -7,9 +7,9 @@
     %2: f32[] = reduce.sum %1 {axes = [0]}
 
 A reduction of columns is split even if the reduction has many results. If a reduction depends on another reduction of
-the same elements, both reductions are split into the same parts. If columns have a chain of dependent reductions, the
-parts are so short that a program keeps the elements of a part in registers and reads them once. A sum can also depend
-on reductions of single rows. For example, in the sum of all elements of `x - mean(x, axis=1)` each row is a part, so
+the same elements, both reductions are split into the same parts. If several reductions of the same columns depend on
+each other, each part of a column fits into registers and is read once. A sum of all elements of a matrix can depend on
+reductions of its single rows. For example, in the sum of all elements of `x - mean(x, axis=1)` each row is a part, so
 that one kernel computes the mean and the partial sum of a row. The file minitri/optimize/two_step_reductions.py
 describes how parts are computed and combined. Reductions that share a loop with a product are not split by this pass:
 only minitri/optimize/split_kv.py can split a loop with a product.
@@ -21,8 +21,7 @@ last part is shorter than the other parts, the last part is padded. Left out: re
 import math
 from collections.abc import Container, Iterator, Mapping
 
-from minitri.base import dims
-from minitri.base.dims import Dim
+from minitri.base.dims import Dim, product
 from minitri.base.operators import POSITIONS
 from minitri.graph import ir
 from minitri.graph.ir import Apply, Concat, Contract, Graph, Input, Interner, Layouts, Node, Reduce, axis, axis_symbol
@@ -63,13 +62,13 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
 
 
 def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
-    """Returns the reductions that reduce each row alone before they combine the rows, each with the first axis of its
-    rows. The axes of a row are the last axes of the operand.
+    """Returns the reductions that are computed in two steps: first a result for each row, then the combined result of
+    the rows. The returned dict maps each reduction to the first axis of its rows. The axes of a row are the last axes
+    of the operand.
 
-    Each row is reduced first if another reduction or a scan also runs over each row alone, so that one kernel can run
-    both operations on a row. Examples of reductions that reduce each row first are the sum over both axes of `x -
-    mean(x, axis=1)`, and `sum(x)` beside `max(x, axis=1)`. Left out: reductions that depend on a reduction of the same
-    elements.
+    A reduction is computed row by row if another reduction or a scan runs along the same rows, so that one kernel can
+    compute both. Examples of reductions that reduce each row first are the sum over both axes of `x - mean(x, axis=1)`,
+    and `sum(x)` beside `max(x, axis=1)`. Left out: reductions that depend on a reduction of the same elements.
     """
     rows: dict[Node, tuple[int, tuple[Dim, ...]]] = {}  # with the shape of the array of rows
     for n in graph.nodes():
@@ -103,10 +102,9 @@ def _by_rows(i: Interner, node: Reduce, first: int, chip: Chip) -> Halves:
     outer = tuple(k for k in node.axes if k < first)
     rows = i.reduce(node.op, node.dtype, node.x.shape[:first], node.x, tuple(range(first, node.x.rank)))
     whole = i.reduce(node.op, node.dtype, node.shape, rows, outer)
-    assert isinstance(whole, Reduce)
     k, parts, length = choose(whole, chip)
     made = Cut(i, whole, k, parts, length).made({})[0] if parts > 1 else whole
-    count, row = (dims.product(list(shape)) for shape in ([rows.shape[k] for k in outer], node.x.shape[first:]))
+    count, row = (product(list(shape)) for shape in ([rows.shape[k] for k in outer], node.x.shape[first:]))
     return made, int(count), row
 
 
@@ -152,8 +150,8 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, chained: bool = Fals
 
 
 def _axis(extents: Mapping[int, int], inner: Container[int], parts: int) -> int:
-    """Returns the axis to split. If a reduced axis that is not contiguous in memory is long enough, this axis is
-    chosen, because its parts consist of complete rows.
+    """Returns the axis to split. Prefers a reduced axis that is not contiguous in memory, if this axis is long enough,
+    because its parts consist of complete rows.
 
     `extents` maps each reduced axis to its extent. Parts of the contiguous axes `inner` must have at least PIECE
     elements, because shorter parts load slowly.
@@ -171,8 +169,8 @@ def _parts(count: int, results: int, width: int, wanted: int) -> int:
     `width` is the size of an element in bytes if columns are reduced, and 0 if rows are reduced. A program that reduces
     columns loads a few rows at a time. The smaller an element is, the fewer bytes a row has, and the more programs are
     needed to keep the memory busy. A row of up to 16384 elements is not split, because a second kernel takes longer
-    than the rest of the row. Longer rows are split if there are at most half as many rows as multiprocessors. Very long
-    rows are split if there are at most twice as many rows as multiprocessors.
+    than the rest of the row. Rows of more than 16384 elements are split if there are at most half as many rows as
+    multiprocessors. Very long rows are split if there are at most twice as many rows as multiprocessors.
     """
     programs = -(-results // LANES) if width else results
     shortest = SHORTEST_COLUMN if width else SHORTEST
@@ -208,8 +206,9 @@ def _held(extent: int, others: int, length: int) -> int:
     """Returns the length of a part whose columns fit into the registers of a program, or 0 if other reduced axes are
     too long.
 
-    `length` is the length for which enough programs run, and `others` is the number of indices of the other reduced
-    axes. If a slightly shorter length divides the axis, this length is returned, so that all parts are equally long.
+    The argument `length` is the length of a part for which there are enough grid programs. The argument `others` is the
+    number of indices of the other reduced axes. If a slightly shorter length divides the axis, this length is returned,
+    so that all parts are equally long.
     """
     most = min(HELD_COLUMN, max(LANES, 1 << (length - 1).bit_length())) // others
     return next((n for n in range(most, most * 3 // 4, -1) if extent % n == 0), most)
@@ -230,7 +229,7 @@ def contiguous_axes(node: Reduce | ir.Scan, layouts: Layouts = {}) -> tuple[int,
     """
     largest, width, found = -1, node.x.dtype.bytes, {node.x.rank - 1}
     for x, index in _computed(node, ir.Scan):
-        size = dims.product(list(x.shape)).constant or 0
+        size = product(list(x.shape)).constant or 0
         if isinstance(x, (Input, Contract, Concat)) and x.rank and size > largest:
             symbols = index[_fastest(x, layouts)].symbols()
             along = {k for k in range(node.x.rank) if axis_symbol(k) in symbols}
@@ -240,8 +239,8 @@ def contiguous_axes(node: Reduce | ir.Scan, layouts: Layouts = {}) -> tuple[int,
 
 def _computed(node: Reduce | ir.Scan, *through: type[Node]) -> Iterator[Element]:
     """Yields each array that the operand of a reduction is computed from, with the index at which the array is read. At
-    most `MOST_LOOKED_AT` nodes are visited. If a node has one of the types `through`, the arrays that its operands are
-    computed from are yielded instead of the node.
+    most `MOST_LOOKED_AT` nodes are visited. The search continues through elementwise nodes, and through nodes of the
+    types in `through`, to the arrays that their operands are computed from.
     """
     stack = [element(node.x, tuple(map(axis, range(node.x.rank))))]
     for _ in range(MOST_LOOKED_AT):

@@ -78,7 +78,7 @@ def _shifted_by_one(i: Interner, totals: Node, k: int, neutral: int | float | bo
 
 
 def _parts_of_rows(extent: int, others: int, wanted: int) -> int:
-    """Returns into how many parts each of `others` scans of rows is split: a power of two.
+    """Returns into how many parts each row of a scan is split. The argument `others` is the number of rows.
 
     The number of parts is the largest power of two for which at most `wanted` programs run and each part has at least
     PART elements.
@@ -89,8 +89,8 @@ def _parts_of_rows(extent: int, others: int, wanted: int) -> int:
 
 
 def _parts_of_columns(extent: int, others: int) -> int:
-    """Returns into how many parts each of `others` scans of columns is split. The parts are so short that a program
-    keeps a part in registers.
+    """Returns into how many parts each column of a scan is split. The argument `others` is the number of columns. The
+    parts are so short that a program keeps a part in registers.
     """
     few = 0 < others <= FEW_COLUMNS * LANES and extent >= min(SHORTEST, SHORTEST_COLUMN)
     return min(-(-extent // min(PART, PART_COLUMN)), MOST_PARTS) if few else 1

@@ -19,13 +19,13 @@ replaced if the exponent is an integer from -7 to 8, or a multiple of 0.5 from -
 
 Each multiplication in a replaced power rounds once. The exponents of replaced powers lie between -7 and 8, so at most
 eight roundings are needed. Eight roundings cause an error of at most 4 units in the last place. The power function of
-the math library also has an error of 4 units (`ulp` in minitri/base/operators.toml). Integer products wrap around on
-overflow, as integer powers do. The multiplication that replaces a division by a power of two gives the same bits,
-because both operations round the same number once. The quotient for `tanh(softplus(x))`, which is part of the
-activation function mish, follows from `tanh(y) = (exp(2*y) - 1) / (exp(2*y) + 1)`. The numerator and the denominator of
-the quotient for `tanh(softplus(x))` are divided by exp(2 * max(x, 0)), so that nothing overflows. In the quotient for
-`tanh(softplus(x))`, all terms are positive, so no digits cancel. Left out: powers with exponents that need more than
-eight roundings.
+the math library has the same bound on its error: 4 units in the last place (`ulp` in minitri/base/operators.toml).
+Integer products wrap around on overflow, as integer powers do. The multiplication that replaces a division by a power
+of two gives the same bits, because both operations round the same number once. The expression `tanh(softplus(x))`, a
+part of the activation function mish, becomes a quotient that follows from `tanh(y) = (exp(2*y) - 1) / (exp(2*y) + 1)`.
+The numerator and the denominator of the quotient that replaces `tanh(softplus(x))` are divided by exp(2 * max(x, 0)),
+so that nothing overflows. In the quotient that replaces `tanh(softplus(x))`, all terms are positive, so no digits
+cancel. Left out: powers with exponents that need more than eight roundings.
 """
 
 import math

@@ -18,9 +18,9 @@ access that can use a descriptor. An access can use a descriptor under the condi
 Rows that are shorter than a block do not use a descriptor. Whether an array begins at a multiple of 16 bytes is known
 only when the program is called (minitri/base_program.py).
 
-Left out: gathers, unknown sizes, and blocks with fewer or more than two axes. Stores of integers, and stores of values
-without all axes of the stored block, are left out too. All stores are left out, unless the program has the option
-`descriptor_stores`.
+Left out: gathers, unknown sizes, blocks with fewer or more than two axes, and stores of integers. Stores that repeat a
+value along an axis of the stored block do not use a descriptor. Stores use descriptors only if the program has the
+option `descriptor_stores`.
 """
 
 from minitri.base.dims import Dim

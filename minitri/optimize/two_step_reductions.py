@@ -11,11 +11,10 @@ partial sum is corrected for the maximum or mean of all parts. The correction of
 (minitri/graph/partial_sum_correction.py).
 
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. If the maximum of a part is -inf, 0 replaces this
-maximum, and 1 replaces the correction factor of the part. If the maximum of all parts is -inf, 0 replaces this maximum.
-If 0 has replaced the maximum of all parts, one more factor corrects the final sum for the true maximum, -inf. If the
-extent of the axis is not a multiple of the length of a part, the axis is padded. The operand of an exponential is
-padded with -inf, so that the exponential is 0. An operand that is not the argument of an exponential is padded with the
-neutral element of the reduction.
+maximum, and 1 replaces the correction factor of the part. If all elements are -inf, the sum is computed with 0 as the
+maximum, and a further factor corrects it for the maximum -inf. If the extent of the axis is not a multiple of the
+length of a part, the axis is padded. The operand of an exponential is padded with -inf, so that the exponential is 0.
+An operand that is not the argument of an exponential is padded with the neutral element of the reduction.
 
 The modules split_reduction.py, split_kv.py, split_k.py and split_scan.py decide which nodes to split, and into how many
 parts.
@@ -24,16 +23,16 @@ parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
-from minitri.base import dims
-from minitri.base.dims import Dim
+from minitri.base.dims import ZERO, Dim, product
+from minitri.base.nodes import Record
 from minitri.base.operators import POSITIONS, neutral
 from minitri.base.symbolic_minmax import smallest
 from minitri.base.types import DType, bool_, i64
 from minitri.graph import ir
-from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, View, axis, axis_symbol
+from minitri.graph.ir import Concat, Contract, Graph, Interner, Node, Reduce, View, axis, axis_symbol
 from minitri.graph.partial_sum_correction import Reduced, Rescale, Shift
 from minitri.graph.rewrite import compute, number, rewritten
 from minitri.graph.scalar_form import Axes, Element, GraphTerms, build
@@ -45,11 +44,12 @@ Halves = tuple[Node, int, Dim]  # the nodes that replace a node, the number of p
 
 
 def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | None], *kinds: type[Node]) -> Graph:
-    """Returns the graph in which `rule` computes some nodes of the types `kinds` in parts. The field `splits` of the
-    graph lists the split nodes.
+    """Returns the graph in which some nodes, such as long reductions, are computed in parts. The argument `kinds` gives
+    the types of the nodes that can be split. The field `splits` of the graph lists the split nodes.
 
-    `rule` gets an interner, a node of the old graph, and the copy of this node in the new graph. `rule` returns None
-    for a node that is not split. In reports, `by` is named as the pass that split the nodes.
+    The function `rule` gets an interner, a node of the old graph, and the copy of this node in the new graph. The
+    function `rule` returns None for a node that is not split. Reports name the function `by` as the pass that split the
+    nodes.
     """
     splits: list[ir.Split] = []
     if not any(isinstance(node, kinds) for node in graph.nodes()):
@@ -82,10 +82,11 @@ class Cut:
     def made(self, cuts: dict[Node, Cut]) -> Halves:
         """Returns the reduction in two steps, and adds this `Cut` to `cuts` (the split reductions).
 
-        A reduction that depends on reductions in `cuts` uses the parts of these reductions if possible. If the parts
-        cannot be used, the elements of the reduction are read again after the reductions in `cuts` are complete.
+        If a sum depends on a split maximum or mean, each part of the sum uses the maximum or mean of its own part if
+        possible. If a sum cannot use the maximum or mean of each part, it reads its elements again after the split
+        reduction is complete.
         """
-        elements = self.length * dims.product([self.node.x.shape[a] for a in self.node.axes if a != self.k])
+        elements = self.length * product([self.node.x.shape[a] for a in self.node.axes if a != self.k])
         if self.node.op in POSITIONS:
             return self.position(), self.parts, elements
         terms = terms_of(self.node.x, self.node.axes, cuts)
@@ -119,7 +120,7 @@ class Cut:
         inner = tuple(a if a < self.k else a + 1 for a in self.node.axes)
         if self.length == 1:  # the only element of a part needs no axis
             inner = tuple(a for a in self.node.axes if a != self.k)
-            index = (dims.ZERO if j == self.k + 1 else axis(j - (j > self.k)) for j in range(x.rank))
+            index = (ZERO if j == self.k + 1 else axis(j - (j > self.k)) for j in range(x.rank))
             x = self.i.view(x, self.node.x.shape, tuple(index))
         left = tuple(e for j, e in enumerate(x.shape) if j not in inner)
         return self.i.reduce(op, dtype, left, x, inner)
@@ -128,8 +129,8 @@ class Cut:
         """Returns the result of argmax or argmin: finds the part with the best value, and the index of this value in
         that part.
 
-        If several values are equally good, both steps choose the first of these values. If there is a nan, both steps
-        choose the first nan.
+        If several values are equally good, the result is the index of the first of these values. If there is a nan, the
+        result is the index of the first nan.
         """
         i, op, x = self.i, self.node.op, self.x
         part = self.merged(self._reduced(x, op.removeprefix("arg"), x.dtype))
@@ -156,10 +157,16 @@ def parts_of(extent: Dim, parts: int, step: int = 1) -> tuple[int, Dim]:
 
 
 def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> Node:
-    """Returns x with `missing` more elements along axis k, each equal to `value`."""
+    """Returns x with `missing` more elements along axis k, each equal to `value`. If x ends with such elements already,
+    the result has one padding: each padding tests every element that is loaded.
+    """
     if missing == 0:
         return x
-    tail = i.view(i.const(value, x.dtype), (*x.shape[:k], missing, *x.shape[k + 1 :]), ())
+    filling = i.const(value, x.dtype)
+    match x:
+        case Concat(axis=along, parts=(inner, View(x=end) as padding)) if along == k and end is filling:
+            x, missing = inner, missing + padding.shape[k]
+    tail = i.view(filling, (*x.shape[:k], missing, *x.shape[k + 1 :]), ())
     return i.concat((*x.shape[:k], x.shape[k] + missing, *x.shape[k + 1 :]), (x, tail), k)
 
 
@@ -197,15 +204,14 @@ def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False)
 
 
 def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> bool:
-    """Checks whether the operand of the maximum `y` is the only leaf of the expression that varies along the reduced
-    axes. A leaf is a subexpression without operands.
+    """Checks whether an expression varies along the reduced axes only through the operand x of its maximum `y`, as
+    exp(x - max x) does. For example, the result is False for w * exp(x - max x), which also varies through the array w.
     """
     elements = ir.postorder([root], lambda e: () if e in (y.x, y.y) else terms.look(e)[1])
     return not any(terms.varies(e) for e in elements if e not in (y.x, y.y) and not terms.look(e)[1])
 
 
-@dataclass(frozen=True)
-class Following:
+class Following(Record):
     """Builds sums that depend on a split reduction and are split into the same parts.
 
     `terms` is the expression that is summed.
@@ -216,8 +222,8 @@ class Following:
     cuts: Cuts
 
     def made(self, cut: Cut, needs: list[Reduced[Element]]) -> Node | None:
-        """Returns a sum that is split into the same parts as the reductions in `needs`. Returns None if the sum has no
-        transport (correction) or has different parts.
+        """Returns a sum that is split into the same parts as the reductions that the sum depends on (the argument
+        `needs`). Returns None if the sum has no transport (correction) or has different parts.
         """
         found = self.terms.transport(self.terms.root, needs)
         theirs = [self.cuts[y.y.node] for y in needs]
@@ -232,7 +238,9 @@ class Following:
     # ---- a maximum -------------------------------------------------------------------
 
     def with_own(self, root: Element, found: Rescale[Element], cut: Cut) -> Node:
-        """Returns the expression `root` in parts, in which the maximum of each part replaces the maximum of all parts."""
+        """Returns the expression `root`, such as exp(x - max x), for each part of x, with the maximum of the part in
+        place of max x.
+        """
         y, maximum = found.y, self.cuts[found.y.y.node]
         if cut.missing != 0 and not only_exponentials(self.terms, root, y):
             own = cut.of_own_part(finite(self.i, maximum.first))
@@ -242,18 +250,20 @@ class Following:
         return build(self.i, self.terms, root, cut.x.shape, at, {y.x: maximum.x, y.y: own})
 
     def _axes_in(self, cut: Cut, places: tuple[Dim, ...]) -> Axes:
-        """Returns the index along each axis of the sum's operand, in terms of the axes of the split array `cut.x`.
-        `places` has one expression for each axis of the operand of `cut`, in terms of the axes of the sum's operand.
+        """Returns a dict that maps each axis of the summed expression to its index in `cut.x`, an array with one axis
+        split into two. For example, the index of an axis d1 that is split into parts of 64 elements is 64*d1 + d2. The
+        argument `places` gives, for each axis of the reduced array, its index in terms of the axes of the summed
+        expression.
         """
-        unit: Axes = {axis_symbol(k): dims.ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}
+        unit: Axes = {axis_symbol(k): ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}
         return {**unit, **{s: cut.x.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}
 
     def merged(self, found: Rescale[Element], partial: Node, parts: Node, place: int) -> Node:
         """Returns the sum of the partial sums. Each partial sum was computed with the maximum of its part, so it is
         first corrected for the maximum of all parts.
 
-        `parts` contains the maximum of each part and has the shape of `partial`. Axis `place` of `parts` and of
-        `partial` is the axis of parts.
+        `parts` contains the maximum of each part and has the shape of `partial`. The argument `place` is the number of
+        the axis of `parts` and of `partial` that has one index for each part.
         """
         i, shape = self.i, partial.shape
         whole = i.reduce("max", parts.dtype, (*shape[:place], *shape[place + 1 :]), parts, (place,))
@@ -265,11 +275,10 @@ class Following:
         return compute(i, "multiply", total, self._factor(found, all_, whole))
 
     def _factor(self, found: Rescale[Element], old: Node, new: Node, place: int | None = None) -> Node:
-        """Returns the factor that corrects a sum when its maximum changes from `old` to `new`. The factor is the
-        product of exp(h(old) - h(new)) over all `shifts` h of the transport `found`.
-
-        `place` is the position of the axis of parts among the axes of `old` and `new`. `place` is None if `old` and
-        `new` have no axis of parts.
+        """Returns the factor that corrects a sum when its maximum changes from `old` to `new`. For a sum of exp(x -
+        h(m)), where m is the maximum, the factor is exp(h(old) - h(new)). If the sum has several exponentials, the
+        factor is a product with one exponential for each h in `found.shifts`. The argument `place` is the number of the
+        axis that has one index for each part, or None if there is no such axis.
         """
         i, at = self.i, self._axes(place)
 
@@ -280,8 +289,8 @@ class Following:
         return reduce(lambda a, b: compute(i, "multiply", a, b), map(factor, found.shifts))
 
     def _axes(self, place: int | None) -> Axes:
-        """Returns the index along each unreduced axis of the operand, in terms of the axes of the result. If `place` is
-        not None, the result also has an axis of parts at `place`.
+        """Returns the index along each unreduced axis of the operand, in terms of the axes of the result. If the
+        argument `place` is not None, the axis number `place` of the result has one index for each part.
         """
         kept = enumerate(self.terms.kept)
         return {axis_symbol(k): axis(n + (place is not None and n >= place)) for n, k in kept}
@@ -289,8 +298,9 @@ class Following:
     # ---- means -----------------------------------------------------------------------
 
     def shifted(self, cut: Cut, found: Shift[Element]) -> Node:
-        """Returns a sum of products of two deviations from means, such as a variance. Each partial sum was computed
-        with the means of its part, so it is corrected for the means of all parts before it is added.
+        """Returns a sum of products of two deviations from means, such as a variance. The sum of each part uses
+        deviations from the means of this part. Before the sum of a part is added, it is corrected for the means of all
+        parts.
         """
         i, counts = self.i, self._counts(cut)
         own = {m: compute(i, "divide", self.cuts[m.y.y.node].first, counts) for m in dict.fromkeys(found.means)}

@@ -182,7 +182,7 @@ def scalar(param: ast.Param, value: Any) -> Any:
 
 def _compile_time(param: ast.Param, value: Any) -> Any:
     """Returns a value that is compiled into the program as a constant: a number, a string, a dtype, None, or a tuple of
-    such values. Raises a CompileError for a value of any type that cannot be compiled in.
+    such values. Raises a CompileError for a value that cannot be a constant of a program, such as an array.
     """
     match value:
         case int() if not -(2**63) <= value < 2**64:

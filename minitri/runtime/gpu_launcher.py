@@ -37,7 +37,6 @@ from minitri.base.lru_cache import Recent
 from minitri.hardware.chips import shared_bytes
 from minitri.hardware.targets import Target
 from minitri.triton import compiled_stages
-from minitri.triton.compiled_stages import Kind
 from minitri.triton.descriptors import Descriptor
 from minitri.triton.emit import EmittedKernel
 
@@ -64,11 +63,11 @@ class Described:
 
 
 class NativeKernel:
-    """One emitted kernel on GPUs of one architecture."""
+    """Compiles the Triton source of one kernel for one GPU architecture, and loads the compiled kernel onto GPUs."""
 
     def __init__(self, function: Any, kernel: EmittedKernel, target: Target) -> None:
         self._function, self.kernel, self.target = function, kernel, target
-        self._loaded: Recent[tuple[int, Kind], Start] = Recent(MAX_KINDS)
+        self._loaded: Recent[tuple[int, compiled_stages.Kind], Start] = Recent(MAX_KINDS)
         self.pointer, self.described = attrgetter("address"), Described
 
     def loaded(self, device: int, pointers: Sequence[int], numbers: Sequence[int]) -> Start:
@@ -78,11 +77,11 @@ class NativeKernel:
 
         `device` must be the current device.
         """
-        kind = Kind.of(pointers, numbers)
+        kind = compiled_stages.Kind.of(pointers, numbers)
         found = self._loaded.get((device, kind))
         return found or self._loaded.made((device, kind), lambda: load(self._compiled(kind), device))
 
-    def _compiled(self, kind: Kind) -> Any:
+    def _compiled(self, kind: compiled_stages.Kind) -> Any:
         """Returns Triton's compiled kernel. The kernel is read from the disk cache, or compiled if the cache does not
         have it.
 
@@ -182,8 +181,8 @@ UNFINISHED = set[Future[None]]()  # unfinished launchers of kernels with an earl
 
 
 def finish_launchers() -> None:
-    """Waits until Triton's launchers for early starts are made for all compiled kernels. Code that measures times or
-    captures a CUDA graph calls this function first.
+    """Waits until other threads have made Triton's launchers for all kernels that start early, while the previous
+    kernel still runs. Code that measures times or captures a CUDA graph calls this function first.
     """
     wait(UNFINISHED)
 
@@ -236,8 +235,8 @@ def _by_torch(compiled: Any, device: int, profiled: Start) -> Start | None:
 
 
 def _active_hook(hook: Any) -> Any:
-    """Returns the hook of a profiler, which Triton calls at each launch. Returns None if no function is registered with
-    the hook.
+    """Returns the hook of a profiler, which Triton calls at each launch, or None if no function is registered with this
+    hook.
     """
     return hook if getattr(hook, "calls", hook) else None
 
@@ -271,7 +270,8 @@ def driver() -> Any:
     """Returns Triton's driver object, which gives access to the GPU.
 
     A lock makes sure that only one driver object of Triton exists. Without a lock, two threads could make two driver
-    objects. A tensor map of one driver object is not valid for another driver object.
+    objects. A tensor map (a description of an array for the GPU's copy engine) is valid for only one of Triton's driver
+    objects.
     """
     from triton.runtime import driver
 
@@ -282,8 +282,8 @@ def driver() -> Any:
 def current_device() -> Callable[[], int]:
     """Returns the fastest function that returns the number of the current GPU.
 
-    On a machine with several GPUs, the result is a C function of torch, if torch has this function. With a single GPU
-    the number is always 0, so the result is `int`, because `int()` returns 0.
+    On a machine with several GPUs, the result is a C function of torch, if torch has this function. On a machine with a
+    single GPU, the result is Python's function `int`, because `int()` returns 0, the number of this GPU.
     """
     torch = sys.modules["torch"]
     if torch.cuda.device_count() == 1:
@@ -294,7 +294,7 @@ def current_device() -> Callable[[], int]:
 def current_stream() -> Callable[[int], int]:
     """Returns the fastest function that returns the address of a GPU's current stream.
 
-    If possible, the result is the C function that torch.compile calls.
+    The result is torch's C function `_cuda_getCurrentRawStream`, or a slower Python function if torch does not have it.
     """
     torch = sys.modules["torch"]
     return getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: torch.cuda.current_stream(device).cuda_stream)

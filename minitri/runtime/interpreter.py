@@ -82,8 +82,8 @@ class _Language:
 
 
 class _Name(str):
-    """The name of a dtype, with the attribute `itemsize`. Triton reads the name and the attribute from the dtype of an
-    argument.
+    """The name of a dtype, as a string with the attribute `itemsize`, the bytes of one element. Triton reads the name
+    and the `itemsize` of the dtype of each argument.
     """
 
     itemsize: int

@@ -22,7 +22,7 @@ import numpy as np
 from minitri.base.diagnostics import CompileError
 from minitri.base.types import DType
 from minitri.graph.ir import Graph
-from minitri.hardware.targets import StageUnavailable, Target
+from minitri.hardware.targets import StageUnavailable, Target, require_library
 from minitri.kernels.ir import Plan
 from minitri.runtime.array_interop import ArrayView, Numbers, as_tensor, empty, returned, view
 from minitri.runtime.call_binding import Call, row_major
@@ -79,8 +79,8 @@ class Executable(NamedTuple):
 class Bound:
     """A call with fixed arrays and fixed outputs. Calling the `Bound` object launches the kernels, without any check.
 
-    The outputs belong to the `Bound` object: each call overwrites the results of the previous call. On a GPU, the
-    kernels of all launches are compiled when the object is made.
+    The outputs belong to the `Bound` object: each call overwrites the results of the previous call. On a GPU, making a
+    `Bound` object compiles the kernels of all its launches.
 
     memory     the inputs, and new arrays for temporaries and outputs, by name; kept here because launches hold only
                addresses
@@ -193,7 +193,8 @@ def _too_large(what: str) -> CompileError:
 def require_graph(graph: Graph, sizes: Mapping[str, int]) -> None:
     """Raises CompileError MT0401 if some value of a graph is larger than the memory of this machine.
 
-    The check is for the reference and the evaluators, which allocate memory for every value of a graph.
+    The function `require_graph` is called before an evaluator runs, because evaluators allocate memory for every value
+    of a graph.
     """
     for node in graph.nodes():
         require_memory(node.dtype, tuple(e.evaluate(sizes) for e in node.shape))
@@ -241,10 +242,7 @@ def beside(call: Call) -> Call:
 
 def require_gpu() -> Any:
     """Returns the module torch. Raises StageUnavailable MT0402 if torch is not installed or finds no GPU."""
-    try:
-        import torch
-    except ImportError:
-        raise StageUnavailable("MT0402", "torch is not installed", help="pip install torch") from None
+    torch = require_library("torch")
     if not torch.cuda.is_available():
         help = "run on a machine with a CUDA GPU; stage `triton` runs the same kernels in the interpreter"
         raise StageUnavailable("MT0402", "there is no GPU here", help=help)

@@ -35,8 +35,8 @@ def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, lis
     kernels in the same way.
 
     The result is None if an argument is neither a dense tensor nor a number. The key does not contain the values of
-    float arguments: a `Replay` passes these values at run time. The key also leaves out an integer that is passed for a
-    float parameter (`floats`), if a float can represent the integer.
+    float arguments: a `Replay` passes these values at run time. If an integer is passed for a float parameter (see
+    `floats`), and a float can represent it, the key does not contain its value.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -245,8 +245,8 @@ class ReplayCache:
 
     The first of several equal calls binds its arguments, finds its kernels and keeps a `Replay`. The second of several
     equal calls finds the `Replay` of the first call by the key of the call. From the third of several equal calls on,
-    the guards of torch (fast checks of arguments) recognise the call, and no key is needed. If the previous call had
-    another key, the `Replay` is found by the key again.
+    the guards of torch (fast checks of arguments) recognise the call, and no key is needed. If a call differs from the
+    previous call, its `Replay` (recorded call) is found by the key, which is made from the arguments.
 
     floats   the position and the default of each float parameter; the key of a call leaves out the values of float
              parameters

@@ -279,10 +279,8 @@ def _elementwise(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]
     tile = [a for a in innermost(kernel.axes, contiguity(kernel)) if chosen.axes[a.name][1] > 1]
     if len(tile) > 1 and not interpreter:
         one, other = (a for a in kernel.axes if a in tile[:2])
-        sides = [
-            (filled([one], m) | filled([other], n), m * n, w) for m, n, w in products.TABLE["elementwise"]["tiles"]
-        ]
-        made = [Options(filled(tile, elements, blocks), warps=w) for blocks, elements, w in sides]
+        sizes = products.TABLE["elementwise"]["tiles"]
+        made = [Options(filled(tile, m * n, filled([one], m) | filled([other], n)), warps=w) for m, n, w in sizes]
         distinct = [o for k, o in enumerate(made) if o not in made[:k]]
         return [o for o in distinct if not _is_choice(chosen, replace(o, stages=chosen.stages))]
     widest = max(chosen.axes, key=lambda name: chosen.axes[name][1])

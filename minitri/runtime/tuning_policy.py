@@ -7,7 +7,7 @@ program, the sizes, strides and dtypes, the GPU and the version of Triton. `effo
 were cached by a measurement with `effort="quick"`.
 
 Left out: schedules of general kernels, which serve all shapes of a program that was called with many shapes. The cost
-model alone chooses the schedules of general kernels.
+model, without measurements, chooses the schedules of kernels that serve calls of all shapes.
 """
 
 import hashlib
@@ -143,7 +143,7 @@ def _arguments(call: Call) -> dict[str, Any]:
 def _reference(program: BaseProgram, given: dict[str, Any]) -> Any:
     """Returns the result of the program compiled without any optimisation, as the reference.
 
-    If there is not enough memory for the program without optimisations, returns the result of the program itself.
+    If the unoptimised program needs too much GPU memory, the result of the optimised program is the reference.
     """
     try:
         return program.configured(without=("all",), options=Options(), effort="none")(**given)

@@ -55,8 +55,7 @@ def _exchanged(node: Any) -> Any:
             return replace(node, left=node.right, right=node.left)
         case ast.Call(function=name, args=(a, b)) if name in COMMUTATIVE_CALLS:
             return replace(node, args=(b, a))
-        case _:
-            return node
+    return node
 
 
 # ---- dead code, other names ----------------------------------------------------------------

@@ -29,13 +29,14 @@ import random
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from minitri.base.diagnostics import CompileError
+from minitri.base.nodes import Record
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import BY_NUMPY_NAME, DTYPES
 from minitri.language import ast
@@ -53,8 +54,7 @@ HELPERS: dict[str, str] = TABLE["helpers"]
 HELPER_FUNCTIONS = parse_module("\n\n".join(HELPERS.values()), "<helpers>").functions
 
 
-@dataclass(frozen=True, slots=True)
-class RandomProgram:
+class RandomProgram(Record):
     """The text of a module, and a number for each dimension of the program. The program is the module's last function,
     `program`.
     """
@@ -105,15 +105,16 @@ class SmallWriter(FormFiller):
     def adds(self, kind: str) -> bool:
         """Adds a statement of the given kind. Returns whether a statement was added.
 
-        A few random forms of the given kind are tried, until the placeholders of a form can be filled.
+        Tries a few random forms of the given kind, until all placeholders of one form can be replaced. A form is the
+        text of a statement with placeholders, such as {x}.
         """
         return any(self.attempt(kind, self.operand(self.kinds[kind])) for _ in range(TRIES))
 
     # ---- values ------------------------------------------------------------------------------
 
     def operand(self, kind: Mapping[str, Any]) -> str:
-        """Returns the name of a value that the kind of statements accepts for the placeholder {x}, or the name of a new
-        array.
+        """Returns the name of a value that can replace the placeholder {x} in a statement of the given kind. If no
+        value fits, a new array is added, and its name is returned.
         """
         of, rank = kind.get("of", "fiub"), kind.get("rank", 0)
         most, size = kind.get("most", math.inf), kind.get("elements", math.inf)
@@ -185,10 +186,11 @@ class SmallWriter(FormFiller):
         return RandomProgram(text + "".join(f"    {line}\n" for line in body), tuple(taken), sizes)
 
     def _inlined(self, lines: dict[str, str], results: Sequence[str]) -> dict[str, str]:
-        """Returns the statements of a program's body, some of them written inside other statements.
+        """Returns the statements of a program after some statements were moved into the statements that use their
+        results.
 
-        If the result of a statement is used only once, the statement is sometimes written inside the statement that
-        uses the result.
+        For example, `v1 = a + b` and `v2 = exp(v1)` become `v2 = exp((a + b))`. A statement can be moved if its result
+        is used only once.
         """
         for name in list(lines):
             readers = [n for n, text in lines.items() if name in words(text)]
@@ -212,7 +214,8 @@ def _parsed(text: str) -> ast.Module:
 class Tape:
     """Makes the choices that the list `numbers` records: each number is the index of the chosen option.
 
-    After the last number, the tape chooses with `rng`, or takes the first option if there is no `rng`.
+    After the last recorded choice, a `Tape` makes random choices with `rng`, or takes the first option if there is no
+    `rng`.
     """
 
     def __init__(self, numbers: Sequence[int] = (), rng: random.Random | None = None) -> None:
@@ -245,10 +248,10 @@ def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], trie
     """Returns a program that was made from simpler choices than `numbers` and still fails, so that `fails(program)` is
     true.
 
-    If no simpler program fails, the result is the program that the choices `numbers` made.
+    If no simpler program fails, returns the original program, which is made from the random choices in `numbers`.
 
-    `fails` must be true for the program that the choices `numbers` make. Each simpler program that fails becomes the
-    new start of the search. The search tries at most `tries` programs.
+    For the program made from the choices `numbers`, `fails(program)` must be true. Each simpler program that fails
+    becomes the new start of the search. The search tries at most `tries` programs.
     """
     example, untried = written(Tape(numbers)), _candidates(numbers)
     seen = {repr(example)}
@@ -264,9 +267,8 @@ def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], trie
 
 
 def _candidates(numbers: Sequence[int]) -> Iterator[list[int]]:
-    """Yields lists without some of the numbers, the shortest lists first.
-
-    After the shorter lists, yields lists in which one number is smaller.
+    """Yields lists without some of the given numbers, the shortest lists first, and then lists in which one number is
+    smaller.
     """
     for length in (32, 16, 8, 4, 2, 1):
         for start in range(0, len(numbers), length):

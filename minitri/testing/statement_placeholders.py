@@ -9,12 +9,12 @@ A placeholder stands either for a value that an earlier statement computed, or f
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from minitri.base.nodes import Record
 from minitri.base.types import DTYPES, DType, promote
 from minitri.testing.random_arrays import elements
 from minitri.testing.statement_writer import DoesNotFit, Filled, StatementWriter, words
@@ -36,8 +36,7 @@ class Axis(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Record):
     """A parameter of a program. The elements of the parameter's array are drawn from the range `low` to `high`."""
 
     name: str
@@ -46,11 +45,10 @@ class Parameter:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Record):
     """A sample value of a parameter or variable.
 
-    If `exact` is true, every stage must compute this value bit for bit.
+    If the attribute `exact` of a sample value is true, every stage must compute this value bit for bit.
     """
 
     data: Any
@@ -172,7 +170,8 @@ class FormFiller(StatementWriter):
         """Returns the name of another value that broadcasts with x. If no other value broadcasts with x, and sometimes
         at random, the function adds a new parameter and returns its name.
 
-        Some kinds of statements allow only some dtypes as the common dtype of x and the returned value.
+        The value is chosen so that its common dtype with x (after promotion) is a dtype that the kind of statement
+        allows.
         """
         of = self.kinds[filled.kind].get("of", "fiub") if kinds == "fiub" else "fiub"
 
@@ -199,7 +198,7 @@ class FormFiller(StatementWriter):
     def alike(self, filled: Filled, x: Value, but: int | None = None) -> str:
         """Returns the name of a value with the same shape as x.
 
-        If `but` is given, the sizes along the axis `but` can differ.
+        If the argument `but` is the number of an axis, the sizes along this axis can differ.
         """
         axes = [k for k in range(len(x.shape)) if k != but]
 
@@ -243,8 +242,8 @@ class FormFiller(StatementWriter):
         return self.indices(axes, x.shape[k], INDEX_DTYPES)
 
     def _of_sides(self, prefix: str, letters: str, filled: Filled) -> str:
-        """Adds a new array with one axis for each letter in `letters`, and returns the name of the array. If `prefix`
-        is "size", no array is added, and the function returns the size that the letter stands for.
+        """Adds a new array with one axis for each letter in `letters`, and returns the name of the array. For the
+        prefix "size", the function adds no array, and returns the size for which the first letter in `letters` stands.
 
         Within one statement, a letter always stands for the same size. A prefix such as "i8" is the dtype of the new
         array; all arrays without a prefix in one statement have the same dtype.
@@ -271,8 +270,8 @@ class FormFiller(StatementWriter):
         """Returns the text of an expression such as `arange(N)[:, None]`: the indices along an axis of x, in a shape
         that broadcasts with x.
 
-        If `step` is 0, the axis is random. If `step` is not 0, the axis comes `step` axes before the axis of the
-        previous expression that this method made for the statement.
+        If `step` is 0, the axis is random. If `step` is 1, the axis comes directly before the axis that the previous
+        call for the same statement chose.
         """
         rank = len(x.shape)
         k = (filled["last place"] - step) % rank if step else self.choose(range(rank)[::-1])

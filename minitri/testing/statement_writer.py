@@ -5,25 +5,25 @@ In: a table of forms of statements, and a function that makes random choices. Ou
     "relu({x} @ {factor})"     →     v2 = relu(v1 @ w)
 
 Two writers of whole programs share the statement writer of this file. The file small_random_programs.py writes programs
-for tests, and the file minitri/bench/random_programs.py writes programs of everyday sizes. Each writer of whole
-programs defines what a placeholder becomes, and computes the value of a statement. A statement that cannot be computed
-is removed.
+for tests, and the file minitri/bench/random_programs.py writes programs of everyday sizes. A class that writes whole
+programs defines which text replaces a placeholder such as {x}, and computes the values of statements. A statement that
+cannot be computed is removed.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from minitri.base.nodes import Record
 
 
 class DoesNotFit(Exception):
     """Raised if the placeholders of a form cannot be filled, or if the value of the statement is too large."""
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Record):
     """A statement `name = text`.
 
     A `Statement` has its kind in the table of forms, the values that it reads, and the shape of its result.
@@ -39,8 +39,8 @@ class Statement:
 class Filled(dict[str, Any]):
     """The texts that replace the placeholders of a statement.
 
-    A placeholder becomes the same text everywhere in the statement. Two kinds of placeholders get a new text each time
-    they occur: placeholders in `drawn_again`, and placeholders that stand for a list of texts in the table.
+    Most placeholders become the same text everywhere in a statement. A placeholder whose name is in `drawn_again`, or
+    for which the table of forms lists several texts, gets a new text at each occurrence.
     """
 
     def __init__(self, writer: StatementWriter, kind: str, x: str) -> None:
@@ -84,8 +84,8 @@ class StatementWriter:
         self.statements: list[Statement] = []
 
     def attempt(self, kind: str, operand: str, form: str = "") -> bool:
-        """Adds a statement of the given kind, if the placeholders of a form can be filled and the value of the
-        statement can be computed. Returns whether the statement was added.
+        """Tries to add a statement of the given kind. No statement is added if a placeholder such as {x} cannot be
+        replaced, or if the value of the statement cannot be computed. Returns whether the statement was added.
 
         If the statement was not added, the parameters that were made for this statement are removed.
         """

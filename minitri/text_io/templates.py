@@ -40,8 +40,8 @@ _FAMILIES = {"reduce": REDUCTIONS, "scan": SCANS}
 
 
 class Hole(Record):
-    """A placeholder of a template. An attribute has the form `word = <field:kind mark>`, and an operand the form
-    `<field:kind mark>`.
+    """A placeholder of a template. For example, `<x>` stands for an operand, and `over = <over:[axis]>` for an
+    attribute whose value is a list of axes.
 
     `mark` is a question mark for an optional attribute, three dots for all remaining operands, and otherwise empty.
     `bracket` is "[" if the field is a list of values in brackets, and otherwise empty.
@@ -54,8 +54,8 @@ class Hole(Record):
     mark: str
 
     def write(self, value: Any, writer: Any) -> str:
-        """Returns the value of a field as text. If the writer has no method for this kind of field, the text is
-        `str(value)`.
+        """Returns the value of a field as text. If the object `writer` has no method with the name of the field's kind,
+        such as `axis`, the text is `str(value)`.
         """
         write = getattr(writer, self.kind or "ref", str)
         return f"[{', '.join(map(write, value))}]" if self.bracket else write(value)
@@ -81,7 +81,7 @@ class Template:
     def write(self, fields: Mapping[str, Any], writer: Any, more: Sequence[str] = ()) -> str:
         """Returns the text of an operation with the given fields. Operands that are None are left out.
 
-        `more` is a list of further attributes, as texts.
+        The argument `more` has the texts of additional attributes of the operation.
         """
         operands: list[str] = []
         for h in self.operands:

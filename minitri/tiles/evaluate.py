@@ -45,8 +45,8 @@ def places(program: Program, sizes: Sizes) -> Iterator[Place]:
 
 
 def run(program: Program, place: Place, masked: bool, watch: Watch) -> None:
-    """Runs a tile program at the point `place` of its grid. The object `watch` checks each statement, and the stores
-    change its memory.
+    """Runs a tile program at the point `place` of its grid. The object `watch` checks each access, and contains the
+    memory that the tile program reads and writes.
     """
     watch.enter(program, place)
     _Run(program, place, masked, watch).all()

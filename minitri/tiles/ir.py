@@ -209,15 +209,16 @@ class Program(LaunchOptions, eq=False):
 
 
 def index_axes(op: Access) -> set[str]:
-    """Returns the names of the axes in the index of a load or store. If the index contains a position in a block, the
-    axis of this block is included.
+    """Returns the names of the axes in the index of a load or store. The symbol `r_lane`, the position of an element in
+    its block of the axis `r`, counts as the axis `r`.
     """
     return {name.removesuffix("_lane") for name in op.indexed_by}
 
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
-    """Solves `condition >= 0` for the index of one axis, such as `i < n - 2`. In the solution, the index of the axis is
-    alone on one side. The opposite side of the solution contains no axis of `lanes` and no loaded value.
+    """Solves `condition >= 0` for the index of one axis, such as `i < n - 2`. In the solved inequality, the index of
+    the axis is alone on one side. The rest of the solved inequality contains no index of an axis in `lanes`, and no
+    value that was loaded from memory.
 
     Bounds checks have a single index on one side, because Triton then finds how many neighbouring elements have the
     same result.
@@ -230,11 +231,12 @@ def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] |
 
 
 def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
-    """Splits an expression into two sums: one that the CPU can compute, and one with all remaining products. The first
-    sum depends on sizes only, so the CPU (the host) computes it. The second sum consists of all products that contain
-    more than sizes.
+    """Splits an expression into two sums: one that the CPU can compute, and one with all remaining products. The CPU
+    (the host) computes all terms that depend on sizes only. A product that contains an axis or a loaded value, such as
+    -2*N*i, cannot be computed by the CPU.
 
-    Each product of the second sum is split into its sign, a factor that the CPU computes, and the remaining factors.
+    Example: the product -2*N*i is split into its sign -1, the factor 2*N, which the CPU computes, and the remaining
+    factor i.
     """
     host: dict[Monomial, int] = {}
     products: list[tuple[int, Dim, Monomial]] = []
@@ -250,8 +252,9 @@ def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
 class BlockIndex(Record):
     """An index that runs along a block of `axis`. The number `offset` is added to the index of each element.
 
-    If `axis` is None, the index is the single number `offset`. If `walks` is true, the index of the first element is
-    the start of the current block. If `walks` is false, the index of the first element is 0.
+    If `axis` is None, the index is the single number `offset`. If the field `walks` is true, the indices are the axis
+    indices of the current block, each plus `offset`. If the field `walks` is false, the indices are the positions in
+    the block (0, 1, …), each plus `offset`.
     """
 
     axis: TileAxis | None

@@ -9,10 +9,11 @@
 
 In: a kernel and its schedule. The schedule gives each axis a block and a role: grid, whole or loop. Out: a tile
 program. The one idea: the body of a tile program consists of phases, which are executed one after another. Each phase
-(group of loops) ends with its reductions over looped axes. A phase has one loop nest for each set of looped axes. If a
-loop nest needs elements that an earlier phase used, the loop nest loads and computes these elements again. An axis with
-the role "whole" needs no loop, so a row along this axis is read once. For a reduction, a loop carries a partial result
-for each position in a block. After the loop, one reduction combines the partial results of all positions.
+(group of loops) ends with its reductions over looped axes. Within a phase, results that need loops over the same axes
+are computed in one loop nest. If a loop nest needs elements that an earlier phase used, the loop nest loads and
+computes these elements again. An axis with the role "whole" needs no loop, so a row along this axis is read once. For a
+reduction, a loop carries a partial result for each position in a block. After the loop, one reduction combines the
+partial results of all positions in a block.
 
 Left out: a shared loop for two reductions of which the second depends on the result of the first. The file
 minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose reductions share a loop.
@@ -78,11 +79,11 @@ class Lowering:
         return Program(kernel.name, axes, kernel.buffers, tuple(body), relaxed=kernel.relaxed, **options)
 
     def without_transports(self, kernel: Kernel) -> Kernel:
-        """Returns the kernel without the corrections `rescale` and `shift`, except in reductions that share a loop
-        (`online`).
+        """Returns the kernel without the corrections of partial sums (`rescale` and `shift`), except for a sum that
+        shares a loop with another reduction.
 
-        Only partial sums in a shared loop need `rescale` and `shift`. A reduction over all elements at once has no
-        partial sum.
+        The corrections `rescale` and `shift` of a partial sum are needed only if the sum and a reduction that it
+        depends on share a loop. A reduction over all elements at once has no partial sum.
         """
 
         def untransported(op: Op) -> Op:
@@ -109,8 +110,8 @@ class Lowering:
         return self.out.ops
 
     def level(self, op: Op, levels: dict[Op, int]) -> int:
-        """Returns the number of phases (groups of loops) that must end before an op can run. `levels` has the number of
-        phases for each operand.
+        """Returns the number of phases (groups of loops) that must end before an op can run. The dictionary `levels`
+        has the result of this function for each operand of the op.
         """
         return max((levels[o] + bool(self.looped_over(o)) for o in ir.children(op)), default=0)
 
@@ -121,8 +122,8 @@ class Lowering:
         return [a for a in self.looped if a in ir.reduced_by(op)]
 
     def loops_of(self, op: Op) -> tuple[str, ...]:
-        """Returns the looped axes that an op depends on, in order. The op must be inside loops over all of these looped
-        axes.
+        """Returns the looped axes that an op depends on, in order. The op must be written inside a loop over each axis
+        that the function returns.
         """
         used = set(op.axes) | set(self.looped_over(op))
         if isinstance(op, Reduce):
@@ -138,8 +139,8 @@ class Lowering:
         return self.top[op]
 
     def needed(self, ops: Iterable[Op], have: dict[Op, Op]) -> list[Op]:
-        """Returns the ops that must still be written to compute `ops`, operands first. The ops in `have` are written
-        already.
+        """Returns the ops that must be added to the tile program to compute `ops`, operands first. The ops in `have`
+        are already in the tile program.
         """
         roots = [op for op in ops if op not in have]
         wanted = {*postorder(roots, lambda op: [o for o in ir.children(op) if o not in have])}
@@ -148,8 +149,8 @@ class Lowering:
     # ---- one phase -------------------------------------------------------------------
 
     def phase(self, loops: tuple[str, ...], sinks: list[Op]) -> None:
-        """Writes the loop nest that computes `sinks`, and the reductions after the loop nest. Sinks are stores and
-        reductions over looped axes.
+        """Writes the loop nest that computes the ops `sinks` (stores, and reductions over looped axes), and the
+        reductions after the loop nest.
         """
         nest, needed = Nest(loops, OpBuilder(self.axes)), self.needed(sinks, self.top)
         for op in needed:
@@ -180,8 +181,8 @@ class Lowering:
             nest.values[op] = self._whole(new, nest.body)
 
     def finish(self, op: Op) -> None:
-        """Writes the reduction after the loop, which combines the elements of the value that the loop carried. A
-        product needs no reduction after the loop.
+        """Writes the reduction after the loop, which combines the elements of the value that the loop carried. A loop
+        that computes a matrix product carries the sums themselves, so no reduction follows the loop.
         """
         if isinstance(self.top[op], Reduce):
             self.out.add(self.top[op])

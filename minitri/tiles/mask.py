@@ -8,7 +8,8 @@ The one idea: a kernel only accesses elements inside its arrays, as long as ever
 of loads and stores need a test of their index. First, a test is needed for an axis whose extent is no multiple of the
 block size. If the block size does not divide the extent, the last block has elements past the end of the axis (an
 *overhang*). Second, a test is needed for an axis whose block size is no power of two: the tiles then have more elements
-than the blocks. Third, a test is needed for each guard, a condition of a gather or of an operand of a concat.
+than the blocks. Third, a load for a gather or a concat needs a test of each of its guards (conditions for reading an
+element).
 
 Elements past the end of a reduced axis must not change the reduction, so the neutral element of the reduction, such as
 0 for a sum, replaces these elements.
@@ -57,25 +58,6 @@ def reason(axis: TileAxis, needless: str = "") -> str:
     if extent.constant is None:
         return f"{axis.name}: tested, {block} need not divide {extent}"
     return f"{axis.name}: tested, {block} does not divide {extent}, so {axis.name} = {extent} is reached"
-
-
-def spare_reason(axis: TileAxis) -> str:
-    """Returns the text that says why elements past the end of a block are tested. A tile is padded to a power of two,
-    and the padding contains elements that belong to a different grid program.
-    """
-    return f"{axis.name}: lanes tested, a block is {axis.block} of {axis.lanes} lanes"
-
-
-def dropped_reason(condition: Dim, needless: str) -> str:
-    """Returns the text that says why a test is left out. The test that is left out is a guard (a condition of an
-    access), or tests the elements past the end of a block.
-    """
-    return f"{comparison(condition)}: no test, {needless}"
-
-
-def _in_block(axis: TileAxis) -> Dim:
-    """Returns an expression that is >= 0 for the elements of a tile that are inside the block."""
-    return axis.block - 1 - lane_number(axis.name)
 
 
 def accumulated(op: Op) -> tuple[Op, Number] | None:
@@ -167,14 +149,17 @@ class Masking:
         """Returns the mask of a load or store: its necessary bounds checks and guards."""
         names = axis_names((*op.index, *op.guards))
         used = {a.inside: a for a in self.program.axes if a.name in names}
-        spare = {_in_block(a): a for a in used.values() if a.lanes != a.block}
+        # A tile is padded to a power of two. The padding contains elements that belong to a different grid program.
+        spare = {a.block - 1 - lane_number(a.name): a for a in used.values() if a.lanes != a.block}
         tests = {c: a for c, a in used.items() if overhangs(a)} | spare
         conditions = dict.fromkeys((*tests, *op.guards))
         needless = self.needless(op, tests, conditions)
         kept = tuple(c for c in conditions if c not in needless)
         reasons = [reason(a, needless.get(c, "")) for c, a in used.items()]
-        reasons += [dropped_reason(c, needless[c]) for c in conditions if c in needless and c not in used]
-        return Mask(kept, (*reasons, *(spare_reason(a) for c, a in spare.items() if c in kept)))
+        reasons += [f"{comparison(c)}: no test, {needless[c]}" for c in conditions if c in needless and c not in used]
+        padded = [a for c, a in spare.items() if c in kept]
+        reasons += [f"{a.name}: lanes tested, a block is {a.block} of {a.lanes} lanes" for a in padded]
+        return Mask(kept, tuple(reasons))
 
     # ---- reductions ------------------------------------------------------------------
 

@@ -219,8 +219,9 @@ def with_options(kernel: Kernel, chosen: Schedule, options: Options) -> Schedule
 def _with_block(role: str, block: int, wanted: int | None) -> tuple[str, int]:
     """Returns the role and the block size of an axis for which the caller wants the block size `wanted`.
 
-    A grid axis can have any block size. The block size of a loop axis or whole axis is rounded up to a power of two. An
-    axis with the role "whole" gets the role "loop" if the caller wants smaller blocks.
+    A grid axis can have any block size. For an axis with the role "loop" or "whole", the block size is rounded up to a
+    power of two. An axis with the role "whole" (all indices in one block) gets the role "loop" if the caller wants
+    smaller blocks.
     """
     if wanted is None:
         return role, block
@@ -233,10 +234,10 @@ def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan
     """Raises CompileError MT0404 if the caller gives a block size for an axis that the minitri program never has. A
     block size for a missing axis would have no effect.
 
-    `general` makes plans of the minitri program that are not limited to the sizes of `plan`. An axis can be missing for
-    some sizes only, for example because its size is 1 or because it is merged into its neighbour. A block size for an
-    axis is accepted if the program has this axis for at least one choice of sizes. Block sizes that were tuned for
-    arrays of one shape are therefore accepted for all shapes.
+    The function `general` makes plans (lists of kernels) of the same program for other sizes or for symbolic sizes. An
+    axis can be missing for some sizes only, for example because its size is 1 or because it is merged into its
+    neighbour. A block size for an axis is accepted if the program has this axis for at least one choice of sizes. A
+    caller can thus tune block sizes for arrays of one shape, and pass the same block sizes for arrays of all shapes.
     """
     missing = [name for name in options.blocks if name not in axis_names(plan)]
     if not missing:

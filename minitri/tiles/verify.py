@@ -7,7 +7,7 @@ allows. The checks run after lowering, after masking, and on each program that w
 
 from math import prod
 
-from minitri.base.dims import Dim
+from minitri.base.dims import Dim, axis_names
 from minitri.base.resource_limits import MAX_LANES
 from minitri.base.symbolic_minmax import Extreme
 from minitri.base.types import DType
@@ -152,7 +152,7 @@ def _check(op: Op, known: set[Op], program: Program, masked: bool, loops: tuple[
         if isinstance(op, Dot):
             _check_product(op, program)
         walked = {a.name for a in program.axes if a.role == "loop"} - {*loops}
-        outside = walked & {n.removesuffix("_start") for n in _symbols(op)}
+        outside = walked & {n.removesuffix("_start") for n in axis_names(index_expressions(op))}
         require(not outside, f"{type(op).__name__} uses the index {min(outside, default='')} outside of its loop")
 
 
@@ -167,8 +167,4 @@ def _check_product(op: Dot, program: Program) -> None:
 
 def _indices(op: Op) -> set[str]:
     """Returns the axes whose indices an op uses."""
-    return {n for n in _symbols(op) if not n.endswith(("_lane", "_start"))}
-
-
-def _symbols(op: Op) -> set[str]:
-    return {s.name for d in index_expressions(op) for s in d.symbols() if s.kind == "axis"}
+    return {n for n in axis_names(index_expressions(op)) if not n.endswith(("_lane", "_start"))}

@@ -174,7 +174,8 @@ def _is_usual() -> bool:
 def _triton() -> Mapping[str, Any]:
     """Returns the parts of the cache key that are the same for all kernels.
 
-    The parts that all kernels share are the version of Triton, and a digest of the source of minitri's `rt` functions.
+    The returned parts are the version and the library file of Triton, and a digest of the source of minitri's `rt`
+    functions.
     """
     import triton
 

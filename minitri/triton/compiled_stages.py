@@ -19,7 +19,7 @@ from typing import Any
 
 from minitri.base.nodes import Record
 from minitri.base.types import f64
-from minitri.hardware.targets import StageUnavailable, Target
+from minitri.hardware.targets import StageUnavailable, Target, require_library
 from minitri.triton import cached_compile as machine_code
 from minitri.triton.emit import EmittedKernel
 from minitri.triton.language_lock import LANGUAGE
@@ -29,11 +29,7 @@ _LOCAL_PATH = re.compile(r"/[^\s\"<>|]*/(?=(?:minitri/triton|triton/language)\b)
 
 
 def require_triton() -> None:
-    try:
-        import triton  # noqa: F401
-    except ImportError:
-        help = "pip install triton (it runs on Linux); the stages down to triton need it not"
-        raise StageUnavailable("MT0402", "triton is not installed", help=help) from None
+    require_library("triton", "pip install triton (it runs on Linux); the stages down to triton need it not")
 
 
 def jit_functions(text: str) -> dict[str, Any]:

@@ -100,8 +100,8 @@ class _Emitter(Expressions):
         self._branch("else:", frozenset())
 
     def _branch(self, head: str, needless: frozenset[Dim]) -> None:
-        """Writes all statements of the kernel in one branch of an `if`. The two branches of the `if` use different
-        names for their values.
+        """Writes all statements of the kernel in one branch of an `if`. Each branch of the `if` statement in the
+        generated kernel has its own names for values.
 
         If both branches assigned to the same name, Triton would pass the value out of the `if` statement, although no
         later statement needs it.
@@ -114,8 +114,8 @@ class _Emitter(Expressions):
     def _initials(self) -> set[Op]:
         """Returns the constants that are only used as initial values of carries (values that a loop passes on).
 
-        A constant that is only an initial value gets no line of its own in the source, because the line of the carry
-        contains the constant.
+        A constant that is only the initial value of a loop-carried variable gets no line in the source, because the
+        variable's line contains the constant.
         """
         ops = list(self.program.ops())
         initials: set[Op] = {op.initial for op in ops if isinstance(op, Carry) and isinstance(op.initial, Constant)}

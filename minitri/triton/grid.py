@@ -118,7 +118,8 @@ class Grid:
     def _from_end(self, a: TileAxis, tile: str) -> str:
         """Returns the text of a tile's number along an axis.
 
-        On the last axis of a `descending` program, the number is counted from the end of the axis.
+        If the tile program has the option `descending`, the tiles along the last grid axis are numbered from the end of
+        the axis.
         """
         if a is not self.program.grid[-1] or not self.program.descending:
             return tile

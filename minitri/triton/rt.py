@@ -247,11 +247,13 @@ scan_sum, scan_prod, scan_max, scan_min = (_along(tl.associative_scan, function)
 
 @triton.jit
 def reduce_max_in_parts(x):
-    """Returns the maximum of each row of a matrix product. Elementwise maxima first reduce the product to 16 columns.
+    """Returns the maximum of each row of a matrix product. The function first computes the elementwise maximum of all
+    blocks of 16 columns, which leaves 16 columns.
 
-    When tensor cores have computed the product, each thread holds a quarter of a row. The maximum of a quarter of a row
-    would be one chain of instructions, in which each instruction waits for the previous instruction. After elementwise
-    maxima have reduced the row to 16 columns, each thread has four chains that do not wait for each other.
+    When tensor cores have computed the product, each thread holds a quarter of a row. Without elementwise maxima, a
+    thread would compute the maximum of its elements by one chain of instructions, each of which waits for the previous
+    instruction. While elementwise maxima reduce a row to 16 columns, each thread computes four independent maxima,
+    whose instructions do not wait for each other.
     """
     parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))
     return tl.reduce(tl.reduce(parts, 1, maximum), 1, maximum)
@@ -269,7 +271,7 @@ def reduce_all(x, axis: tl.constexpr):
 
 @triton.jit
 def _better(wins, v1, i1, v2, i2):
-    """Returns the better of two (value, index) pairs.
+    """Returns one of the pairs (v1, i1) and (v2, i2) of a value and an index: the pair that argmax or argmin chooses.
 
     For argmax and argmin, NaN is better than any number. For two numbers, `wins` says whether the first number is
     better. If the values are equal, the pair with the smaller index is better.
@@ -331,8 +333,8 @@ def _dot_of_parts(a, b):
     """Returns `a @ b * 2**26`, computed from three products of TF32 numbers. The factor `2**26` comes from
     `_tf32_parts`, which multiplies each operand by `2**13`.
 
-    The sums start from 0, not from the accumulator of `dot`, because tensor cores truncate sums. After `_dot_of_parts`,
-    `dot` adds its accumulator to the sums.
+    The sums start from 0, not from the accumulator of `dot`, because tensor cores truncate sums. The caller, `dot`,
+    adds the accumulator to the sums that `_dot_of_parts` returns.
     """
     a_high, a_low = _tf32_parts(a)
     b_high, b_low = _tf32_parts(b)
@@ -347,8 +349,8 @@ def _tf32_parts(x):
 
     The file minitri/base/tf32_splitting.py explains how the two TF32 numbers are computed.
 
-    `tl.fma` rounds only once, after the addition, so its multiplications are exact. The second of the two numbers is
-    returned without rounding to TF32, because a tensor core truncates it to TF32.
+    `tl.fma` rounds only once, after the addition, so its multiplications are exact. The second, smaller number is not
+    rounded to TF32 here, because a tensor core truncates its operands to TF32.
     """
     more = x * 67117056.0  # 2**13 * (2**13 + 1)
     high = more - tl.fma(x, -8192.0, more)

@@ -81,11 +81,11 @@ def relaxed_erf(x):
 
     The function computes erfc(|x|) as `2**p(|x|)`, where p is a polynomial. Near zero, computing erf from erfc would
     lose digits by cancellation, so the function uses a polynomial of two terms for x near zero. The polynomial p has
-    degree 8. In the interval [0.088, 4], `2**p` differs from erfc by at most 1e-8. For |x| above 4, the polynomial p
-    decreases without bound, so `2**p` goes to 0. Because `2**p` goes to 0, the result is 1 for large x and for
-    infinity, without a special case. The polynomial p and the polynomial near zero are minimax fits to math.erfc and
-    math.erf at Chebyshev nodes, found by linear programming. The test file tests/test_ops.py measures the errors of the
-    polynomials.
+    degree 8. For |x| from 0.088 to 4, `2**p(|x|)`, with the polynomial p, differs from erfc(|x|) by at most 1e-8. For
+    |x| above 4, the polynomial p decreases without bound, so `2**p` goes to 0. For large |x| and for infinity,
+    `2**p(|x|)` is 0, so the result is 1 or -1 without a special case. The coefficients of the polynomials in this
+    function come from linear programming: they minimise the largest error against math.erfc and math.erf at Chebyshev
+    nodes. The test file tests/test_ops.py measures the errors of the polynomials.
     """
     t = tl.abs(x)
     p = -3.69898225e-05 * t + 3.72217241e-04

@@ -3,10 +3,10 @@
     tl.div_rn(x, y)      about 16 instructions for each element, and a branch for special cases
     rt.divide(x, y)      9 instructions for each element if y has one value for a whole row, and no branch
 
-In: tiles or scalars of f32 or f64. Out: the quotient or the sigmoid. The largest errors, in units in the last place,
-are the numbers `ulp` in minitri/base/operators.toml. The one idea: work that all elements of a row share is done once,
-and special cases that cannot occur need no instructions. Kernels call the functions as `rt.NAME`
-(minitri/triton/rt.py).
+In: tiles or scalars of f32 or f64. Out: the quotient of two operands (`divide`), or the sigmoid 1 / (1 + exp(-x)) of
+one operand. The largest errors, in units in the last place, are the numbers `ulp` in minitri/base/operators.toml. The
+one idea: work that all elements of a row share is done once, and special cases that cannot occur need no instructions.
+Kernels call the functions as `rt.NAME` (minitri/triton/rt.py).
 
 Left out: quotients of two tiles of the same shape, for which `divide` calls `div_rn`.
 """
@@ -41,8 +41,8 @@ def sigmoid(x):
 def divide(a, b):
     """Returns a / b. If b has one value for a whole row of a, the reciprocal of b is computed once for the row.
 
-    The quotient of f32 numbers is rounded correctly. If one value of b divides a row, the error of quotients below
-    `2**-100` is up to 3 units in the last place.
+    The quotient of f32 numbers is rounded correctly. If b has one value for each row of a, quotients below `2**-100`
+    are off by up to 3 units in the last place.
     """
     if a.dtype == tl.float64:
         return a / b
@@ -58,13 +58,14 @@ def divide(a, b):
 def _divide_by_few(a, b):
     """Returns a / b with few instructions for each element of a.
 
-    First, a and b are multiplied by a power of two. If b is a normal number and `|b| < 2**126`, the scaled |b| is
-    between 1/2 and 1. If b is denormal, or finite with `|b| >= 2**126`, the scaled |b| is between `2**-23` and 4, and
-    its reciprocal is a normal number too. The quotient a * (1 / b) is corrected twice by its remainder, which a fused
-    multiplication and addition computes exactly. The second correction gives the correctly rounded quotient (Markstein,
-    Computation of elementary functions on the IBM RISC System/6000 processor, 1990). The corrected quotient is half of
-    the result, so it is finite even where the result is the largest number or overflows. If a or the quotient is zero,
-    infinite or NaN, the remainder is not smaller than a, and the uncorrected quotient is returned.
+    First, b is multiplied by a power of two (the scale), and a by half of the scale. If b is a normal number and
+    `|b| < 2**126`, multiplying b by the scale gives an absolute value between 1/2 and 1. If b is denormal, or finite
+    with `|b| >= 2**126`, multiplying b by the scale gives an absolute value between `2**-23` and 4, whose reciprocal is
+    normal. The quotient a * (1 / b) is corrected twice by its remainder, which a fused multiplication and addition
+    computes exactly. After the second correction by its remainder, the quotient is rounded correctly (Markstein,
+    Computation of elementary functions on the IBM RISC System/6000 processor, 1990). The corrections change half of the
+    quotient, which is finite even where a / b is the largest number or overflows. If a or a / b is zero, infinite or
+    NaN, the remainder is not smaller than a, and the function returns a * (1 / b) uncorrected.
     """
     # The exponent of an f32 has 8 bits, above 23 bits of mantissa, and is stored plus 127. The stored exponents of b and
     # of the scale add up to 253, so that of b * scale is 253 - 127 = 126, which stands for a number from 1/2 to 1.

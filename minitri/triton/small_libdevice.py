@@ -6,13 +6,14 @@ Triton's compiler reads all of libdevice for each kernel that calls one of its f
 20 to 45 ms, in which no other thread can run Python. Reading a small copy takes 1 ms.
 
 In: a kernel in Triton's first IR. Out: the path of a copy that has the functions that the kernel calls. The linker of
-Triton's compiler makes a small copy, as text of LLVM IR. Triton's cache folder keeps the small copies. Every small copy
-has the functions that are called most often (`COMMON`), so most kernels share one copy.
+Triton's compiler makes the small copy of libdevice, as text of LLVM IR. Triton's cache folder keeps the small copies of
+libdevice. Every small copy of libdevice has the functions that kernels call most often (`COMMON`), so most kernels
+share one copy.
 
 Each function of libdevice has two versions: one version replaces denormals by 0, and one version keeps denormals.
-Triton's compiler chooses one of the two versions only after LLVM's optimisations, so some branches between the versions
-remain in the code. A small copy has only the versions that keep denormals, because no kernel of minitri uses the
-versions that replace denormals.
+Triton's compiler chooses between the two versions of a libdevice function only after LLVM's optimisations, so some
+branches between the versions remain in the code. A small copy of libdevice has only the versions that keep denormals,
+because no kernel of minitri calls the versions that replace denormals by 0.
 
 Left out: the libraries of AMD's GPUs.
 """
@@ -30,8 +31,8 @@ QUESTION = re.compile(r'^(@\S+) = .*"__CUDA_FTZ\\00"', re.MULTILINE)  # are deno
 
 
 def small_copy(library: str, module: Any, context: Any) -> str:
-    """Returns the path of a copy of the file `library` that has the functions that a kernel calls. For a kernel that
-    calls no function, the path is `library` itself.
+    """Returns the path of a copy of the file `library` that has the functions that a kernel calls. If the kernel calls
+    no function of libdevice, returns `library`, the path of the original file.
 
     `module` is the kernel, and `context` is the MLIR context of the kernel.
     """

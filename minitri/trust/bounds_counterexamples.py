@@ -119,7 +119,7 @@ def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False)
 def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str, int], far: bool) -> bool:
     """Checks whether a call can have the given sizes, and whether the call runs at least one grid program.
 
-    If `far` is true, `_runs` also checks that the buffers are small enough to count the writes of every element.
+    If the argument `far` is true, the buffers must also be small enough for counting how often each element is written.
     """
     symbols = {Symbol(name): n for name, n in sizes.items()}
     try:
@@ -176,8 +176,7 @@ class _Points:
     def _corners(self, a: TileAxis, sizes: Mapping[str, int], line: tuple[Any, Any]) -> tuple[Any, Any]:
         """Returns a few indices from `line`, which has all indices of an axis.
 
-        The returned indices are at the ends of blocks, at the ends of the axis, and next to the indices that `_zeros`
-        returns.
+        Each returned index is near an end of a block or of the axis, or where a mask condition or array index is 0.
         """
         if len(line[0]) <= 64:
             return line
@@ -190,7 +189,8 @@ class _Points:
         return block * a.block + lane, lane
 
     def _zeros(self, a: TileAxis, sizes: Mapping[str, int]) -> Iterator[int]:
-        """Returns the indices along an axis at which a mask condition, or an index of the access, has the value 0.
+        """Returns each index along an axis at which one of the access's expressions is 0. The expressions of an access
+        are its mask conditions (each must be at least 0) and its indices.
 
         Only expressions that depend on nothing but the axis and sizes are examined.
         """
@@ -208,7 +208,8 @@ class _Points:
 
     def at(self, lane: Sequence[int]) -> dict[str, int]:
         """Returns the numbers of one tried point, by name: the index along each axis, and each value that is loaded
-        from memory. `lane` has the position of the point in each array.
+        from memory. The argument `lane` has, for each axis and loaded value, the position of its number in the array of
+        tried numbers.
         """
         symbols = [*(a.symbol for a in self.axes), *self.values]
         return {s.name: int(self.env[s].reshape(-1)[lane[k]]) for k, s in enumerate(symbols)}

@@ -13,8 +13,8 @@ arguments for which the same pass fails.
 
 `check` compares each result with an f64 evaluation of the graph. A running error analysis gives a radius for each
 element: the largest error that rounding can explain (minitri/trust/error_bounds.py). The radius (largest accepted
-error) is 0 for integers, for data that is only moved, and for single IEEE operations on exact operands. For an element
-that is neither exact nor the result of a single IEEE operation on exact operands, the radius is a few rounding errors.
+error) is 0 for integers, for data that is only moved, and for single IEEE operations on exact operands. If an element
+depends on several roundings or on a function such as exp, its radius (largest accepted error) is a few rounding errors.
 If rounding can change an element to any value, `check` does not compare the element. A note in the report says how many
 elements were not compared.
 
@@ -105,7 +105,7 @@ class _Check:
         """Returns the row of the stage where the minitri program begins. A minitri program begins at the graph, or at
         the stage whose text was loaded.
 
-        The row of the graph also contains the comparison with the syntax tree.
+        For a program that begins at the graph, the row checks the results of both the syntax tree and the graph.
         """
         if self.program.against is not None:
             return self.row(TEXT, self.begin, "", lambda: self.program.evaluate(self.begin, self.call))
@@ -145,12 +145,12 @@ class _Check:
         return run_stage.results(compiled, stage, self.call)
 
     def row(self, by: str, stage: str, variant: str, run: Callable[[], tuple[Any, ...]], times: int = 1) -> CheckRow:
-        """Returns the row of a stage.
+        """Returns the row of a stage in the report of `check`.
 
         The function `run` returns the results that are compared.
 
-        `times` says how often each output occurs among the results: twice in the row that compares the syntax tree and
-        the graph, otherwise once.
+        The argument `times` says how many results `run` returns for each output: two if both the syntax tree and the
+        graph run, otherwise one.
         """
         start = time.perf_counter()
         try:
@@ -240,8 +240,8 @@ def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
 
 
 def _smallest(program: BaseProgram, call: Call, row: CheckRow) -> Failure:
-    """Makes the arguments of a failing call smaller, as long as the same pass of the same variant is the first wrong
-    pass.
+    """Makes the arguments of a failing call smaller, as long as the check still fails first at the pass and variant
+    that `row` names.
     """
 
     def first(arguments: Mapping[str, Any]) -> tuple[Call, CheckRow] | None:

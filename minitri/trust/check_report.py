@@ -119,7 +119,7 @@ class CheckReport(NamedTuple):
 
     @property
     def first_bad(self) -> str | None:
-        """The name of the stage that the first wrong pass made, or None if every row is right."""
+        """The name of the stage that the first wrong pass made, or None if every pass is right."""
         return self.first and self.first.stage
 
     def as_dict(self) -> dict[str, Any]:

@@ -2,24 +2,25 @@
 graph.
 
 In: a graph, its inputs and sizes. Out: for each output an `Enclosure`, which has a value and a radius for each element.
-The value of an element is computed in f64, or in a longer float type for f64 results, if there is one. The radius is at
-least as large as the effect of rounding, for any order of addition and any fusion. The method is running error
-analysis: the value and the radius of each node are computed from the values and radii of its operands:
+The value of an element is computed in f64, or in a longer float type for f64 results, if there is one. The radius of an
+element is at least the largest error that rounding can cause, for any order of addition and any fusion. The method is
+running error analysis: the value and the radius of each node are computed from the values and radii of its operands:
 
     x - max(x)         radius 0                   exact inputs, and one IEEE operation
     exp(that)          ulps of exp                from its row in the operator table
     sum(that)          sum(e) + (n-1) u sum|v|    n terms that are not 0, in any order
 
 If all operands of an element are exact and the operator is correctly rounded, the language defines every bit of the
-result. If every bit is defined, the value of the enclosure is the result of the operator in its own dtype, and the
-radius is 0. Sums of small whole numbers are exact too, because no order of addition rounds them. For each rounding of
-an inexact element, the radius grows by a multiple of u. In the dtype of the node, u is half a unit in the last place of
-1. The file error_propagation.py computes how far the result of an operator can move if its operands move.
+result. For an element whose every bit is defined, the `Enclosure` has the result in the operator's own dtype, and the
+radius (error bound) 0. Sums of small whole numbers are exact too, because no order of addition rounds them. Each
+rounding of an inexact element increases its radius (error bound) by a multiple of the rounding unit u. In the dtype of
+the node, u is half a unit in the last place of 1. The file error_propagation.py computes how far the result of an
+operator can move if its operands move.
 
-A radius of inf means that the result can be any number. The radius is inf, for example, if a sum overflows in some
-orders of addition, or if rounding can change an index. Elements with a radius of inf are not checked. Left out:
-correlations between operands. For example, for an inexact x with radius e, `x - x` gets the radius 2e, although the
-result is exactly 0. Because correlations are left out, a bound is sometimes too large, but never too small.
+A radius of inf means that the result can be any number. The radius of an element is inf, for example, if a sum
+overflows in some orders of addition, or if rounding can change an index. An element whose error bound is inf is not
+checked. Left out: correlations between operands. For example, for an inexact x with radius e, `x - x` gets the radius
+2e, although the result is exactly 0. Without correlations, a bound is sometimes too large, but never too small.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ class Enclosure(NamedTuple):
 
 
 def enclosures(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Enclosure, ...]:
-    """Returns the enclosure of each output for exact inputs. The radii of 16-bit outputs include errors of fast math."""
+    """Returns for each output an `Enclosure` (a value and a largest possible error for each element); the inputs count
+    as exact. The radii of 16-bit outputs include errors of fast math.
+    """
     kinds = {o: o.dtype.is_float and o.dtype.bits == 16 for o in graph.outputs}
     strict = _Analysis(graph, inputs, sizes).run()
     relaxed = _Analysis(graph, inputs, sizes, strict).run() if any(kinds.values()) else strict
@@ -86,14 +89,13 @@ class Terms(NamedTuple):
 
 
 class _Analysis:
-    """The values and radii of all nodes.
+    """The value and the radius (largest possible error) of each node of a graph.
 
-    There are two analyses, with and without fast math. In the analysis with fast math, `strict` is the analysis without
-    fast math. In the analysis without fast math, `strict` is None.
+    With fast math, the argument `strict` is the analysis without fast math; without fast math, it is None.
 
     With fast math, the radii of f32 operators are larger, because kernels that write only 16-bit results use fast math
-    (minitri/optimize/fast_math/relax.py). Functions with jumps, such as floor, take their values and radii from
-    `strict`, because kernels compute the operands of jumps without fast math.
+    (minitri/optimize/fast_math/relax.py). The values and errors of discontinuous functions, such as floor, come from
+    `strict`, because kernels compute their operands without fast math.
     """
 
     def __init__(
@@ -182,11 +184,10 @@ class _Analysis:
         return np.where(exact, 0, np.maximum(rounds, 0) * unit(product.dtype) * size)
 
     def _exp2_error(self, node: Apply, value: Any) -> Any:
-        """Returns the extra error of exp(x - h) if it is computed as 2**(x * log2 e - h * log2 e)
+        """Returns the extra error of exp(x - h) if a kernel computes it as 2**(x * log2 e - h * log2 e)
         (minitri/optimize/fast_math/relax.py).
 
-        If x is a computed value, not an input, a kernel can multiply x and h by log2 e before it subtracts h. The
-        products of x and h with log2 e are then rounded. The extra error includes the case that a denormal result
+        The products of x and h with log2 e are then rounded. The extra error includes the case that a denormal result
         becomes 0.
         """
         if node.op not in ("exp", "exp2"):
@@ -200,12 +201,12 @@ class _Analysis:
         return size * exponents + float(np.finfo(np.float32).tiny)
 
     def cast(self, node: Apply) -> tuple[Any, Any]:
-        """Returns the value and the radius of a conversion to another dtype.
+        """Returns each element's value and radius (largest possible error) after a conversion to another dtype.
 
         If the node is an output, the result lies between the converted ends of the operand's interval, because rounding
         keeps order. If the node is no output, a fused kernel can round later in the computation. For example, a kernel
-        for `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums by s.
-        The value of a node that is no output is not rounded, but its radius grows by one rounding error.
+        for `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums by s. If
+        the node is no output, the value is not rounded, and its largest possible error grows by one rounding error.
         """
         (x,) = node.args
         v, e = self.values[x], self.radii[x]
@@ -263,12 +264,12 @@ class _Analysis:
         computed in parts.
 
         Online reductions compute variances in parts (minitri/graph/partial_sum_correction.py). Each part of a variance
-        uses the running mean, the mean of the elements so far. The extra error from running means occurs even if every
-        term is exact.
+        uses the running mean, the mean of the elements so far. A running mean is rounded, so a variance that uses it
+        has an extra error even if every term is exact.
 
-        If a running mean with an error of at most o changes by d after m elements, the error of the sum grows by at
-        most o m |d|. For n elements with V = sum (x - mean)^2, the values m |d| of all changes add up to at most sqrt(2
-        n V). The rounding errors of the sums themselves are added to the errors from running means.
+        Each change of a running mean by d after m elements adds an error of at most m |d| times the error of the mean.
+        For n elements x, the sum of m |d| over all changes of the running mean is at most sqrt(2 n V). Here, V is the
+        sum of (x - mean)^2. The rounding errors of the sums themselves are added to the errors from running means.
         """
         means = deviations(node)
         if means is None:
@@ -290,13 +291,13 @@ class _Analysis:
         return np.square(x - x.mean(y.axes, keepdims=True)).sum(y.axes) if n else 0.0 * off, off
 
     def contract(self, node: Contract) -> tuple[Any, Any]:
-        """Returns the value and the radius of a matrix product.
+        """Returns the value of a matrix product, and the radius (error bound) of each element.
 
         An element of a matrix product is a sum of products. If m products in the sum of an element are not 0, each
         product is rounded at most m times. For 16-bit operands a tensor core truncates instead of rounding, which
-        doubles the error. If the factors are rounded before the multiplication, as in TF32, the radius includes the
-        errors of the factors. If the sums have many terms, a product with the precision "f32" counts as "tf32x3",
-        because a kernel can use either. A bf16 product that another kernel reads can be rounded to bf16.
+        doubles the error. If a kernel rounds the factors before the multiplication, as in TF32, the returned error
+        bound includes these rounding errors. If the sums have many terms, a product with the precision "f32" counts as
+        "tf32x3", because a kernel can use either. A bf16 product that another kernel reads can be rounded to bf16.
         """
         wide = widened(0, node.dtype).dtype
         a, b = (self.values[n].astype(wide) for n in (node.a, node.b))
@@ -325,7 +326,7 @@ class _Analysis:
         return value, np.where((specials > 0) & (seen == 0), np.inf, radius)
 
     def never_skipped(self, factor: Node) -> Any:
-        """Returns an array with a 0 for each computed zero of a factor, and a 1 for each other element.
+        """Returns 0 for each element of a factor that is a zero computed by an operator, and 1 for each other element.
 
         A kernel can skip products with computed zeros, that is, zeros that are not from an input
         (minitri/optimize/skip_blocks/skip.py). If a kernel skips a product, an infinity or a NaN in the other factor
@@ -335,7 +336,7 @@ class _Analysis:
 
 
 def _origin(x: Node) -> Node:
-    """Returns the node that x moves or converts by views and casts. If x is neither a view nor a cast, returns x
+    """Returns the node from which x results by views and casts alone. If x is neither a view nor a cast, returns x
     itself.
     """
     while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
@@ -375,7 +376,7 @@ def _fast_math_error(row: Operator, value: Any, args: list[Any]) -> Any:
 def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
     """Replaces values by inf if they are certainly larger than the largest number of the dtype.
 
-    If only a part of a value's interval is larger than the largest number of the dtype, the radius becomes inf.
+    If a value may or may not exceed the largest number of the dtype, its radius (largest possible error) is inf.
     """
     largest, size = float(ml_dtypes.finfo(dtype.numpy).max), np.abs(value)
     over = np.isfinite(value) & (size - radius > largest)
@@ -387,7 +388,7 @@ def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
 def _argument(node: Reduce, x: Any, e: Any, v: Any) -> Any:
     """Returns how far rounding can move the index that argmax or argmin returns.
 
-    The index can move to any element whose interval overlaps the interval of the largest (or smallest) element.
+    The index can become that of any element that rounding can make the largest (for argmin: the smallest).
     """
     (k,) = node.axes
     sign = 1.0 if reduction(node.op).combine == "greater" else -1.0

@@ -1,25 +1,26 @@
 """Computes how far the result of an operator, a sum or a product can move when its operands move or when it is rounded.
 
-In: the operands of one operator, each with a radius. Out: for each element, how far the result can lie from the result
-for exact operands. The one idea: the values that the operands can have, each within its radius, form a box. If a
-function is monotone or convex in each operand, its result moves farthest at a corner of the box of operand values. For
-operators that are neither monotone nor convex, the table `WILD` gives a bound of the distance:
+In: the operands of one operator, each with a radius (its largest possible error). Out: for each element, how far the
+result can lie from the result for exact operands. The one idea: the values that the operands can have, each within its
+radius, form a box. If a function is monotone or convex in each operand, its result moves farthest at a corner of the
+box of operand values. For an operator that is neither monotone nor convex, a function in the table `WILD` gives the
+largest distance that its result can move.
 
     sin, cos             never farther than the operand moved
     tan, x / y, 1 / x    anything, if the box holds a pole
     x == y               the other answer, if the intervals of x and y overlap
     x % y                |y|, if the rounded quotient is not certain; twice that for fmod
 
-A sum or product of many terms is computed in an unknown order, and each partial result is rounded. The result of a sum
-moves by at most the distance in this table:
+A sum or product of many terms is computed in an unknown order, and each partial result is rounded. A sum moves by at
+most the errors of its terms plus the rounding errors of its additions.
 
     sum of n terms x, each with radius e    sum(e) + (n-1) u sum|x|
     sum of small whole numbers              0, because no order of addition rounds
 
 In the formula for sums, u is half a unit in the last place of 1. The formula for sums is from chapter 4 of Higham's
-book "Accuracy and Stability of Numerical Algorithms". A distance of inf means that the result can be any number. The
-distance is inf, for example, if a partial sum overflows in some orders of addition. Left out: the rounding of an
-operator itself (error_bounds.py).
+book "Accuracy and Stability of Numerical Algorithms". A distance of inf means that the result can be any number, for
+example because a partial sum overflows in some orders of addition. Left out: the rounding of an operator itself
+(error_bounds.py).
 """
 
 import itertools
@@ -44,8 +45,8 @@ Fold = Callable[[str, Any], Any]  # (name of a reduction, array) → the reducti
 
 
 def moved(row: Operator, operand: DType, args: Arrays, radii: Arrays, centre: Any) -> Any:
-    """Returns how far the result of an operator can lie from `centre`, if each operand differs from its value by at
-    most its radius.
+    """Returns how far an operator's result can lie from the value `centre`, if each operand has an error of at most its
+    entry in `radii`.
     """
     far = farthest(centre, [row.numpy(*c) for c in corners(args, radii)])
     if operand.is_integer:
@@ -55,20 +56,21 @@ def moved(row: Operator, operand: DType, args: Arrays, radii: Arrays, centre: An
 
 
 def corners(args: Arrays, radii: Arrays) -> list[list[Any]]:
-    """Returns the operands at each corner of a box. The box contains all values that the operands can have, each within
-    its radius.
+    """Returns every combination of the operands' smallest and largest possible values: the corners of a box that
+    contains all possible operands.
 
-    Operands with the radius 0 have the same value at all corners.
+    An operand with the radius 0 (no error) has the same value in all combinations.
     """
     choices = [[x] if not e.any() else [shifted(x, e, -1), shifted(x, e, 1)] for x, e in zip(args, radii)]
     return [list(c) for c in itertools.product(*choices)]
 
 
 def shifted(x: Any, e: Any, sign: int) -> Any:
-    """Returns x + sign * e, one end of the interval of x. Where e is 0, the end of the interval is x itself.
+    """Returns x + sign * e, one end of the interval of x. Where the radius e (the error bound of x) is 0, both ends of
+    the interval are x itself.
 
-    Integers stop at the limits of their dtype. If a truth value is uncertain (e > 0), it becomes True for sign 1 and
-    False for sign -1.
+    Integers stop at the limits of their dtype. An uncertain truth value (with e > 0) becomes True if `sign` is 1, and
+    False if `sign` is -1.
     """
     if x.dtype.kind == "b":
         return np.where(e > 0, sign > 0, x)
@@ -111,8 +113,8 @@ def _holds_zero(x: Any, e: Any) -> Any:
 
 
 def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
-    """Returns how far x % y can jump. The jump is inf where y can be 0, |y| where x / y can round to different
-    integers, and 0 elsewhere.
+    """Returns how much a small change of x or y can change x % y at a discontinuity. The change is inf where y can be
+    0, |y| where x / y can round to different integers, and 0 elsewhere.
     """
     places = [whole(x / y) for x, y in corners(args, radii)]
     jumps = np.logical_or.reduce([p != places[0] for p in places]) & ((radii[0] > 0) | (radii[1] > 0))
@@ -123,8 +125,8 @@ def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
 def _power(args: Arrays, radii: Arrays) -> Any:
     """Returns inf where a small change of an operand can change a power by any amount, and 0 elsewhere.
 
-    The result is inf only where the base can be 0 or negative. For an exact exponent that is not negative, the result
-    is 0.
+    The returned bound is inf only where the base of the power can be 0 or negative. If the exponent is exact (has no
+    error) and not negative, the returned bound is 0.
     """
     (b, n), (eb, en) = args, radii
     return np.where((b - eb <= 0) & ((en > 0) | ((eb > 0) & (n < 0))), np.inf, 0)
@@ -153,10 +155,8 @@ WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {  # of the operands x and th
 
 
 def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any:
-    """Returns inf where an uncertain operand can change an integer result by any amount, or can make the result wrap
-    around.
-
-    For an element that an uncertain operand can neither change by any amount nor make wrap around, the result is 0.
+    """Returns an additional error for each integer result: inf where an uncertain operand can make the result jump or
+    wrap around, else 0.
     """
     unsure = np.logical_or.reduce([e > 0 for e in radii])
     if row.name in ERRATIC or row.name.startswith("bitwise"):
@@ -176,8 +176,8 @@ def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any
 def unit(dtype: DType) -> float:
     """Returns the largest relative rounding error u of a dtype: |rounded(x) - x| <= u |x|.
 
-    If numpy's longdouble is only f64 on this machine, u is doubled for f64, because the reference result is then
-    rounded to f64 too.
+    If numpy's longdouble is only f64 on this machine, the returned error is doubled for f64, because the reference
+    result is rounded to f64 too.
     """
     return 2.0 ** -BITS[dtype.name] * (2 if dtype.name == "f64" and not LONGER else 1)
 
@@ -195,15 +195,16 @@ def summed(x: Any, e: Any, dtype: DType, fold: Fold) -> Any:
 
 
 def on_grid(x: Any, e: Any, grid: float) -> Any:
-    """Returns True for each element that is exact and a multiple of 1 / grid."""
+    """Returns True for each element of x that has no error (e is 0 there) and is a multiple of the fraction 1 / grid."""
     return (e == 0) & (x * grid == np.rint(x * grid)) & np.isfinite(x)
 
 
 def rounded(e: Any, size: Any, specials: Any, rounds: Any, exact: Any, dtype: DType) -> Any:
-    """Returns the error of a sum: the sum `e` of the errors of its terms, plus u * `size` for each of `rounds`
-    roundings.
+    """Returns the largest possible error of a sum: the errors of its terms (`e` in total) plus the error of each
+    rounding.
 
-    `size` is the sum of the terms' absolute values. The error is inf if a partial sum can overflow.
+    One rounding adds at most u * `size`, where `size` is the sum of the terms' absolute values and u is `unit(dtype)`.
+    The argument `rounds` is the number of roundings. The error is inf if a partial sum can overflow.
     """
     error = np.where(specials, e, e + np.maximum(rounds, 0) * unit(dtype) * size)
     error = np.where(exact & ~specials, 0, error)

@@ -4,14 +4,15 @@
     exp(x - y)                   exp(x - y) * (1 + abs(x - y)), about
 
 In: a graph. Out: a graph with the same inputs, which returns the magnitude of each float output. The magnitude is the
-size of the numbers whose rounding errors can reach the output. For any order of addition, the results of two correct
-implementations differ by a few units in the last place of the magnitude. If terms cancel each other, the result is
-small, but its magnitude is as large as the terms.
+size of the numbers whose rounding errors can reach the output. The results of two correct implementations, with any
+orders of addition, differ by a few units in the last place of the output's magnitude. If terms cancel each other, the
+result is small, but its magnitude is as large as the terms.
 
 The method is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms", 2nd
 edition, section 3.3). The analysis is itself a graph, so it runs on the same device as the program. The file
-error_bounds.py computes guaranteed bounds, but more slowly. Inputs are exact, so their magnitude e is 0. For values
-that are not exact, these rules give the magnitude, where e(x) is the magnitude of x:
+error_bounds.py computes guaranteed bounds, but more slowly. The magnitude (scale of the rounding errors) of an input is
+0, because inputs are exact. For each operator, a rule computes the magnitude of the result from the magnitudes e(x) of
+its operands x.
 
     f(a, b)           |result|, and the change of f when a or b changes by units of its magnitude:
     a * b             |result| + |b| e(a) + |a| e(b)
@@ -31,8 +32,7 @@ from functools import partial, reduce
 
 from minitri.base.operators import JUMPS, reduction
 from minitri.base.types import bool_, f32
-from minitri.graph import ir
-from minitri.graph.ir import Apply, Contract, Graph, Interner, Node, Reduce, Scan, View, children
+from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Interner, Node, Reduce, Scan, View, children
 from minitri.graph.rewrite import compute, copy, number
 
 UNITS = {"f64": 2.0**-52, "f32": 2.0**-23}  # a unit in the last place of 1
@@ -45,17 +45,18 @@ STEP = 64  # units by which an argument moves; f then changes by more than its o
 def magnitude(graph: Graph) -> Graph:
     """Returns the graph whose outputs are the magnitudes of the float outputs of `graph`.
 
-    The magnitudes are f32, or f64 for f64 outputs.
+    The float outputs of the new graph are f32, or f64 if the old output is f64.
     """
     made = _Magnitudes(graph)
     return replace(graph, inputs=made.inputs, outputs=tuple(map(made.output, graph.outputs)), spans={})
 
 
 class _Magnitudes:
-    """Builds the graph that computes the magnitudes.
+    """Builds the graph that computes, for each float output, the size of the numbers whose rounding errors can reach
+    the output (the magnitude).
 
-    `value` maps each old node to its copy in the new graph. `size` maps each old node that is not exact to the new node
-    that computes its magnitude.
+    The dict `value` maps each old node to its copy in the new graph. The dict `size` has, for each old node that
+    rounding can change, the new node that computes the scale of its rounding errors (its magnitude).
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -84,7 +85,7 @@ class _Magnitudes:
                 return self.cast(node)
             case Apply():
                 return self.apply(node)
-            case View() | ir.Gather() | ir.Concat() if any(x in self.size for x in children(node)):
+            case View() | Gather() | Concat() if any(x in self.size for x in children(node)):
                 return copy(self.i, node, tuple(map(self.output, children(node))))
             case Reduce():
                 return self.folded(node, lambda op, x: self.i.reduce(op, node.dtype.compute, node.shape, x, node.axes))
@@ -111,10 +112,10 @@ class _Magnitudes:
         raise AssertionError(f"{node.op} gives no floats")
 
     def cast(self, node: Apply) -> Node | None:
-        """Returns the magnitude of a cast.
+        """Returns the magnitude (the scale of the rounding errors) of the result of a cast.
 
-        A cast to fewer bits adds its own rounding error to the magnitude. A cast to more bits is exact and adds
-        nothing.
+        A cast to fewer bits adds its own rounding error to the magnitude. A cast to more bits is exact, so the
+        magnitude stays the same.
         """
         (x,) = node.args
         made = [self.i.cast(e, node.dtype.compute) for e in self.sizes(x)]
@@ -131,10 +132,12 @@ class _Magnitudes:
         return self.total(*sizes) if sizes else None
 
     def moved(self, node: Apply, k: int) -> Node:
-        """Returns the part of the magnitude of a function value that comes from the error of argument k.
+        """Returns the summand for argument k in the magnitude of a function value: the change of this value if argument
+        k changes by its magnitude.
 
         The function is evaluated with the argument moved up and down by `STEP` units in the last place of the
-        argument's magnitude. The larger of the two changes of the function value is divided by `STEP` units.
+        argument's magnitude. The larger change of the function value, up or down, is divided by the relative step
+        (`STEP` units in the last place of 1).
         """
         dtype = node.dtype.compute
         args = [self.i.cast(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]
@@ -149,23 +152,25 @@ class _Magnitudes:
         return self.scaled(self.op("maximum", *changes), 1 / (STEP * UNITS[dtype.name]))
 
     def of_factor(self, x: Node) -> Node:
-        """Returns 1 + e(x) / |x| for each element x of a factor, where e(x) is the magnitude of x."""
+        """Returns 1 + e(x) / |x| for each element x of a factor, where e(x) is the scale of the rounding errors of x."""
         size = self.absolute(x)
         one = number(self.i, size, 1.0)
         return self.op("add", one, self.op("divide", self.size[x], size)) if x in self.size else one
 
     def contract(self, node: Contract, a: Node, b: Node) -> Node:
-        """Returns one term of the magnitude of a matrix product. Each term of the magnitude is a matrix product too,
-        whose factors contain absolute values or magnitudes.
+        """Returns the product a @ b, one of the terms whose sum is the magnitude (the scale of the rounding errors) of
+        a matrix product. The factors a and b contain absolute values or magnitudes.
 
-        For f32, the term is computed in TF32, because magnitudes need few digits.
+        For f32, a @ b is computed in TF32, because the scale of an error needs few digits.
         """
         precision = "tf32" if node.dtype == f32 else node.precision
         a, b = (self.i.cast(x, node.dtype) for x in (a, b))
         return self.i.contract(node.dtype, node.shape, a, b, precision)
 
     def sizes(self, node: Node) -> list[Node]:
-        """Returns a list with the magnitude of a node, or an empty list if the node is exact."""
+        """Returns a list with the magnitude of a node (the scale of its rounding errors), or an empty list if rounding
+        cannot change the node.
+        """
         return [self.size[node]] if node in self.size else []
 
     def absolute(self, node: Node) -> Node:
@@ -182,4 +187,4 @@ def _is_power_of_two(x: Node) -> bool:
     """Checks whether x is a constant power of two, so that multiplying by it is exact."""
     while isinstance(x, View):
         x = x.x
-    return isinstance(x, ir.Const) and abs(math.frexp(x.value)[0]) == 0.5
+    return isinstance(x, Const) and abs(math.frexp(x.value)[0]) == 0.5

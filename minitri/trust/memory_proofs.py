@@ -8,7 +8,7 @@ In: a masked tile program, and the conditions that the call has checked. Out: a 
     written once   for each buffer that is stored: its blocks cover every element, and no element twice
 
 The one idea: the proofs come from an independent checker, which reads the masked program alone and does not rely on the
-masking pass. The grid and the block sizes determine which indices an axis has:
+masking pass. From the grid and the block sizes, the checker derives inequalities for the indices of each axis.
 
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 
@@ -155,7 +155,7 @@ class _Proving:
     def _search(self, op: Access, tests: Sequence[Dim], **tries: int) -> Example | None:
         """Returns an example for which the access is out of bounds, or None if the search finds no example.
 
-        In the example, a value that is loaded from memory has the same name as in the text of the tile program.
+        The returned example names each value that is loaded from memory as the text of the tile program does.
         """
         example = out_of_bounds(self.program, op, tests, self.conditions, **tries)
         if example is None or not isinstance(op, Load):
@@ -183,8 +183,7 @@ class _Proving:
         verdict = self._verdict(op, ONCE, op.buffer.name)
         if self.never and any(e == 0 for e in op.buffer.shape):
             return verdict("proven", "it has no elements")
-        slices = stores if are_slices(stores) else []
-        found = [self._once(s, len(slices)) for s in slices] or [([], ["one store, not several"], [])]
+        found = [self._once(s, len(stores)) for s in stores] if are_slices(stores) else [([], ["different slices"], [])]
         proofs, missing = [p for claims, _, _ in found for p in claims], [m for _, claims, _ in found for m in claims]
         if not missing:
             return verdict("proven", "; ".join(found[0][2]), tuple(proofs))
@@ -237,7 +236,7 @@ class _Proving:
         return f"{a.name} meets 0 … {extent - 1} once: {blocks}{end}{apart}"
 
     def _all_inside(self) -> Iterator[Fact]:
-        """Returns the facts about an element that must be written.
+        """Yields what the proofs know about an element that a kernel must write to a buffer.
 
         The index of an element that must be written is inside the range of every axis, and its position in a block is
         inside the block.

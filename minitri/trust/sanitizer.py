@@ -1,7 +1,7 @@
 """The sanitizer: checks the accesses of a tile program while it is evaluated, and reports errors.
 
-In: each access to memory, for each element of a tile, while the evaluator runs. Out: nothing, or an `AccessError` of
-one of these kinds:
+In: each access to memory, for each element of a tile, while the evaluator runs. Out: nothing, or an `AccessError` whose
+kind says what is wrong, such as "out of bounds" or "race".
 
     out of bounds   an access that no mask stops and that leaves its array
     not written     a read of an element that nothing has written yet
@@ -148,8 +148,8 @@ class Watch:
     def past_end(self, op: Op, axis: str, elements: Any, before: Any = None) -> None:
         """Checks that elements past the end of a reduced axis do not change the reduction.
 
-        `before` is the value that a loop carries into this iteration, if any. Elements past the end of the axis must
-        not change the carried value `before` either.
+        If a loop carries the value `before` into this iteration, the elements past the end of the axis must not change
+        this value.
         """
         neutral = operators.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
         wanted = np.asarray(neutral, elements.dtype) if before is None else before
@@ -219,7 +219,8 @@ class Watch:
         writes.
 
         A read and a write by two grid programs are an error, because the order of the read and the write is not
-        defined. `others` has the offsets of the elements that both grid programs access.
+        defined. The argument `others` has the offsets of the elements that one grid program reads and another grid
+        program writes.
         """
         if others.size:
             at = self._index(op.buffer, others[0])
@@ -243,7 +244,7 @@ def _span(program: Program, op: Op) -> Span | None:
     If the tile program was loaded from the text of a stage, the result is the line of the op in this text.
 
     If the tile program was compiled from source text, the result for a load is the text of the op that uses the loaded
-    value. The source text of a load itself would only be the type of a parameter.
+    value. The source text that belongs to the load itself is only the type of a parameter, such as `f32[M, N]`.
     """
     if op.spans and op.spans[0].text.startswith("%"):
         return op.spans[0]

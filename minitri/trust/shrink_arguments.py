@@ -6,9 +6,9 @@ In: the arguments of a call by name, the symbolic shapes of its arrays, the size
 `fails(other)` is true if the program fails in the same way for the arguments `other`. Out: smaller arguments that fail
 in the same way.
 
-Sizes become smaller first: 0, 1, 2, a size next to a block size, half the size, or the size minus one. After the sizes,
-the elements of each array become simpler: zeros, ones, or small integers in a row-major layout. If an array has few
-elements, single elements are also replaced by simpler numbers.
+Sizes become smaller first: 0, 1, 2, a size next to a block size, half the size, or the size minus one. When the sizes
+cannot become smaller, each array is replaced by zeros, ones, or small integers in a row-major layout. If an array has
+few elements, single elements are also replaced by simpler numbers.
 
 The one idea: a smaller array is always a part of the array that failed. A property of all elements of an array, such as
 "no element is NaN", is true for each part of the array too. If smaller arguments still fail, the search continues from
@@ -57,7 +57,8 @@ class _Search:
     def accepts(self, arguments: Arguments) -> bool:
         """Checks whether the program fails for the given arguments in the same way.
 
-        If the program fails in the same way, the search goes on from the given arguments.
+        If the program fails for the given arguments as for the original arguments, the search for smaller arguments
+        continues from the given arguments.
         """
         self.tries -= 1
         if self.tries < 0 or not self.fails(arguments):

@@ -113,7 +113,7 @@ def _backwards(t: Typer, k: Dim) -> bool:
 def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
     """Returns the length of a slice, and the index expression at which the result reads the sliced axis.
 
-    In the index expression of the slice, the symbol of the axis `axis` stands for the position in the slice.
+    For example, for `x[2::3]`, the index expression is `2 + 3*d0`, where d0 is the position along axis 0 of the result.
     """
     step = 1 if item.step is None else int(as_offset(as_int(item.step, "the step of a slice"), "the step"))
     ensure(step != 0, "MT0206", "the step of a slice must not be 0")
@@ -203,7 +203,9 @@ def _gather(t: Typer, x: Array, picks: list[tuple[int, Array]], adjacent: bool) 
 
 
 def _spread(t: Typer, array: Array, common: Sequence[Dim], shape: Sequence[Dim], lead: int) -> ir.Node:
-    """Returns an index array, broadcast to `common`, and then repeated to the shape of the result."""
+    """Broadcasts an index array to the common shape of all index arrays, and then repeats it to the shape of the
+    result.
+    """
     node = t.broadcast(array.node, tuple(common))
     return t.nodes.view(node, tuple(shape), tuple(ir.axis(lead + k) for k in range(len(common))))
 
@@ -262,7 +264,8 @@ def searchsorted(t: Typer, x1: Array, x2: Array, side: Value, sorter: Value) -> 
 def _step(t: Typer, x: Array, wanted: Array, found: Array, more: int, size: Dim, equal: bool) -> Array:
     """Makes one step of the binary search.
 
-    Returns `found + more` if x[found + more - 1] comes before the wanted number, and `found` otherwise.
+    The number `found` counts elements of x that are known to come before the wanted number. If x[found + more - 1] also
+    comes before the wanted number, the function returns `found + more`, and otherwise `found`.
     """
     place = t.elementwise("add", [found, more])
     inside = t.elementwise("less_equal", [place, plain(size)])

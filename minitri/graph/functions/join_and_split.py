@@ -17,25 +17,13 @@ from typing import Any
 
 from minitri.base.dims import ONE, ZERO, Dim, product
 from minitri.base.resource_limits import current, exceeded
-from minitri.base.symbolic_minmax import largest, smallest, tidy
+from minitri.base.symbolic_minmax import largest, smallest
 from minitri.base.types import bool_
-from minitri.graph import ir
+from minitri.graph import ir, typing_rules
 from minitri.graph.functions.creation_and_dtypes import eye, full
 from minitri.graph.functions.views import expand_dims, one_axis, permute_dims, reshape
-from minitri.graph.ir import Node, Shape
 from minitri.graph.parameter_binding import as_axes, as_axis, as_dim, as_int, as_offset, as_shape, items_of, plain
-from minitri.graph.typing_rules import (
-    Array,
-    Strong,
-    Typer,
-    Value,
-    describe,
-    ensure,
-    insert_axes,
-    read_at,
-    require,
-    view,
-)
+from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, insert_axes, read_at, view
 
 # ---- axes in another order -----------------------------------------------------------------
 
@@ -88,19 +76,7 @@ def concat(t: Typer, arrays: Value, axis: Value) -> Array:
                 t.require(e, "==", first, "MT0201", message)
         shape = tuple(e if j == k else f for j, (e, f) in enumerate(zip(p.shape, parts[0].shape)))
         nodes.append(p.node if shape == p.shape else view(t, p, shape, list(map(ir.axis, range(len(shape))))).node)
-    return Array(t.nodes.concat(concat_shape(nodes, k), tuple(nodes), k), dtype)
-
-
-def concat_shape(parts: Sequence[Node], axis: int) -> Shape:
-    """Returns the shape of a concatenation. Raises ValueError if the arrays have different dtypes or shapes."""
-    first = parts[0]
-    require(all(p.dtype == first.dtype and p.rank == first.rank for p in parts), "concat of unlike parts")
-    require(0 <= axis < first.rank, f"concat axis {axis}")
-    for p in parts:
-        same = (x == y for k, (x, y) in enumerate(zip(p.shape, first.shape)) if k != axis)
-        require(all(same), "concat of unlike shapes")
-    total = sum((p.shape[axis] for p in parts[1:]), first.shape[axis])
-    return (*first.shape[:axis], tidy(total), *first.shape[axis + 1 :])
+    return Array(t.nodes.concat(typing_rules.concat_shape(nodes, k), tuple(nodes), k), dtype)
 
 
 def _arrays(t: Typer, arrays: Value, what: str, more: str = "") -> list[Array]:
@@ -136,7 +112,7 @@ def pad(t: Typer, x: Strong, pad_width: Value, constant_values: Value) -> Array:
     return x
 
 
-def _pad_widths(t: Typer, value: Value, rank: int) -> list[Shape]:
+def _pad_widths(t: Typer, value: Value, rank: int) -> list[ir.Shape]:
     """Returns the widths of the padding before and after each axis.
 
     The argument `pad_width` has one of numpy's forms: n, (before, after) or ((before, after), …).
@@ -151,7 +127,7 @@ def _pad_widths(t: Typer, value: Value, rank: int) -> list[Shape]:
 def _stacked(t: Typer, arrays: Value, *, name: str, axis: int, new: Mapping[int, Sequence[int]]) -> Array:
     """Joins arrays along an axis.
 
-    `new` maps a rank to the positions at which an array of this rank first gets axes of size 1.
+    The dictionary `new` maps the rank of an array to the positions of the size-1 axes that it gets before joining.
     """
     parts = [insert_axes(t, a, new.get(a.rank, ())) for a in _arrays(t, arrays, name)]
     return concat(t, tuple(parts), min(axis, parts[0].rank - 1))

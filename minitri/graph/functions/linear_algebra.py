@@ -6,8 +6,8 @@
 An axis that both factors of a product have is a batch axis if the result has this axis too. An axis of both factors
 that the result does not have is summed (K). An axis that only the left factor has is a row axis (M). An axis that only
 the right factor has is a column axis (N). The axes that `...` stands for have negative numbers as names, and the last
-axis of `...` has the name -1. Since the name -1 is the last axis of `...` in every array, the axes of `...` align from
-the right, as in broadcasting.
+axis of `...` has the name -1. Because the last axis of `...` has one name in all arrays, arrays with different numbers
+of axes align from the right, as in broadcasting.
 
 `tensordot` moves the summed axes to the end of the first array and to the front of the second array. Next, `tensordot`
 makes a matrix of each array: it joins the summed axes into one axis, and all remaining axes into a second axis. At the
@@ -212,8 +212,8 @@ def _implied(arrays: Sequence[Labels]) -> Labels:
 def _unnamed(arrays: Sequence[Labels]) -> tuple[int, ...]:
     """Returns the axes for which `...` stands in the result.
 
-    `...` can stand for a different number of axes in each array. In the result, `...` stands for as many axes as in the
-    array where it stands for the most axes.
+    `...` can stand for a different number of axes in each array. If `...` stands for one axis of one array and two axes
+    of another array, it stands for two axes of the result.
     """
     most = max((sum(isinstance(x, int) for x in labels) for labels in arrays), default=0)
     return tuple(range(-most, 0))
@@ -289,9 +289,10 @@ def _summed(t: Typer, x: _Term, kept: Container[Label]) -> _Term:
 
 
 def _joined(t: Typer, x: _Term, y: _Term, later: Container[Label], precision: str) -> _Term:
-    """Returns the product of two arrays, summed over the common axes that are not in `later`.
+    """Returns the product of two arrays, summed over each axis that both arrays have and that no later step needs.
 
-    `later` has the names of the axes of the result, and of the arrays that have not been multiplied yet.
+    The argument `later` contains the names of axes that are still needed: axes of the result, and axes of arrays that
+    are multiplied later.
     """
     over = [n for n in x.labels if n in y.labels and n not in later]
     batch = [n for n in x.labels if n in y.labels and n in later]

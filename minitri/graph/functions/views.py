@@ -67,7 +67,9 @@ def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
 
 
 def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
-    """Returns how many axes of each of the two shapes belong to the first group that `_groups` yields."""
+    """Returns the smallest numbers of leading axes of `old` and `new` with equally many elements: 2 and 1 for [A, B, C]
+    and [A*B, C].
+    """
     products = {dims.product(new[:q]): q for q in range(len(new), 0, -1)}
     for p in range(1, len(old) + 1):
         q = products.get(dims.product(old[:p]))
@@ -77,10 +79,11 @@ def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
 
 
 def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
-    """Returns the index map of one group of `_groups`: an index for each old axis, as an expression over the new axes.
+    """Returns the index of each old axis in one group of axes (see `_groups`), as an expression over the new axes of
+    the group. Example: if [A, B] becomes [A*B], the indices are `d0 // B` and `d0 % B`.
 
-    `first` is the position in the new shape of the first new axis of the group. The old axes and the new axes of a
-    group enumerate the same elements in row-major order.
+    The argument `first` is the position of the first axis of `new` in the complete new shape. The old axes and the new
+    axes of a group enumerate the same elements in row-major order.
     """
     if len(old) == len(new) == 1:
         return [ir.axis(first)]

@@ -21,8 +21,9 @@ a library. Each function that looks up a name returns an `Answer`, which contain
 name, a function that looks up the name returns None.
 
 The function `rewritten_call` turns a call of another library into a call of the language, with the arguments that the
-user wrote. For `rewritten_call`, the column `instead` of names.csv is a template, in which the names of parameters are
-replaced by the arguments. An argument such as `x + 1` gets parentheses if an operator of the template is next to it:
+user wrote. The function `rewritten_call` takes the column `instead` of names.csv as a template, and replaces the names
+of parameters by the arguments. If a parameter in a template is next to an operator, an argument such as `x + 1` is
+written in parentheses.
 
     np.average(x + 1, axis=0)      row: average(x, axis) → mean(x, axis=axis)      mean(x + 1, axis=0)
 """
@@ -30,12 +31,12 @@ replaced by the arguments. An argument such as `x + 1` gets parentheses if an op
 import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
+from minitri.base.nodes import Record
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import DTYPES, from_numpy
 
@@ -51,8 +52,7 @@ _IN_BRACKETS = re.compile(r"[(\[{][^()\[\]{}]*[)\]}]")
 _OPERAND = re.compile(r"[\w.]*|\"[^\"]*\"|'[^']*'")
 
 
-@dataclass(frozen=True, slots=True)
-class Foreign:
+class Foreign(Record):
     """One row of names.csv. `reason` is the whole sentence from reasons.csv, not its key."""
 
     name: str
@@ -64,9 +64,7 @@ class Foreign:
 
     @property
     def here(self) -> bool:
-        """Checks whether the language has the function or value of this row under the name that it has in the row's
-        library.
-        """
+        """Checks whether the language has this function or value of another library under the same name."""
         return self.instead == self.name.lstrip(".") and not self.arguments
 
     @property
@@ -89,9 +87,9 @@ class Foreign:
     def takes(self, args: Sequence[str], keywords: Iterable[str]) -> bool:
         """Checks whether this row of names.csv is for a call with the arguments `args` and `keywords`.
 
-        The text of an argument must look like an argument for the parameter. For example, an argument for a parameter
-        `dim` contains a digit. An argument without a digit is not the number of an axis, but an array, as y is in
-        torch's `max(x, y)`.
+        The text of each argument must match the pattern for its parameter in the table `looks` of libraries.toml. For
+        example, the parameter `dim` stands for the number of an axis, so its pattern requires a digit. An argument
+        without a digit is not the number of an axis, but an array, as y is in torch's `max(x, y)`.
         """
         names, given = [name for name, _, _ in self.parameters], dict.fromkeys(keywords, "")
         if not all(re.match(_LOOKS.get(name, ""), text) for name, text in zip(names, args)):
@@ -161,8 +159,7 @@ def rows(name: str, library: str) -> list[Foreign]:
 # ---- answers ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Record):
     """The translation of a name: a row of names.csv, and the library in which the name was found."""
 
     name: str
@@ -247,7 +244,9 @@ def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
 
 
 def _first(found: Sequence[Answer], args: Sequence[str] | None, keywords: Sequence[str]) -> Answer | None:
-    """Returns the first translation whose row fits the call. If no row fits, returns the first of all translations."""
+    """Returns the first translation whose row of names.csv is for a call with the arguments `args` and `keywords`. If
+    no row fits, returns the first of all translations.
+    """
     fitting = [a for a in found if args is None or a.row.takes(args, keywords)]
     return next(iter(fitting or found), None)
 

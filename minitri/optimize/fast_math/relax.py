@@ -5,11 +5,12 @@
       %5: f32[i, r] = divide %3, %4                   %5: f32[i] = reciprocal %4
                                                       %6: f32[i, r] = multiply %3, %5
 
-A kernel is *relaxed* under two conditions. First, every float that a relaxed kernel writes is f16 or bf16, or a
-temporary that only relaxed kernels read. Second, no discontinuous operation depends on the arithmetic of a relaxed
-kernel: no comparison, floor, argmax or conversion to an integer. In a relaxed kernel, the compiler is allowed to round
-x * y + z once instead of twice. The operators of a relaxed kernel are allowed to use faster instructions with a
-relative error of about 2**-18 (`Operator.relaxed`). In a relaxed kernel, the following rules rewrite slow operators:
+A kernel is *relaxed* (allowed to use fast math) if 16-bit results hide the rounding errors of fast math. A kernel is
+relaxed only if every float that it writes is f16 or bf16, or a temporary that only relaxed kernels read. A kernel is
+not relaxed if a discontinuous operation depends on its arithmetic: a comparison, floor, argmax or conversion to an
+integer. In a relaxed kernel, the compiler is allowed to round x * y + z once instead of twice. The operators of a
+relaxed kernel are allowed to use faster instructions with a relative error of about 2**-18 (`Operator.relaxed`). In a
+relaxed kernel, the following rules rewrite slow operators:
 
     x / y, y without some axis of x         x * (1 / y): one division per row
     1 + tanh(x)                             2 * sigmoid(2 * x)
@@ -38,7 +39,8 @@ attention already has a rounding error of up to `2**-24` of its value, because t
 Values loaded from memory have no rounding error, so for loaded values `x - h` is computed before the multiplication by
 log2 e. The rule for exp(x - h) also computes `x - h` before the multiplication if the product of x and log2 e could
 overflow. The factor exp(h(old) - h(new)) that corrects a running sum is always computed from the difference of h(old)
-and h(new). If h(old) and h(new) were multiplied by log2 e first, rounding errors would accumulate from block to block.
+and h(new). In exp(h(old) - h(new)), the multiplication by log2 e comes after the subtraction, so that rounding errors
+do not accumulate from block to block.
 """
 
 import math
@@ -240,11 +242,12 @@ def power_of_two(op: Op, new: _Rewriting) -> Op | None:
 
 
 def is_of_a_row(h: Op) -> bool:
-    """Checks whether h, which is subtracted from each element of a row, depends on a reduction of the row. In a tile
-    program, a value that a loop carries counts as a reduction of the row.
+    """Checks whether h, which is subtracted from each element of a row, depends on a reduction of the row. A value that
+    a loop of a tile program carries is treated as a reduction of the row, because loops carry the results of
+    reductions.
 
-    If h depends on a reduction of the row, such as its maximum, `exp(x - h)` is one of many terms of the row. Denormal
-    terms are too small to matter among the other terms of a row.
+    If h depends on a reduction such as the maximum of the row, `exp(x - h)` is one of many terms that are summed over
+    the row. Denormal terms are too small to matter among the other terms of a row.
     """
     return any(isinstance(o, (Reduce, ir.Carry)) for o in ir.needed(h))
 

@@ -79,9 +79,8 @@ class FirstParts:
     def start(self) -> None:
         """Assigns each compute node to an initial part. A cheap node can belong to several parts."""
         for node in reversed(self.compute):
-            homes = self._first_homes(node)
-            self.homes[node] = homes
-            for h in homes:
+            self.homes[node] = self._first_homes(node)
+            for h in self.homes[node]:
                 self.parts.setdefault(h, set()).add(node)
 
     def _first_homes(self, node: Node) -> list[int]:
@@ -97,8 +96,8 @@ class FirstParts:
         return homes if len(homes) == 1 or again else own
 
     def _narrows_product(self, node: Apply) -> bool:
-        """Checks whether a node converts a product to fewer bytes, and nothing else uses the product. If the node is in
-        the kernel of the product, the kernel stores fewer bytes.
+        """Checks whether a node converts a product to fewer bytes, and nothing else uses the product. A kernel that
+        computes both a product and its cast to fewer bytes stores the cast product only, so it stores fewer bytes.
         """
         source = self.sources[node][0] if self.sources[node] else node
         narrow = node.op == "cast" and node.dtype.bits < source.dtype.bits
@@ -134,8 +133,9 @@ class FirstParts:
         """Checks whether memory traffic is saved if the parts `homes` compute a node repeatedly, instead of loading its
         stored value.
 
-        If the node is repeated, each part loads the operands of the node, unless the part loads these operands anyway.
-        If the node is stored, the operands are loaded once, the value is written once, and each part loads the value.
+        If each of the parts `homes` computes the node, each part loads the operands of the node, unless it loads these
+        operands anyway. If the node is stored, the operands are loaded once, the value is written once, and each part
+        loads the value.
         """
         cone = self._repeated_nodes(node)
         operands = self.leaves(cone)

@@ -4,19 +4,20 @@
 
 At first, every reduction, scan and product is a part (a future kernel), with the elementwise nodes that only this part
 uses. Parts (future kernels) are merged, beginning with the two parts that exchange the most bytes. Two parts are merged
-under two conditions. First, the merge must not create a cycle of parts that depend on each other (partition.py).
-Second, the merged part must still be one kernel on named axes (one_kernel.py). The reasons against a merge appear in
-the ledger, the list of fusion decisions. An elementwise value that two parts need is computed in both parts if this is
+only if the merge does not create a cycle of parts that depend on each other (partition.py). Two parts are merged only
+if one kernel on named axes can compute all their nodes (one_kernel.py). The reasons against a merge appear in the
+ledger, the list of fusion decisions. An elementwise value that two parts need is computed in both parts if this is
 cheaper than storing and loading the value.
 
 Left out: schedules, because block sizes and loops are chosen after fusion.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
-from minitri.base.spans import Span
+from minitri.base.dims import Dim
 from minitri.graph.ir import Graph, Layouts, Node
 from minitri.kernels.demand import COMPUTE, NotOneKernel
 from minitri.kernels.ir import Decision, Plan
@@ -25,22 +26,22 @@ from minitri.optimize.fusion.partition import Partition
 from minitri.optimize.output_slices import with_slices
 
 
-def fuse(graph: Graph, layouts: Layouts = {}, kept: Iterable[Node] = (), slices: bool = False) -> Plan:
+def fuse(
+    graph: Graph, layouts: Layouts = {}, kept: Iterable[Node] = (), slices: bool = False, divided: bool = False
+) -> Plan:
     """Decides which nodes of a graph share a kernel, and returns the plan: the kernels in launch order.
 
     layouts   strides in elements of inputs that are not contiguous
     kept      values that must be stored in memory, even if this costs time
     slices    whether the operands of a concatenated result may be stored one by one (output_slices.py)
+    divided   whether the outputs are such operands. Then copies among them may share a kernel with other nodes.
     """
-    plan = _fused(graph, layouts, kept)
-    return with_slices(graph, plan, lambda sliced: _fused(sliced, layouts, (), True)) if slices else plan
-
-
-def _fused(graph: Graph, layouts: Layouts, kept: Iterable[Node], sliced: bool = False) -> Plan:
+    if slices and len(graph.outputs) == 1:
+        return with_slices(graph, fuse(graph, layouts, kept), lambda g: fuse(g, layouts, divided=True))
     graph = with_stored_outputs(graph)
     stored: set[Node] = set(kept)
     while True:
-        parts = Partition(graph, stored, graph.outputs if sliced else ())
+        parts = Partition(graph, stored, graph.outputs if divided else ())
         try:
             return plan_of(graph, parts.run(), _ledger(parts), layouts)
         except NotOneKernel as refusal:
@@ -58,30 +59,33 @@ def _ledger(parts: Partition) -> tuple[Decision, ...]:
     """
     graph = parts.quotient()
     number = {h: f"k{k}" for k, h in enumerate(parts.ordered_homes())}
-    rows: dict[tuple[str, str, str, str], Decision] = {}
-    spans: dict[tuple[str, str, str, str], dict[Span, None]] = {}
+    alike = defaultdict[tuple[str, str, str, str], list[Decision]](list)
     refusal = cache(lambda maker, home: parts.refusal(maker, home, graph) or "it saves nothing")
     for node in parts.compute:
         for user, home, fused, times in _readers(parts, node):
             maker = parts.homes[node][0]
             rule = _rule(parts, node, user) if fused else refusal(maker, home)
             row = decision(parts.graph, node, (number[home if fused else maker], number[home]), fused, rule, times)
-            key = row.value, row.producer, row.consumer, rule
-            spans.setdefault(key, {}).update(dict.fromkeys(row.spans))
-            before = rows.get(key)
-            rows[key] = replace(row, bytes=before.bytes + row.bytes) if before else row
-    return tuple(replace(row, spans=tuple(spans[key])) for key, row in rows.items())
+            alike[row.value, row.producer, row.consumer, rule].append(row)
+    return tuple(map(_as_one, alike.values()))
+
+
+def _as_one(rows: Sequence[Decision]) -> Decision:
+    spans = tuple(dict.fromkeys(s for row in rows for s in row.spans))
+    return replace(rows[0], bytes=sum((row.bytes for row in rows), Dim.of(0)), spans=spans)
 
 
 def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, int]]:
-    """For each node that reads a value, yields the node, the number of its part (future kernel), whether the reader is
-    fused, and a count of memory accesses. A reader is fused if its part also computes the value. For a fused reader,
-    the number of memory accesses counts the accesses that fusion saves. For a reader that is not fused, the number of
-    memory accesses counts the accesses that the reader causes.
+    """Yields a tuple for each node that reads the value of `node`. The tuple holds the reading node, the number of its
+    part (future kernel), whether the reading node is fused, and a number of memory accesses. A node that reads a value
+    is fused if the part (future kernel) of the node also computes this value. For a node in the kernel that computes
+    the read value, the tuple's last number says how many loads and stores fusion saves. For a node in another kernel,
+    the tuple's last number says how many loads and stores the node causes.
 
     A reader in the kernel that computes the value (a fused reader) saves one load. In a kernel that does not compute
     the value, one load serves all readers of the value. The store of the value is counted only once, not for each
-    reader. The store of the value is saved if all readers are fused, unless the value is an output of the program.
+    reader. A value is not stored in memory if every node that reads it is fused, unless the value is an output of the
+    program.
     """
     readers = [(u, h) for u in parts.users[node] for h in parts.homes[u]]
     apart = any(node not in parts.parts[h] for _, h in readers)

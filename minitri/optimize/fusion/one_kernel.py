@@ -5,9 +5,8 @@ raises an exception with the reason.
     sum(x, axis=0)[None, :] * x    the sum lacks i: each of M rows would compute it again, so it is refused
 
 In: the nodes of a part, and the nodes that must be stored (the roots). Out: a `FusedIndexing` (the axes and indices of
-the kernel) that obeys the rules below. If the part breaks one of the following rules, NotOneKernel is raised. The
-exception NotOneKernel names values of the part: if these values are stored in memory, the rest of the part can become
-one kernel.
+the kernel) that obeys the rules below. NotOneKernel is raised for a part that cannot be one kernel. The exception
+NotOneKernel names values of the part: if these values are stored in memory, the rest of the part can become one kernel.
 
     every reduction is indexed by all parallel axes, each once, without offsets
     every result is indexed by all parallel axes, so that each element is stored once
@@ -15,16 +14,16 @@ one kernel.
     a scan runs along an axis with no other loop around it or inside it
 
 A reduction that lacks one of the kernel's parallel axes would be computed again for each index along that axis.
-Reductions and results are allowed to lack a parallel axis only in a loop that reductions and matrix products share, as
-in attention:
+A reduction in a loop with matrix products, as in attention, need not depend on a parallel axis of which each grid
+program has all indices:
 
     p = exp(s[i, r] - m[i])         loop r: the product and the sum run over it
     o[i, l] = sum(r) p * v[r, l]    held l: one program has all columns
     n[i] = sum(r) p                 n lacks l, but it is computed and stored once
 
-In a loop that reductions and products share, a reduction is allowed to lack a parallel axis if every grid program has
-all indices of this axis. The file minitri/optimize/online_reductions/merge_loops.py decides whether one loop is enough
-for all reductions and products of a kernel.
+For example, the sum `n[i]` lacks the axis `l`, but one grid program has all indices of `l`, so it computes `n[i]` once.
+The file minitri/optimize/online_reductions/merge_loops.py decides whether one loop is enough for all reductions and
+products of a kernel.
 """
 
 from collections.abc import Sequence
@@ -39,7 +38,8 @@ from minitri.optimize.split_kv import MAX_HELD
 
 
 def one_kernel(inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> FusedIndexing:
-    """Returns the indexing of the nodes `inside` if they can be one kernel.
+    """Returns a `FusedIndexing` (the axes and indices of a kernel) if one kernel can compute the nodes in the argument
+    `inside`.
 
     inside    the nodes that the kernel computes; the kernel reads all other nodes from memory
     roots     the nodes that the kernel stores
@@ -52,6 +52,8 @@ def one_kernel(inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -
     contracts = [n for n in reductions if isinstance(n, Contract)]
     if len(contracts) > 1 and any(n.precision == "tf32x3" for n in contracts):
         raise NotOneKernel("a product of TF32 parts takes all registers", contracts[-1])
+    if sum(n in roots and n.a.dtype.bits == 16 for n in contracts) > 1:
+        raise NotOneKernel("each product in parts fills the chip", contracts[-1])
     _find_loop(part, contracts, len(contracts) < len(reductions))
     for node in reductions:
         for demand in part.demands[node]:
@@ -88,7 +90,8 @@ def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand
 
 def _check_tiles(part: FusedIndexing, contracts: Sequence[Contract]) -> None:
     """Checks that all products have rows and columns along the same axes, because a program has only one index of each
-    other axis. If products share a loop with reductions, only the rows must lie along the same axis.
+    other axis. If products share a loop with reductions, their rows must lie along the same axis, but their columns can
+    lie along different axes.
     """
     sides = slice(-2, None if part.loop is None else -1)
     tiles = {frozenset(map(plain_axis, d.index[sides])) for n in contracts for d in part.demands[n]}
@@ -119,8 +122,9 @@ def _check_scan(part: FusedIndexing, node: Scan) -> None:
 def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
     """Returns the value that must be stored in memory so that the rest of the part can be one kernel.
 
-    If another result brought the axes that `node` lacks into the kernel, that other result is returned. If no other
-    result has the axes that `node` lacks, `node` itself is returned.
+    The set `missing` contains axes of the kernel along which the value of `node` does not vary. If another result of
+    the part varies along an axis in `missing`, that result is returned. If no result of the part varies along an axis
+    in `missing`, `node` itself is returned.
     """
     for other, demand in part.stores[1:]:
         if other is not node and missing & axis_names(demand.index):
@@ -138,7 +142,8 @@ def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) 
     held    the column axes of which a program has all indices
     inner   the axes of products inside the loop
 
-    `mixed` says whether there are reductions besides the products `contracts`.
+    The argument `contracts` lists the matrix products. The argument `mixed` is true if there are reductions besides
+    matrix products.
     """
     demands = [(n, d) for n in contracts for d in part.demands[n]]
     inside = [(n, d) for n, d in demands if axis_names(d.index) & part.reduced]
@@ -156,9 +161,9 @@ def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract,
     """Checks whether a product is computed in each iteration of the shared loop.
 
     The column index of a product inside the loop is the axis of the loop, with or without an offset. The row index and
-    the batch indices of a product inside the loop are plain axes. A batch index of a product can also be 0, but a row
-    index of 0 is refused. A guard (a condition of a load) is allowed to depend on rows or on columns but not on both,
-    because no factor has both axes.
+    the batch indices of a product inside the loop are axes without offsets. A batch index of a product inside the loop
+    may be 0 instead of an axis, but the row index must be an axis. A guard (a condition of a load) is allowed to depend
+    on rows or on columns but not on both, because no factor has both axes.
     """
     if part.loop is None or not isinstance(node, Contract) or not axis_names(demand.index) & part.reduced:
         return False
@@ -173,7 +178,9 @@ def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract,
 
 
 def _runs_over_the_loop(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
-    """Checks whether a reduction is computed once, over all iterations of the shared loop."""
+    """Checks whether a reduction runs over the axis of the shared loop, so that its result is complete after the last
+    iteration.
+    """
     names = axis_names(demand.index)
     lacks = {*part.parallel} - names
     return part.over.get((node, demand)) == (part.loop,) and lacks <= part.held and not names & part.reduced

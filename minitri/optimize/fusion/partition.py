@@ -58,9 +58,8 @@ class Partition(FirstParts):
     def _check_first(self) -> None:
         """Refuses parts that read too many arrays, before merging spends time on all of these arrays.
 
-        Raises NotOneKernel with values that must be stored in memory. Each part that reads too many arrays is divided
-        at the values that the exception lists. One kernel stores the value at which a part is divided, and another
-        kernel loads this value.
+        Raises NotOneKernel with values that must be stored in memory. A part that reads too many arrays is divided at
+        each value that NotOneKernel lists: one kernel stores the value, and another kernel loads it.
         """
         cuts: list[Node] = []
         for part in self.parts.values():
@@ -150,8 +149,8 @@ class Partition(FirstParts):
         return "another kernel must run in between" if detour(graph, a, b) else self._reason_against([a], b)
 
     def _reason_against(self, joining: Sequence[int], last: int) -> str | None:
-        """Returns the reason why part `last` and the parts `joining` cannot be merged, or None if the parts can be
-        merged.
+        """Returns the reason why the parts in the list `joining` cannot be merged with the part `last` into one part.
+        Returns None if the parts in `joining` and the part `last` can become one part.
         """
         joined = set[Node]().union(*(self.parts[h] for h in joining))
         if any(isinstance(u, Contract) for n in joined if is_copy(n) for u in self.users[n]):
@@ -212,20 +211,22 @@ class Partition(FirstParts):
         return home
 
     def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
-        """Moves the first elementwise operations of a part into the previous part, in two cases.
+        """Moves the first elementwise operations of a part into a part whose values it reads, if this saves stores or
+        repeated operations.
 
-        In the first case, the move of operations lets the previous kernel store fewer bytes. For example, the previous
-        part computes a, b and c, which have one value per row, and the next part begins with `a+b-c`. Storing `a+b-c`
-        is cheaper than storing a, b and c. In the second case, the moved operations have few elements. For example, a
-        part that begins with the root of the variance of each column would compute the root again for each row.
+        Operations move to the kernel that computes their operands if the kernels then store fewer bytes in total. For
+        example, one part computes a, b and c, which have one value per row, and another part begins with `a+b-c`.
+        Storing `a+b-c` is cheaper than storing a, b and c. Operations whose results have few elements move even if the
+        kernels then store as many bytes as before. For example, a part that begins with the root of the variance of
+        each column would compute the root again for each row.
         """
         for a, b in sorted(graph.edges):
             self._move(self._first_steps(b), a, graph)
             self._move(self._few_elements(a, b), a, graph, few=True)
 
     def _move(self, nodes: set[Node], a: int, graph: nx.DiGraph[int], few: bool = False) -> None:
-        """Moves nodes from all their parts into part `a`, if the parts can still be kernels. If `few` is false, the
-        nodes are moved only if the kernels then store fewer bytes.
+        """Moves nodes from all their parts into part `a`, if the parts can still be kernels. If the argument `few` is
+        false, nodes move to part `a` only if the kernels then store fewer bytes.
         """
         if not nodes or not nodes.isdisjoint(self.stored):
             return
@@ -258,8 +259,9 @@ class Partition(FirstParts):
         return steps & feeding
 
     def _few_elements(self, a: int, b: int) -> set[Node]:
-        """Returns the elementwise nodes of part `b` that use values of part `a`, but no nodes of `b` except each other.
-        Each returned node has few bytes, compared with the largest value of `b`.
+        """Returns small elementwise nodes of part `b` that can move to part `a`, because they use values of part `a`. A
+        returned node uses no node of part `b` except other returned nodes. The value of a returned node has at most
+        1/64 of the bytes of the largest value in part `b`.
         """
         found, part = set[Node](), self.parts[b]
         largest = max(map(self.bytes, part))
@@ -271,7 +273,9 @@ class Partition(FirstParts):
         return found
 
     def _assign(self, home: int, part: set[Node]) -> None:
-        """Replaces the nodes of a part by the nodes `part`. The homes of a node are the parts that contain the node."""
+        """Sets the nodes of the part with the number `home` to the set `part`. The homes of a node are the parts that
+        contain the node.
+        """
         for n in self.parts[home] | part:
             rest = [h for h in self.homes[n] if h != home]
             self.homes[n] = sorted([*rest, home]) if n in part else rest
@@ -281,7 +285,9 @@ class Partition(FirstParts):
         return sum(self.bytes(n) for h in homes for n in self.roots(h))
 
     def _sibling_pairs(self) -> list[tuple[int, int]]:
-        """Returns pairs of parts that read the same arrays or have results of the same shape, the most alike first."""
+        """Returns pairs of parts (future kernels) that read the same arrays or have results of the same shape. The
+        first pair has the most arrays and result shapes in common.
+        """
         by_key: dict[object, list[int]] = defaultdict(list)
         for h, part in sorted(self.parts.items()):
             for key in (*self.leaves(part), *{r.shape for r in self.roots(h)}):
@@ -315,8 +321,9 @@ def connected(graph: nx.DiGraph[int], starts: Iterable[int], ends: Iterable[int]
     """Checks whether a path leads from one of `starts` to one of `ends`. A node in both `starts` and `ends` is a path
     of length 0.
 
-    The search starts from both sides at once and always extends the smaller side. Because of the two sides, the search
-    stays fast even if a thousand parts read the same part.
+    The search follows edges forwards from `starts` and backwards from `ends`, and always continues in the direction
+    that has reached fewer new nodes. A search in both directions stays fast even if a thousand parts read the same
+    part.
     """
     after, before = set(starts), set(ends)
     forward, backward = after, before

@@ -61,9 +61,9 @@ class FusedIndexing(Indexing):
     def _root_demand(self, node: Node) -> Demand:
         """Returns the index at which a result of the kernel is computed and stored.
 
-        If another node already needs the result at an index without offsets, this index is used, so that the result is
-        computed only once. If no node needs the result at an index without offsets, the result reuses axes with
-        matching extents.
+        If a node of the kernel needs the result at an index of plain axes, such as `[i, j]`, the result is stored at
+        this index. A result that the kernel needs and stores at the same index is computed only once. If no node of the
+        kernel needs the result at an index of plain axes, the result uses existing axes with the right extents.
         """
         for demand in self.demands.get(node, ()):
             if not demand.guards and self._plain(node, demand):
@@ -78,7 +78,7 @@ class FusedIndexing(Indexing):
 
     def _digits_of_row(self, root: Node) -> dict[int, Dim]:
         """Returns the index along each axis of a result, if the result splits the row axis of a product into several
-        axes. If the result does not split the row axis of a product, returns an empty dict.
+        axes. Returns an empty dict if no axes of the result are computed from the row axis of a product.
 
         For example, the element [d0, d1] of the result is in the row `i = 32*d0 + d1` of the product, with d1 < 32: d0
         is `i // 32` and d1 is `i % 32`.
@@ -104,10 +104,9 @@ class FusedIndexing(Indexing):
         return {k: dims.axis(row) // step % root.shape[k] for k, step in digits.items()}
 
     def _match(self, node: Node, k: int, index: list[Dim]) -> str | None:
-        """Returns an existing axis of the kernel for axis k of a further result.
-
-        If several axes match, the chosen axis lets the result share the most operands with the kernel, at the same
-        indices.
+        """Returns the axis of the kernel that a result can use as its axis k, or None if no free axis has the right
+        extent. If several axes of the kernel have the right extent, the function chooses the axis for which the kernel
+        must load the fewest further operands.
         """
         free = [a for a in self.axes if a not in map(plain_axis, index)]
         candidates = [a for a in free if self.axes[a] == node.shape[k]]
@@ -164,7 +163,7 @@ class FusedIndexing(Indexing):
         return {a for a in sides if a is not None} - self.reduced
 
     def _reused(self, node: Reduce, demand: Demand, names: Sequence[str]) -> int:
-        """Returns the number of operands that the kernel and a reduction read at the same indices, if the reduction
+        """Returns how many operands the kernel and a reduction have in common, at the same indices, if the reduction
         runs over the axes `names`.
         """
         return self._count_shared(node.x, Demand(with_axes(demand.index, node.axes, names), demand.guards))[0]
@@ -191,9 +190,9 @@ class FusedIndexing(Indexing):
         return count, len(seen) - count
 
     def _operand_demand(self, node: Reduce, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Returns the demand (index) for the operand of a reduction that runs over axes of other reductions.
-
-        The returned list is empty if the other reductions do not have enough axes with the right extents.
+        """Returns the operand of a reduction, with the index at which it is needed if the reduction runs over axes that
+        the kernel already reduces. The returned list is empty if the kernel does not reduce enough axes with the
+        extents that the reduction runs over.
         """
         over: list[str] = []
         for extent in (node.x.shape[k] for k in node.axes):
@@ -203,11 +202,10 @@ class FusedIndexing(Indexing):
 
 
 def _digits(index: Dim, extents: Mapping[Symbol, Dim], whole: Dim) -> dict[int, int]:
-    """Returns the weight of each axis in `index`, if `index` is a mixed-radix number whose digits are the axes, and
-    the number takes exactly the values from 0 to `whole - 1`. Returns an empty dict for any other index.
+    """Returns the factor of each axis in `index`, if `index` takes each value from 0 to `whole - 1` exactly once.
+    Returns an empty dict for an index that takes some value twice, or does not take all values from 0 to `whole - 1`.
 
-    Example: if d1 has 32 values and d0 has `whole // 32`, the digits of `32*d0 + d1` are d0 and d1, with the weights
-    {0: 32, 1: 1}.
+    For example, if d0 has 4 values and d1 has 32 values, the result for the index `32*d0 + d1` is {0: 32, 1: 1}.
     """
     weights = {s: c for m, c in index.terms if len(m) == 1 and isinstance(s := m[0], Symbol)}
     digits: dict[int, int] = {}

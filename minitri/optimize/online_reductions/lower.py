@@ -33,8 +33,9 @@ from minitri.tiles.lower import Lowering, Nest
 
 
 def followed(op: Op) -> tuple[Op, ...]:
-    """Returns the reductions and counts that an op follows: their old values correct the partial sum of the op. For
-    example, the sum of a softmax follows the maximum, because the old maximum corrects the partial sum.
+    """Returns the reductions and element counts whose values before the current block are needed to correct the partial
+    sum of an op. For example, the loop of a softmax needs the old maximum to correct the partial sum, so the sum
+    *follows* the maximum.
     """
     transports = [t for name in ("rescale", "shift") if (t := getattr(op, name, None)) is not None]
     olds = [o for t in transports for o in ir.needed(t) if isinstance(o, Old)]
@@ -79,8 +80,8 @@ class OnlineLowering(Lowering):
     def phase(self, loops: tuple[str, ...], sinks: list[Op]) -> None:
         """Lowers one phase (group of loops): writes one loop with all reductions of this phase.
 
-        Before writing the loop, `phase` finds the ops that change with every block, and the maxima that are only
-        subtracted.
+        Before it writes the loop, the method `phase` finds the ops whose values change with every block. The method
+        `phase` also finds the maxima that are used only in subtractions, as in `exp(x - max)`.
         """
         running = {y for s in sinks for y in self.follows[s]}
         needed = self.needed(sinks, self.top)
@@ -171,15 +172,16 @@ class OnlineLowering(Lowering):
         return self._transport_or_identity(body, self._is_bottom(body, self.top[y]), new.rescale, 1.0)
 
     def _transport_or_identity(self, body: OpBuilder, untouched: Op, transport: Op, identity: float) -> Op:
-        """Returns the correction `transport`, or `identity` for rows in which `untouched` is true. In rows in which
-        `untouched` is true, the partial sum does not need a correction yet.
+        """Returns the correction of a partial sum for each row. The correction is the value `transport`, or the number
+        `identity` (0 or 1) in rows whose partial sum does not need a correction yet. The argument `untouched` is true
+        for rows whose partial sum does not need a correction yet.
         """
         return body.once(body.computed("where", untouched, self.constant(transport, identity), transport))
 
     def _corrected_after_loop(self, op: Reduce | Dot) -> Op:
-        """Returns the final sum of `op`, corrected once more after the loop. In rows whose maximum is -inf, the loop
-        used a finite number as the maximum. After the loop, one more factor corrects the sum of a row whose true
-        maximum is -inf.
+        """Returns the final sum of `op`, multiplied by a correction factor for rows that contain only -inf. In a row
+        that contains only -inf, the loop computes the sum with a finite number instead of the maximum -inf. After the
+        loop, a factor corrects the sum for the maximum -inf.
         """
         assert op.rescale is not None
         (y,) = followed(op)
@@ -198,8 +200,9 @@ class OnlineLowering(Lowering):
 def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
     """Checks whether a running maximum is only subtracted, so that the lowest finite number can replace -inf.
 
-    Two subtractions are allowed: the maximum is subtracted from its own elements, or from its old value in a correction
-    factor `exp(old y - y)`. A positive constant can scale the maximum before each of the two subtractions.
+    The maximum y of elements x may be subtracted from these elements, as in `exp(x - y)`. The maximum y may be
+    subtracted from its value `old y` before the current block, as in the correction factor `exp(old y - y)`. The
+    maximum may be multiplied by a positive constant of at most 1 before it is subtracted.
     """
     if not isinstance(y, Reduce) or y.op != "max" or y.dtype not in (f32, f64):
         return False
@@ -215,8 +218,8 @@ def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
 
 
 def _leads_to_exp(op: Op, ops: Sequence[Op]) -> bool:
-    """Checks whether an op is `old y - y`, and is used only in exponentials, directly or after multiplication by a
-    positive number.
+    """Checks whether an op is a subtraction that is used only in exponentials, directly or after multiplication by a
+    positive number. An example is `old y - y`, the difference of a running maximum before and after the current block.
     """
     if not isinstance(op, Compute) or op.op != "subtract":
         return False

@@ -8,10 +8,10 @@
 With one loop for the maximum of x and another loop for the sum of exp(x - m), x would be read twice. In a single loop,
 the partial sum was computed with an old maximum m, but the result needs the newer maximum m'. A factor or summand
 called *transport* corrects the partial sum (minitri/graph/partial_sum_correction.py). For each sum and product over a
-looped axis, this pass looks for a transport (correction of partial sums). If there is a transport, the pass adds ops
-that compute it. In the text of a kernel, `old %1` is the old maximum m and `%1` is the new maximum m'. If all elements
-are reduced at once, as in the numpy evaluator of kernels, there is no old value, and nothing is corrected. In the numpy
-evaluator, every correction factor (`rescale`) is 1, and every correction summand (`shift`) is 0.
+looped axis, this pass looks for a transport (correction of partial sums). If a transport (correction of partial sums)
+exists, the pass adds ops that compute it. In the text of a kernel, `old %1` is the old maximum m and `%1` is the new
+maximum m'. The numpy evaluator of kernels reduces all elements at once, so no partial sum needs a correction. In the
+numpy evaluator, every correction factor (`rescale`) is 1, and every correction summand (`shift`) is 0.
 
 For example, the sum of (e / l) * v becomes (sum of e * v) / l, if l is another sum. Factors that depend on another
 reduction, but not on the summed axes, are first moved out of a sum.
@@ -160,12 +160,12 @@ class _Online(OpBuilder):
         return result
 
     def _without_factors(self, x: Op, over: tuple[str, ...]) -> tuple[Op, list[tuple[str, Op]]]:
-        """Removes from x the divisors that can move out of the sum. Returns the rest of x, and the removed divisors,
-        which are applied after the sum.
+        """Splits a summed expression x into an expression that is still summed, and divisors that are applied after the
+        sum. For example, the sum of e / l is the sum of e, divided by l.
 
-        A divisor can move out of a sum if it is constant along the summed axes and at least 1. The argument x can also
-        be the cast of a quotient. The divisor of a cast quotient can move out only if the numerator is an exponential.
-        An exponential of x - max is at most 1, so its cast does not overflow.
+        A divisor can move out of a sum if it is constant along the summed axes and at least 1. The divisor of a
+        quotient that is cast to another dtype can move out of the sum only if the numerator is an exponential. An
+        exponential of x - max is at most 1, so its cast does not overflow.
         """
         match x:
             case Compute(op="cast", args=(y,)) if y.dtype.is_computed_as(x.dtype):
@@ -187,8 +187,8 @@ class _Online(OpBuilder):
         return {*self.behind[op], *([op] if isinstance(op, (Reduce, Dot)) and self._over(op) else [])}
 
     def _in_one_loop(self, op: Reduction) -> Reduction:
-        """Returns the sum with its transport, the correction of partial sums. If no correction
-        exists, the sum is not changed and gets a loop of its own.
+        """Returns the sum `op` with ops that correct its partial sums in a loop. If no correction exists, the sum is
+        not changed and gets a loop of its own.
         """
         terms = [x for x in ((op.a, op.b) if isinstance(op, Dot) else (op.x,)) if self.needs(x)]
         needs = sorted({y for x in terms for y in self.needs(x)}, key=self.ops.index)
@@ -233,8 +233,8 @@ class _Online(OpBuilder):
         self.decisions.append(ir.Decision(value, name, name, True, rule, self._read_again(needs), again, spans))
 
     def _read_again(self, needs: Iterable[Reduction]) -> Dim:
-        """Returns the bytes that would be read a second time if a reduction that depends on `needs` had a loop of its
-        own.
+        """Returns how many bytes a second loop would read again. A second loop is necessary if a reduction that depends
+        on the reductions in `needs` cannot share their loop.
         """
         ops = {op for y in needs for op in ir.needed(y)}
         loads = [op for op in ops if isinstance(op, Load) and set(op.axes) & self.looped]
@@ -244,8 +244,9 @@ class _Online(OpBuilder):
     # ---- transports as ops -----------------------------------------------------------
 
     def _rescale(self, found: Rescale[Op]) -> Op:
-        """Makes the factor that corrects a partial sum: the product of exp(h(old y) - h(y)) over all functions h in
-        `found.shifts`.
+        """Makes the factor that corrects a partial sum when the running maximum changes from `old y` to y. For a sum of
+        exp(x - h(y)), the factor is exp(h(old y) - h(y)). If the sum has several exponentials, the factor is a product
+        with one exponential for each expression h in `found.shifts`.
         """
         y, old = found.y.y, self._old(found.y.y)
 
@@ -256,8 +257,8 @@ class _Online(OpBuilder):
 
     def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
         """Rewrites a sum of products of deviations from two means, as in a covariance. In each deviation, the running
-        mean replaces the mean of all elements. If n elements come before the current block, the correction for the
-        means a and b adds n * (old a - a) * (old b - b) to the partial sum.
+        mean replaces the mean of all elements. When the means of the first n elements change from a and b to a' and b',
+        `n * (a - a') * (b - b')` is added to the partial sum.
         """
         count = self.once(ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over))
         before = self._old(count)

@@ -156,8 +156,8 @@ def _tile(dots: Sequence[Dot], width: int, task: Task, more: bool, chip: Chip) -
     """Returns the tile for loads without tensor descriptors.
 
     If each row skips a different part of the loop because of masks, a large tile would compute many blocks that only
-    some of its rows need. `more` says whether there are more than two products, or whether a value other than a bool is
-    loaded for each score.
+    some of its rows need. The argument `more` is true for more than two products, and for loops that load a value of
+    several bytes at each row and loop index.
     """
     if max(f.dtype.bits for d in dots for f in (d.a, d.b)) >= 32:
         return AttentionTile(64, 32 if width <= 128 else 16, 4, 2)

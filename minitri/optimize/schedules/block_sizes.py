@@ -41,8 +41,8 @@ def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) 
 
 
 def _fitting(extent: int, block: int, most: int, times: int) -> int:
-    """Returns the largest block size that leaves few indices past the end of an axis. The block size is at most `most`,
-    and at least `times` times as large as `block`.
+    """Returns the largest block size that leaves few indices past the end of an axis. The returned block size lies
+    between `block * times` and `most`, if the axis is long enough.
     """
     largest = max(block, min(most, ceil_pow2(extent)))
     fewest = -(-extent // LEAST) * LEAST
@@ -51,8 +51,8 @@ def _fitting(extent: int, block: int, most: int, times: int) -> int:
 
 
 def innermost(axes: Sequence[Axis], weight: Mapping[str, int]) -> list[Axis]:
-    """Returns the axes, sorted by the number of bytes that are contiguous along an axis, largest number first. `weight`
-    maps each axis to this number of bytes, which `contiguity` computes.
+    """Returns the axes, sorted by the number of bytes that are contiguous along an axis, largest number first. The
+    argument `weight` gives the number of contiguous bytes along each axis, as the function `contiguity` computes it.
     """
     return sorted(reversed(axes), key=lambda a: -weight[a.name])
 
@@ -77,10 +77,10 @@ def contiguity(kernel: Kernel, fastest: bool = False, sectors: bool = False) -> 
 
 def _step(offset: Dim, symbol: Symbol) -> int:
     """Returns by how much an offset changes from one index of an axis to the next, except at the end of a row. Returns
-    0 if the change of the offset is unknown.
+    0 if it is unknown by how much the offset changes from one index to the next.
 
-    For example, the result is 1 for i in the offset `4096*(i//64) + i%64`, because this offset grows by 1 inside each
-    row of 64 elements.
+    For example, the offset `4096*(i//64) + i%64` changes by 1 from one index i to the next, except at the end of a row
+    of 64 elements.
     """
     steps = Dim.of(0)
     for monomial, c in offset.terms:
@@ -91,16 +91,16 @@ def _step(offset: Dim, symbol: Symbol) -> int:
 
 
 def _counts_along(remainder: Remainder, symbol: Symbol) -> bool:
-    """Checks whether a remainder grows by one from one index of an axis to the next, at least for the elements of one
-    memory sector.
+    """Checks whether a remainder such as `i % 64` grows by 1 from one index of an axis to the next. Returns False if
+    the remainder returns to 0 so soon that 2-byte elements fill at most one memory sector.
     """
     split = remainder.a.coefficient(symbol)
     return split is not None and split[0] == 1 and (remainder.b.constant or 0) * 2 > SECTOR
 
 
 def rival(order: Sequence[Axis], kernel: Kernel) -> Axis | None:
-    """Returns a second axis along which many bytes are contiguous, as in a transpose. The first axis of `order` is not
-    considered. Returns None if many bytes are contiguous along the first axis only.
+    """Returns a second axis along which many bytes are contiguous, as in a transpose. The returned axis is never the
+    first axis in the list `order`. Returns None if many bytes are contiguous along the first axis only.
     """
     weight = contiguity(kernel, fastest=True)
     second = max(order[1:], key=lambda a: weight[a.name], default=None)

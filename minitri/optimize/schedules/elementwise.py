@@ -21,16 +21,8 @@ from collections.abc import Sequence
 
 from minitri.hardware.chips import SECTOR, Chip
 from minitri.kernels.ir import Axis, Kernel, Load, Store
-from minitri.optimize.schedules.block_sizes import (
-    at_most,
-    contiguity,
-    elements_of_a_program,
-    filled,
-    innermost,
-    rival,
-    vector,
-    widest_bytes,
-)
+from minitri.optimize.schedules import block_sizes
+from minitri.optimize.schedules.block_sizes import at_most, contiguity, filled, innermost, rival, vector, widest_bytes
 from minitri.optimize.schedules.long_bodies import more_warps
 from minitri.optimize.schedules.rule_arguments import Request
 from minitri.tiles.schedule import INTERPRETER, Schedule, ceil_pow2, size
@@ -47,7 +39,7 @@ def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
     order = innermost(kernel.axes, contiguity(kernel))
     second = rival(order, kernel)
     if request.interpreter or second is None:
-        elements = INTERPRETER.elements if request.interpreter else elements_of_a_program(kernel)
+        elements = INTERPRETER.elements if request.interpreter else block_sizes.elements_of_a_program(kernel)
         blocks, warps = filled(order, elements), 4
         rule = f"elements, contiguous along {order[0].name}"
     else:

@@ -37,7 +37,7 @@ from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Buffer, Dot, Kernel, Load, Op, Store, needed, reads_bytes
 from minitri.optimize import dequantised_product_cost
-from minitri.optimize.product_cost import TF32_PARTS, Pace, cheapest
+from minitri.optimize.product_cost import PACES, cheapest, kind_of
 from minitri.optimize.schedules.rule_arguments import Request
 from minitri.optimize.split_k import FEW_ROWS, NARROW
 from minitri.tiles.schedule import Schedule, deep, fitting, size
@@ -90,7 +90,7 @@ def _read(factor: Op, dot: Dot) -> int:
 
 
 def _rows_of(factor: Op, dot: Dot) -> set[Load]:
-    """Returns the loads that a factor is computed from. Loads with fewer than two axes of the product are left out."""
+    """Returns the loads that a factor is computed from. Leaves out loads with fewer than two axes of the product."""
     blocked = {*dot.tile, dot.over}
     return {op for op in needed(factor) if isinstance(op, Load) and len(blocked & {*op.axes}) > 1}
 
@@ -114,17 +114,7 @@ def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
     return tuple(Tile(*tile) for name in ("tiles", *more) for tile in TABLE[group][name])
 
 
-def _large(kind: str) -> tuple[tuple[Tile, Pace], ...]:
-    """Returns the tiles of a kind of product, each with its pace. For products of TF32 parts, the paces are
-    the measured ones in the table `TF32_PARTS`. For other products, the paces follow from the relative speeds in
-    tiles.toml: the time is `rows * columns / speed`, and one program fits on a multiprocessor.
-    """
-    works = [(t, t.rows * t.columns / speed) for t, speed in zip(_tiles(kind), TABLE[kind].get("speeds", ()))]
-    paces = [Pace(t.rows, t.columns, work, 2 * work, 1, 0.0) for t, work in works] or TF32_PARTS
-    return tuple(zip(_tiles(kind), paces))
-
-
-LARGE = {kind: _large(kind) for kind in ("16", "tf32", "tf32x3", "32", "64")}
+LARGE = {kind: tuple(zip(_tiles(kind), paces)) for kind, paces in PACES.items()}
 TRANSPOSED = {t.rows: t for t in _tiles("transposed")}
 ALONE = {(t.rows, t.columns): t for t in _tiles("alone")}  # for programs that have a multiprocessor to themselves
 DEEPER, (SHALLOW,) = ALONE[128, 256], _tiles("shallow")
@@ -198,12 +188,12 @@ def choose_tile(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Ch
 
 
 def _kind(dot: Dot) -> str:
-    return dot.precision if dot.precision.startswith("tf32") else str(max(16, dot.a.dtype.bits))
+    return kind_of(dot.precision, dot.a.dtype)
 
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
-    """Returns `tile`, with more `stages` (blocks that are loaded at the same time) if each of the `tiles` tiles has a
-    multiprocessor to itself.
+    """Returns a tile with more `stages` (blocks loaded at the same time) if a 16-bit product has no more tiles than the
+    chip has multiprocessors. Returns `tile` if the product has more tiles or another dtype.
     """
     return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and tiles <= chip.multiprocessors else tile
 
@@ -266,8 +256,7 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip:
 def programs(tiles: int, chip: Chip) -> int:
     """Returns the smallest number of persistent programs that computes all tiles in the fewest waves.
 
-    Launching more persistent programs would not finish the work earlier. A larger number of programs would only use
-    more power and more of the L2 cache.
+    More programs than the returned number would not save time, but would use more power and more of the L2 cache.
     """
     rounds = -(-tiles // chip.multiprocessors)
     return -(-tiles // rounds)
@@ -276,7 +265,7 @@ def programs(tiles: int, chip: Chip) -> int:
 def _leaves_room(tile: Tile, dots: Sequence[Dot], ends: int, shared: int) -> bool:
     """Checks whether shared memory has room to store a tile while the blocks of the next tile are loaded.
 
-    Storing a tile needs `ends` bytes of shared memory for each element of the tile.
+    The argument `ends` is the number of bytes of shared memory that storing needs for each element of the tile.
     """
     return tile.bytes(dots) + tile.rows * tile.columns * ends <= shared - RESERVED
 
@@ -332,7 +321,7 @@ def _is_one_described(dot: Dot) -> bool:
 def is_described(load: Load, blocked: Sequence[str] = ()) -> bool:
     """Checks whether a tensor descriptor can load complete blocks of the array that `load` reads.
 
-    Each index of the load must be an axis or a number. An index along an axis in `blocked` can also have an offset.
+    Each index of the load must be an axis or a number, or the sum of an axis in the list `blocked` and an offset.
     """
     return may_be_described(load) and has_steps(load.buffer) and all(_is_along(d, blocked) for d in load.index)
 

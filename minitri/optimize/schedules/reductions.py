@@ -12,14 +12,15 @@ the kernel also writes rows:
     16 bits, near     The row has more than 16384 elements but fits into a quarter of the L1 cache. Each reduction has a
                       loop of its own, which reads the row again from the cache. There are no online reductions.
     longer            A program loops over blocks of a row. The blocks are large if the row is read again to write
-                      results as long as the row. Other blocks are just large enough to keep the memory busy.
+                      results as long as the row. Other blocks are just large enough to keep the memory busy. If at
+                      most two programs run on a multiprocessor, they have more warps and larger blocks.
 
 A program has few warps, because each reduction must wait for all warps of its program. If rows are only reduced, each
 warp has about a thousand elements. If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit
 elements. If much is computed for each element, a row has twice as many warps (long_bodies.py). The numbers in this
 module come from measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits (tests/sweep_rows.py
-measures them again). Rows of unknown size get smaller blocks than long rows. The rules for columns are in `_columns`
-and `_whole_columns`.
+measures them again). Rows of unknown size get smaller blocks than long rows. The functions `_columns` and
+`_whole_columns` choose the block sizes for columns.
 """
 
 import math
@@ -27,8 +28,7 @@ from collections.abc import Sequence
 
 from minitri.base.operators import OPERATORS, POSITIONS
 from minitri.hardware.chips import SECTOR, Chip
-from minitri.kernels import ir
-from minitri.kernels.ir import Axis, Compute, Kernel, Load, Old, Reduce, Scan, Store
+from minitri.kernels.ir import Axis, Compute, Kernel, Load, Old, Reduce, Scan, Store, needed
 from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, rival, widest_bytes
 from minitri.optimize.schedules.long_bodies import more_warps
 from minitri.optimize.schedules.rule_arguments import Request
@@ -37,6 +37,7 @@ from minitri.tiles.schedule import Schedule, ceil_pow2, size
 
 WHOLE_ROW = 32768  # longest row held in registers
 FEW = 2  # with this many programs for each multiprocessor or fewer, most of the chip is idle
+ELEMENTS = 256  # elements of a warp whose threads have eight each
 SHORT_ROW = 64  # longest row of which a warp computes several at once
 SHORT_COLUMN = 32  # longest column that one warp holds whole
 DEAR = 3  # with this many special functions of f32 for each element, a thread has few elements
@@ -57,7 +58,7 @@ def reduction(kernel: Kernel, request: Request) -> Schedule | None:
     sector = _rows_of_a_sector(kernel, weight, inner, chip)
     near = _is_near(kernel, row, chip) and not sector
     fits = row * math.prod(sector.values()) <= _longest(kernel) and not near
-    return _whole_rows(kernel, weight, row, sector) if fits else _looped_rows(kernel, weight, near, sector)
+    return _whole_rows(kernel, weight, row, sector) if fits else _looped_rows(kernel, weight, near, sector, chip)
 
 
 def _loops(kernel: Kernel) -> list[list[Axis]]:
@@ -85,8 +86,8 @@ def _longest(kernel: Kernel) -> int:
     """Returns the length, in elements, of the longest row that a program keeps in registers.
 
     The functions argmax and argmin need three registers for each element, and special functions of f32 need many. The
-    returned length is smaller for rows that are only reduced. If a row that is only reduced is so long that one program
-    keeps a multiprocessor busy, a loop over blocks is as fast as a row in registers.
+    returned length is smaller if the kernel stores no results that are as long as a row. If each element is read only
+    once, a loop over blocks of a long row is as fast as a row in registers.
     """
     if _only_reduces(kernel):
         return 2 * ENOUGH if _finds_positions(kernel) or _is_dear(kernel) else WHOLE_ROW // 2
@@ -118,11 +119,11 @@ def _special(kernel: Kernel) -> int:
     return sum(OPERATORS[op.op].cost == "special" for op in computed)
 
 
-def _is_dear(kernel: Kernel) -> bool:
-    """Checks whether an element of a row takes many instructions and registers, as in a chain of special functions of
-    f32.
+def _is_dear(kernel: Kernel, cheap: int = 0) -> bool:
+    """Checks whether an element takes many instructions and registers, as in a chain of special functions of f32. The
+    number `cheap` of special functions are not counted.
     """
-    return not kernel.relaxed and widest_bytes(kernel) > 2 and _special(kernel) >= DEAR
+    return not kernel.relaxed and widest_bytes(kernel) > 2 and _special(kernel) - cheap >= DEAR
 
 
 def _finds_positions(kernel: Kernel) -> bool:
@@ -182,7 +183,7 @@ def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
     """
     narrow, reduces = widest_bytes(kernel) <= 2, _only_reduces(kernel)
     if _is_dear(kernel):
-        return max(1, min(16, elements // 256))
+        return max(1, min(16, elements // ELEMENTS))
     if row <= SHORT_ROW and not reduces:
         return max(1, min(4, elements // (512 if narrow else 256)))
     if row <= ENOUGH:
@@ -203,8 +204,8 @@ def _only_reduces(kernel: Kernel) -> bool:
 
 
 def _reads_again(kernel: Kernel) -> bool:
-    """Checks whether a loop must read a row a second time, to compute results that are as long as the row. A scan
-    computes results as long as the row without a second read.
+    """Checks whether a loop must read a row a second time, to compute results that are as long as the row. A kernel
+    with a scan reads the row once, because a scan computes its results while it reads the row.
     """
     return not _only_reduces(kernel) and not any(isinstance(op, Scan) for op in kernel.body)
 
@@ -214,10 +215,20 @@ def _chained(kernel: Kernel) -> bool:
     uses another, a loop would have to read the elements twice or correct its sums.
     """
     reductions = {op for op in kernel.body if isinstance(op, Reduce)}
-    return any(not reductions.isdisjoint(ir.needed(op.x)) for op in reductions)
+    return any(not reductions.isdisjoint(needed(op.x)) for op in reductions)
 
 
-def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dict[str, int]) -> Schedule:
+def _warps_of_few(kernel: Kernel, chip: Chip) -> int:
+    """Returns the fewest warps of a program that loops over rows, or 0 if there are many programs.
+
+    If a multiprocessor runs one program, this program alone must keep the memory busy. By Little's law, 4 TB/s at a
+    latency of 0.7 µs need 21 KB in flight for each multiprocessor: 32 warps with 8 elements of f32 a thread load 32 KB.
+    """
+    programs = math.prod(size(a, 1 << 20) for a in kernel.parallel)
+    return 0 if programs > FEW * chip.multiprocessors else 16 if programs > chip.multiprocessors else 32
+
+
+def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dict[str, int], chip: Chip) -> Schedule:
     """Returns the schedule of rows that are too long for registers, or of unknown length. A program loops over blocks
     of a row.
 
@@ -244,17 +255,19 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
         longest, warps = 2048, 8
     if widest.extent.constant is None:  # it may be short
         longest, warps = min(longest, 4096), min(warps, 8)
+    busy = 0 if widest.extent.constant is None or sector else _warps_of_few(kernel, chip)
+    longest, warps = max(longest, busy * ELEMENTS), max(warps, busy)
     if sector:
         longest, warps = max(1, min(longest, 8192) // math.prod(sector.values())), 8
     blocks = filled([widest], longest)
     inside = {a for axes in _loops(kernel) if widest in axes for a in axes}
     others = [a for a in reversed(kernel.reduced) if a is not widest and a in inside]
-    more = corrects or blocks[widest.name] < min(ENOUGH, longest)  # fewer iterations have fewer corrections
+    more = corrects or blocks[widest.name] < min(max(ENOUGH, busy * ELEMENTS), longest)  # fewer corrections
     blocks = filled(others, longest if more else 0, blocks)
     for a in (a for a in kernel.reduced if a not in inside):  # its loop is another one
         blocks |= filled([a], longest)
     axes = {name: ("loop", block) for name, block in blocks.items()} | {a: ("grid", n) for a, n in sector.items()}
-    warps = min(warps, max(4, math.prod(blocks.values()) // 256)) if reads_again else warps
+    warps = min(warps, max(4, math.prod(blocks.values()) // ELEMENTS)) if reads_again or busy else warps
     again = ", read again for their results" if reads_again else ""
     return Schedule(axes, f"rows in blocks{again}", near, warps=warps)
 
@@ -310,9 +323,8 @@ def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, 
     """Returns for each reduced axis whether a program keeps the whole axis in registers or loops over it, and the block
     size.
 
-    A program keeps columns of up to `most` rows in registers. A program loops over longer columns, with up to `more *
-    deep` rows in each iteration. Columns whose sums are corrected need the loop even if they have no more than `more *
-    deep` rows.
+    A program keeps columns of up to `most` rows in registers. A program loops over columns of more than `most` rows,
+    even if one iteration reads all rows of a column. One iteration reads up to `more * deep` rows of a column.
     """
     axes: dict[str, tuple[str, int]] = {}
     for a in reversed(kernel.reduced):
@@ -324,13 +336,13 @@ def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, 
 
 
 def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, few: int) -> Schedule | None:
-    """Returns the schedule of a program that keeps columns in registers. Returns None for long columns, and for a few
-    columns that are only reduced. Also returns None for short columns of narrow elements, if rows are not aligned to 16
-    bytes.
+    """Returns the schedule of a program that keeps columns in registers. Returns None if the columns are too long for
+    registers. Returns None if there are few columns, and no result is as long as a column. Returns None for columns of
+    few elements with less than 4 bytes each, if rows are not aligned to 16 bytes.
 
     For example, a softmax along columns uses each element twice, but a program that keeps its columns in registers
-    reads each element only once (`_kept_columns`). The function `_reduced_columns` decides about columns that are only
-    reduced.
+    reads each element only once (`_kept_columns`). The function `_reduced_columns` decides whether columns stay in
+    registers if no result is as long as a column.
     """
     column, bytes = math.prod(ceil_pow2(size(a, 2 * ENOUGH)) for a in kernel.reduced), widest_bytes(kernel)
     chosen = _reduced_columns if _only_reduces(kernel) and not _chained(kernel) else _kept_columns
@@ -364,13 +376,24 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[
     registers, the number of columns, and the number of warps.
 
     A program covers 256 bytes of each row. If columns are long, a program covers fewer bytes of each row, and if
-    columns are very short, it covers more bytes. A warp has at least two kilobytes of the columns. If there are few
-    columns, longer columns than usual are kept in registers. A program of long columns covers as little as one memory
-    sector of each row, so that more multiprocessors work.
+    columns are very short, it covers more bytes. A program has at least two kilobytes of column elements for each warp.
+    If there are few columns, longer columns than usual are kept in registers. If columns have more than HELD_COLUMN
+    elements, a program covers as little as one memory sector of each row, so that there are more programs.
+
+    If an element takes many instructions, a thread has eight elements. All threads of a column compute the values that
+    the column has once, so many columns have few threads if only divisions by such a value make their elements dear.
     """
     bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
     narrowest = 32 if column <= HELD_COLUMN else SECTOR // bytes
     width = max(narrowest, max(min(256, 8192 // column), 2048 // column) // bytes)
     longest = HELD_COLUMN if scans or _reads_again(kernel) or columns > 16 * few else ENOUGH
-    warps = ceil_pow2(column * width * _read(kernel)) // 4096 * (4 if _is_dear(kernel) else 1)
+    dear = _is_dear(kernel, cheap=_divisions_of_columns(kernel) if columns > 256 * few else 0)
+    warps = column * width // ELEMENTS if dear else ceil_pow2(column * width * _read(kernel)) // 4096
     return column <= longest, width, warps
+
+
+def _divisions_of_columns(kernel: Kernel) -> int:
+    """Returns the number of divisions of whole columns by one value. They multiply by its reciprocal."""
+    reduced = {a.name for a in kernel.reduced}
+    divisions = [op for op in kernel.body if isinstance(op, Compute) and op.op == "divide" and reduced & {*op.axes}]
+    return sum(reduced.isdisjoint(op.args[1].axes) for op in divisions)

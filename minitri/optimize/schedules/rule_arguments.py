@@ -1,13 +1,11 @@
 """The arguments that a schedule rule has in addition to the kernel."""
 
-from dataclasses import dataclass
-
+from minitri.base.nodes import Record
 from minitri.hardware.chips import Chip
 from minitri.tiles.schedule import Options
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Record):
     """The request for a schedule: the chip, whether Triton's interpreter runs the kernel, and the caller's options."""
 
     chip: Chip

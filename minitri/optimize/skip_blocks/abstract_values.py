@@ -8,15 +8,15 @@ the value.
 
 In: an op, and facts about its operands. Out: a `Value`, which says what is known about the result of the op. A `Value`
 contains the kinds of numbers that the result can be. If only one number is possible, the `Value` also contains this
-number. Each `Value` has a name, called its term. Values with equal terms are equal in every element. Each function
-returns every possible kind of number, and sometimes also kinds that are impossible (Cousot and Cousot, "Abstract
-interpretation", POPL 1977).
+number. Each `Value` has a name, called its term. Two values with the same term (name) are equal in every element. Each
+function returns every possible kind of number, and sometimes also kinds that are impossible (Cousot and Cousot,
+"Abstract interpretation", POPL 1977).
 
-A kind stands for many numbers, for example for all negative numbers. The operators in the table `MONOTONE`, such as
-`multiply`, are monotone in each operand within each kind. All results of a monotone operator lie between the results
-for the smallest and the largest number of each kind. The library numpy computes the results of an operator for the
-smallest and the largest number of each kind. Zeros of both signs are one kind, because a sum of 0.0 and -0.0 can have
-either sign (docs/reference/semantics.md).
+A kind stands for many numbers, for example for all negative numbers. An operator in the table `MONOTONE`, such as
+`multiply`, is monotone in an operand that is restricted to one kind, for example to negative numbers. So all results
+for operands of one kind lie between the results for the smallest and the largest number of this kind. The library numpy
+computes the results of an operator for the smallest and the largest number of each kind. Zeros of both signs are one
+kind, because a sum of 0.0 and -0.0 can have either sign (docs/reference/semantics.md).
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -175,8 +175,8 @@ def _kinds_reached(op: str, dtype: DType, operands: tuple[Operand, ...]) -> froz
 
 
 def _between(kinds: set[str]) -> set[str]:
-    """Returns the given kinds of numbers, and all kinds that lie between two of these kinds. For example, the kind zero
-    lies between the kinds negative and positive.
+    """Returns the given kinds of numbers, and all kinds between them in the order -inf, negative, zero, positive, inf.
+    For example, the kind zero lies between the kinds negative and positive.
     """
     places = [ORDER.index(k) for k in kinds if k in ORDER]
     return kinds | set(ORDER[min(places) : max(places) + 1]) if places else kinds
@@ -213,6 +213,6 @@ def _apply(op: str, dtype: DType, dtypes: Sequence[DType], values: Sequence[Any]
 
 def free(op: Op, kinds: Iterable[str] | None = None) -> Value:
     """Returns a `Value` for an op of which only the possible kinds of numbers are known. Two calls for the same op
-    return values with equal terms.
+    return values with the same term (name), which are therefore known to be equal.
     """
     return anything(op.dtype, ("op", id(op)), kinds)

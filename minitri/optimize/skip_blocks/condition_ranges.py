@@ -5,9 +5,9 @@
     surely holds               4 <= r < i_start + 1         for all of them
 
 In: a boolean op of a tile program. Out: a formula in negation normal form, and two intervals of indices of an axis.
-Each leaf of the formula is a test `expr >= 0` of an affine expression of axes. The first of the two returned intervals
-contains every index at which the condition can hold, and possibly further indices. The second returned interval
-contains only indices at which the condition certainly holds, but not always all of these indices.
+Each leaf of the formula is a test `expr >= 0` of an affine expression of axes. The function `can_hold` returns an
+interval that contains every index at which the condition can hold, and possibly further indices. The function
+`surely_holds` returns an interval that contains only indices at which the condition certainly holds.
 
 Not analysed: values that come from memory, products of positions, and numbers that could exceed 32 bits. A condition
 that is not analysed becomes `UNKNOWN`, a formula that can hold everywhere and certainly holds nowhere.
@@ -58,8 +58,9 @@ NEVER, ALWAYS = Dim.of(-1), ZERO
 
 
 def folded(f: Formula, test: Callable[[Dim], T], unknown: T, both: Combine[T], either: Combine[T]) -> T:
-    """Evaluates a formula from its leaves to its root. `test` evaluates a leaf, `both` and `either` combine the results
-    of two formulas, and `unknown` is the result of an unknown formula.
+    """Evaluates a formula from its leaves to its root. The function `test` evaluates a leaf of the formula. The
+    functions `both` and `either` combine the results of two formulas. The value `unknown` is the result for an unknown
+    formula.
     """
     if f is None or isinstance(f, Dim):
         return unknown if f is None else test(f)
@@ -204,8 +205,8 @@ def surely_holds(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
 def _where_positive(expr: Dim, axis: Symbol, extent: Dim, ends: Ends, end: int) -> Interval | None:
     """Returns the interval of the indices along `axis` at which expr >= 0, or None if the interval is unknown.
 
-    The expression `expr` has the form c * index + rest. If `end` is 0, the interval is computed with the least value of
-    `rest` in the block. If `end` is 1, the interval is computed with the largest value of `rest` in the block.
+    The expression `expr` has the form c * index + rest. The argument `end` chooses the value of `rest` for a block: 0
+    means the least value in the block, and 1 means the largest value.
     """
     coefficient, others = expr.coefficient(axis) or (ZERO, ZERO)
     c, found = coefficient.constant, ends(others)
@@ -238,9 +239,8 @@ def _one_of(a: Interval, b: Interval) -> Interval:
     """Returns an interval inside the union of two intervals. The result is the whole union if both intervals extend to
     the same end of the axis.
     """
-    if NOWHERE in (a, b):
-        return b if a == NOWHERE else a
-    if (a.low is None) == (b.low is None) and (a.high is None) == (b.high is None) and None in (a.low, a.high):
+    same_end = (a.low is None) == (b.low is None) and (a.high is None) == (b.high is None) and None in (a.low, a.high)
+    if same_end or NOWHERE in (a, b):
         return _hull(a, b)
     return b if b == EVERYWHERE else a
 

@@ -15,8 +15,8 @@ value is unchanged after the iteration.
 An online sum is multiplied by exp(m - m') when its running maximum changes from m to m'
 (minitri/optimize/online_reductions/lower.py). If the running maximum m stays the same, an online sum is multiplied by
 exp(m - m), which is 1 for a finite m and nan for any other m. The proof has a separate case for each kind of number
-that the running maximum m can be. If the running maximum m is not finite, the proof needs one of two facts about the
-sum, which induction over the iterations proves:
+that the running maximum m can be. If the running maximum m is not finite, the proof uses that the sum is then 0 or nan,
+which induction over the iterations proves:
 
     m is -inf          the sum is 0 or nan: the sum starts at 0, and an element -inf adds 0
     m is inf or nan    the sum is nan: the element that made m inf or nan adds nan to the sum
@@ -45,8 +45,8 @@ class Update(NamedTuple):
 
 
 def unchanged(loop: Loop, before: Sequence[Op], assumed: Known) -> tuple[str, ...] | None:
-    """Returns one reason for each carried value: why an iteration leaves this value unchanged. In the iteration, the
-    assumptions `assumed` are true.
+    """Returns one reason for each carried value: why an iteration leaves this value unchanged. The argument `assumed`
+    maps ops to what is assumed about their values, for example that a condition is false.
 
     Returns None if the iteration could change a carried value.
     """
@@ -103,8 +103,8 @@ class _Proof:
         return stays[NAN] and kinds == {NAN} and self._after(update, {y.following: free(y.carry, {NAN})}).is_nan
 
     def _after(self, update: Update, known: Known, some: bool = False) -> Value:
-        """Returns what is known about a sum after an iteration that certainly runs. `known` contains the assumptions
-        about the iteration.
+        """Returns what is known about a sum after an iteration that certainly runs. The argument `known` maps ops to
+        what is assumed about their values in one iteration.
         """
         return _Iteration(self.loop, {**self.before, **known}, some, runs=True).values[update.following]
 
@@ -138,7 +138,7 @@ FOLLOWS = "follows a maximum m: x * exp(m - m) + 0 is x; while m is -inf x is 0,
 
 
 def _reason(update: Update) -> str:
-    """Returns the reason why a carried value does not change. The reason depends on the op that updates the value."""
+    """Returns the reason, as text, why the op that updates a carried value leaves this value unchanged."""
     op = update.following
     return abstract.KNOWN.get(op.op, {}).get("unchanged", "it stays") if isinstance(op, Compute) else PRODUCT
 

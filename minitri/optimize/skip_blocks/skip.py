@@ -7,8 +7,8 @@
 
 In: a tile program. Out: the same program, in which some loops have bounds. The bounds of a loop depend on the start of
 the block that a grid program computes. With loop bounds, causal and windowed attention compute half of their blocks or
-fewer. The pass works for all loops and contains no rule for attention in particular. A block is skipped if two things
-are proven:
+fewer. The pass works for all loops and contains no rule for attention in particular. A block is skipped if it is proven
+that a condition fails in the whole block, and that the iteration then changes nothing:
 
     failing          a condition fails for every element of the block (optimize/skip_blocks/condition_ranges.py)
     no change        an iteration in which the condition fails changes no carried value
@@ -50,8 +50,8 @@ def skip(program: Program) -> Program:
 class _Choice(Record):
     """A selection (`where` op) in a loop, with a condition that depends on positions.
 
-    An iteration changes no carried value if the condition of the selection differs from `holds` for all elements of the
-    iteration's block.
+    The field `holds` is true or false. An iteration changes no carried value if the condition of the `where` op is the
+    opposite of `holds` for all elements of the block.
     """
 
     op: Compute
@@ -60,7 +60,7 @@ class _Choice(Record):
 
     @property
     def chosen(self) -> Op:
-        """The operand of the `where` that is selected if the condition has the value `holds`."""
+        """The operand that the `where` op selects for elements whose condition equals the field `holds`."""
         return self.op.args[1 if self.holds else 2]
 
 
@@ -75,8 +75,8 @@ class _Skipping:
         self.condition = ranges.all_of(dict.fromkeys(ranges.formula(c.op.args[0], c.holds) for c in self.choices))
 
     def _neutral_choices(self) -> list[_Choice]:
-        """Returns the `where` ops that let the loop skip blocks, each with a truth value `holds`. If the condition of a
-        `where` op differs from `holds` in a whole block, the iteration for this block changes nothing.
+        """Returns the `where` ops that let the loop skip blocks, each with a truth value. If the condition of a
+        returned `where` op has the opposite truth value in a whole block, the iteration for this block changes nothing.
         """
         before = list(self.program.ops())
         before = before[: before.index(self.loop.body[0])] if self.loop.body else before
@@ -90,20 +90,21 @@ class _Skipping:
         return [_Choice(op, holds, why) for op, holds in by_block if (why := reasons(op.args[0], holds)) is not None]
 
     def loops(self) -> list[Stmt]:
-        """Returns the pieces of the loop in the order in which they run. The pieces run in the order along the axis, or
-        in reverse order if the loop computes a product.
+        """Returns the loops that replace the original loop (the pieces of the loop), in the order in which they run.
+        The pieces of a loop run in the order along the axis, or in reverse order if the loop computes a product.
 
-        In reverse order, the piece of the loop with the most iterations comes last and needs fewer registers. The piece
-        at the diagonal of causal attention always has iterations. If the piece at the diagonal came last, NVIDIA's
-        assembler would make the tensor cores wait for each instruction (message C7515 of the assembler). If a piece is
-        pipelined later, minitri/optimize/software_pipelining.py moves this piece to the front again.
+        In reverse order, the piece of the loop with the most iterations comes last and needs fewer registers. In causal
+        attention, the loop over the blocks at the diagonal always has iterations. If the loop over the blocks at the
+        diagonal came last, NVIDIA's assembler would make the tensor cores wait for each instruction (message C7515). A
+        later pass, minitri/optimize/software_pipelining.py, puts each loop that it pipelines before the other pieces of
+        the original loop.
         """
         pieces = self._pieces()
         return pieces[::-1] if self._may_reverse() else pieces
 
     def _may_reverse(self) -> bool:
-        """Checks whether the pieces of the loop should run in reverse order. Pieces run in reverse order if the loop
-        computes a product and no op depends on the order of blocks.
+        """Checks whether the loops that replace the original loop should run in reverse order. The reverse order is
+        chosen if the original loop computes a product, and no op depends on the order of blocks.
         """
         return not any(map(self._is_ordered, self.loop.body)) and any(isinstance(op, Dot) for op in self.loop.body)
 
@@ -120,9 +121,10 @@ class _Skipping:
     # ---- pieces ----------------------------------------------------------------------------------
 
     def _pieces(self) -> list[Stmt]:
-        """Returns the pieces that replace the loop, in the order along the axis. In the blocks of the first and the
-        last piece, the condition holds for some elements only. In the blocks of the middle piece, the condition holds
-        for all elements.
+        """Returns up to three loops, called pieces, that replace the original loop, in the order along its axis. The
+        middle loop has the blocks in which the condition of the `where` ops holds for all elements. The loops before
+        and after the middle loop have the blocks in which the condition of the `where` ops holds for some elements
+        only.
         """
         axis, extent, ends = self.axis, self.axis.extent, partial(ends_in_block, self.program)
         whole = self._down(extent) if self._may_end_short() else extent
@@ -170,8 +172,8 @@ class _Skipping:
         return self._down(d + (self.axis.block - 1))
 
     def _loop(self, first: Dim | None, last: Dim | None, full: bool = False) -> Loop:
-        """Returns a copy of the loop that runs from `first` to `last`. If `full` is true, the condition is known to
-        hold for all elements of the blocks from `first` to `last`.
+        """Returns a copy of the loop that runs from `first` to `last`. If the argument `full` is true, the condition of
+        the `where` ops holds in all blocks of the copy, and is not tested.
         """
         chosen = {c.op: c.chosen for c in self.choices} if full else {}
         made: dict[Op, Op] = {}

@@ -1,19 +1,19 @@
 """tile → tile: adds hints for loops that Triton 3.6 compiles wrongly, or not at all.
 
 *Overwritten operands of products.* A tensor core of a Hopper GPU reads the first operand of a product from registers,
-if the grid program has computed this operand. The grid program continues while the tensor core is still reading the
-registers. In a loop that Triton pipelines, the grid program computes the operand of the next product while the tensor
-core still reads the previous operand. Triton 3.6 lets the grid program write the next operand to registers that the
-tensor core is still reading (triton-lang/triton, issue 9433). If the registers are overwritten too early, the sums of
-the product are wrong, and differ from call to call.
+if the grid program has computed this operand. A grid program does not wait until the tensor core has read an operand
+from registers, but continues with its next instructions. In a loop that Triton pipelines, the grid program computes the
+operand of the next product while the tensor core still reads the previous operand. Triton 3.6 lets the grid program
+write the next operand to registers that the tensor core is still reading (triton-lang/triton, issue 9433). If the
+registers are overwritten too early, the sums of the product are wrong, and differ from call to call.
 
     for r_start in range(0, 512, BLOCK_R):
         rt.settle()                             becomes wgmma.wait_group 0
         v3 = …
 
-No hint is needed where Triton itself waits for the end of a product, which it does in three cases. Triton waits for the
-end of a product if its second operand was computed, not loaded. Triton waits for the end of a product if the iteration
-that computes the product also uses its sums, as in attention. Triton also waits for the end of a product if its first
+In three cases, Triton itself waits for the end of a product, so the loop needs no hint `wait`. Triton waits for the end
+of a product if its second operand was computed, not loaded. Triton waits for the end of a product if the iteration that
+computes the product also uses its sums, as in attention. Triton also waits for the end of a product if its first
 operand comes from another product of the same iteration.
 
 *Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` looks for a loop that reduces a loaded
@@ -21,7 +21,7 @@ block, and adds the result to an accumulator with a constant initial value. Trit
 operation reads the accumulator after the loop. If several operations read the accumulator of a loop after the loop,
 Triton 3.6 stops with "PassManager::run failed" (triton-lang/triton, pull request 11305). Triton's pass skips an
 accumulator whose initial value is unknown to Triton, so minitri hides the initial value by `rt.unknown`. LLVM, which
-runs after the passes of Triton, does find the value behind `rt.unknown`, so the machine code has no additional
+runs after the passes of Triton, removes the hiding code of `rt.unknown`, so the machine code has no additional
 instructions.
 
     m = rt.unknown(tl.full((8, ), float("-inf"), tl.float32))
@@ -30,9 +30,9 @@ instructions.
         m = rt.maximum(m, v5)
     ... two more loops read m
 
-In: a tile program whose loads and stores have masks. Out: the same program with hints. Loops that must wait have the
-hint `wait`, and accumulators that several loops read have the hint `unknown_start`. This file can be deleted when
-Triton 3.6 is no longer supported.
+In: a tile program whose loads and stores have masks. Out: the same program with hints. The hint `wait` makes a loop
+wait until tensor cores have read the operands of products from registers. The hint `unknown_start` hides the initial
+value of an accumulator from Triton. This file can be deleted when Triton 3.6 is no longer supported.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, needed

@@ -2,19 +2,19 @@
 
     softmax(q @ k.mT) @ v        v f16[48, 32]: one block of 64 rows, 32 columns wide
 
-Tensor cores of Hopper GPUs read a factor of a product from shared memory, by the address of the factor's block. If one
-block replaces another block at the same address, ptxas 12.8 (of Triton 3.6) computes both addresses from one register.
-If the block that replaces another block is contiguous along at most 32 columns, ptxas mistakenly takes the address from
-a register that no instruction has written. If an address comes from an unwritten register, a part of the product is
-missing, or the program reads memory outside of its arrays.
+Tensor cores of Hopper GPUs read a factor of a product from shared memory, by the address of the factor's block. If the
+block of one factor replaces another factor's block at the same address, ptxas 12.8 (of Triton 3.6) computes both
+addresses from one register. If a block with at most 32 contiguous columns replaces another block, ptxas mistakenly
+reads its address from a register that no instruction has written. If an address comes from an unwritten register, a
+part of the product is missing, or the program reads memory outside of its arrays.
 
-A block in shared memory replaces another block at the same address unless software pipelining copies the block in
-advance. Triton does not copy a block in advance in three cases: if the loop has one iteration, if the factor is
-computed, or if fewer than four bytes are contiguous. Products of tiles of fewer than 64 rows use instructions that read
-the factors from registers instead of shared memory. If ptxas would compile a kernel wrongly, minitri therefore gives
-the kernel tiles of fewer than 64 rows. `python tests/undefined_registers.py` searches the machine code of many kernels
-for registers that nothing has written. This file can be deleted when only ptxas 12.9 (Triton 3.7) and later are
-supported.
+Unless software pipelining copies the block of a factor in advance, Triton can store this block at the address of
+another factor's block. Triton does not copy a block in advance in three cases: if the loop has one iteration, if the
+factor is computed, or if fewer than four bytes are contiguous. Products of tiles of fewer than 64 rows use instructions
+that read the factors from registers instead of shared memory. If ptxas would compile a kernel wrongly, minitri
+therefore gives the kernel tiles of fewer than 64 rows. `python tests/undefined_registers.py` searches the machine code
+of many kernels for registers that nothing has written. This file can be deleted when only ptxas 12.9 (Triton 3.7) and
+later are supported.
 """
 
 from dataclasses import replace
@@ -36,10 +36,8 @@ def avoided(kernel: Kernel, chosen: Schedule) -> Schedule:
     if len(dots) < 2 or not any(_miscompiles(kernel, chosen, d) for d in dots):
         return chosen
     rows = {d.tile[0] for d in dots}
-    axes = {
-        name: (role, min(block, ROWS // 2) if name in rows else block) for name, (role, block) in chosen.axes.items()
-    }
-    return replace(chosen, axes=axes, rule=chosen.rule + ", few rows")
+    shorter = {name: (role, min(block, ROWS // 2)) for name, (role, block) in chosen.axes.items() if name in rows}
+    return replace(chosen, axes={**chosen.axes, **shorter}, rule=chosen.rule + ", few rows")
 
 
 def _miscompiles(kernel: Kernel, chosen: Schedule, dot: Dot) -> bool:
