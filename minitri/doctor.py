@@ -186,7 +186,8 @@ def _nvidia_smi() -> str:
 
 
 def cache() -> Row:
-    """Returns the row of the cache folder, which says whether minitri can write files there.
+    """Returns the row of the cache folder in the report of `minitri doctor`. The row says whether minitri can write
+    files in the cache folder.
 
     If the cache folder does not exist yet, the function checks whether minitri could create the folder, but creates
     nothing.

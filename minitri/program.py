@@ -292,8 +292,8 @@ class Program(BaseProgram):
         """Converts the arguments of `explain` to arguments of `lower`, so that `lower` makes the kernels that a call
         with these arrays would run.
 
-        Returns the keywords of `lower`, a sentence about the schedules, and the names of arrays that do not begin at a
-        multiple of 16 bytes.
+        Returns three values: the keyword arguments for `lower`, a text about the schedules, and the names of arrays
+        that do not begin at a multiple of 16 bytes.
         """
         call = self._described(args, {n: v for n, v in given.items() if n not in ("target", "without", "options")})
         own, schedules = own_target(call), ""

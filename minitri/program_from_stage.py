@@ -238,8 +238,9 @@ def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, .
 
     The text of a stage gives each stride of an array as a number, or as a name such as `x.stride0`. An array keeps its
     strides if they equal all strides that the stage's text gives as numbers. If a stride of an array differs from the
-    number that the stage's text gives for it, the caller copies the array. In a copied array, the strides that the text
-    only names are in row-major order, and larger than all strides that are given as numbers.
+    number that the stage's text gives for it, the caller copies the array. In the copy, the strides that the stage's
+    text gives by name are in row-major order. Each named stride of the copy exceeds the memory range of the axes whose
+    strides are numbers, so that no elements overlap.
 
     The value of each named stride is added to the dict `sizes`.
     """

@@ -247,6 +247,8 @@ CASES: dict[str, Case] = {
     "sum of a matrix in parts": Case("sum(x)", {"x": "f32[M, N]"}, lambda x: x.sum(dtype=f8).astype(f4), ({"M": 215, "N": 77},), schedules=("cuda",)),
     "long sum": Case("sum(x)", {"x": "f32[L]"}, lambda x: x.sum(dtype=f8).astype(f4), ({"L": 16411},), schedules=("cuda",)),
     "long sum of integers": Case("sum(x)", {"x": "i32[L]"}, lambda x: x.sum(dtype=i8), ({"L": 16411},), schedules=("cuda",)),
+    "sum beside its elements": Case("sum(x), x * 2", {"x": "f32[L]"}, lambda x: (x.sum(dtype=f8).astype(f4), x * 2), ({"L": 20480},), schedules=("cuda",)),
+    "sum beside transposed elements": Case("sum(x.mT * x.mT), x.mT + 1, relu(x)", {"x": "f32[M, N]"}, lambda x: ((x.astype(f8) ** 2).sum().astype(f4), x.T + 1, np.maximum(x, 0)), ({"M": 96, "N": 200},), schedules=("cuda",)),
     "long scan": Case("cumulative_sum(x)", {"x": "i32[L]"}, lambda x: x.cumsum(dtype=i8), ({"L": 20011},), schedules=("cuda",)),
     "long max": Case(
         "max(x, axis=1)", {"x": "f32[R, L]"}, lambda x: x.max(1), ({"R": 2, "L": 16411},), {"x": "negative"}, schedules=("cuda",)
@@ -398,8 +400,18 @@ CASES: dict[str, Case] = {
         'matmul(x, w.mT, precision="tf32x3")', {"x": "f32[M, K]", "w": "f32[N, K]"}, lambda x, w: (x.astype(f8) @ w.T).astype(f4),
         ({"M": 35, "K": 3, "N": 19},), {"x": "special", "w": "normal"}, 2e-5, schedules=("own", "cuda"),
     ),
+    "a product of large padded values": Case(
+        'matmul(pad(x * 1e35, ((0, 0), (40, 40))), pad(w, ((0, 0), (40, 40))).mT, precision="tf32x3")',
+        {"x": "f32[M, K]", "w": "f32[N, K]"}, lambda x, w: ((x * f4(1e35)).astype(f8) @ w.T).astype(f4),
+        ({"M": 35, "K": 67, "N": 19},), {"x": "positive", "w": "positive"}, 2e-5, schedules=("cuda",),
+    ),
     "a product of rows": Case("x @ w", MK_KN, lambda x, w: x @ w, ({"M": 35, "K": 68, "N": 19},), schedules=("cuda",)),
     "a deep product": Case("x @ w", MK_KN, lambda x, w: x @ w, ({"M": 3, "K": 8192, "N": 5},), schedules=("cuda",)),
+    "a deep padded product": Case(
+        "pad(x, ((0, 0), (0, 3)), 1.5) @ w", {"x": "f32[M, K]", "w": "f32[K + 3, N]"},
+        lambda x, w: np.pad(x, ((0, 0), (0, 3)), constant_values=1.5) @ w, ({"M": 3, "K": 1000, "N": 5},), schedules=("cuda",),
+    ),
+    "a deep product, transposed": Case("(x @ w).mT", MK_KN, lambda x, w: (x @ w).T, ({"M": 3, "K": 8192, "N": 5},), schedules=("cuda",)),
     "softmax": Case("softmax(x, axis=-1)", MN, _softmax, values={"x": "normal"}, off=3e-6),
     "softmax of columns": Case("softmax(x, axis=0)", MN, lambda x: _softmax(x, 0), values={"x": "normal"}, off=3e-6),
     "layer_norm": Case(

@@ -70,10 +70,12 @@ class Case:
 
 
 def _limited(shape: Sequence[int]) -> Shape:
-    """Reduces sizes, the first ones first, until the number of elements is small enough."""
+    """Reduces sizes, the first ones first, until the number of elements is small enough. A size of 0 counts as 1,
+    because `pad` makes it larger.
+    """
     out = list(shape)
     for k in range(len(out)):
-        while math.prod(out) > LIMIT and out[k] > 2:
+        while math.prod(n or 1 for n in out) > LIMIT and out[k] > 2:
             out[k] = out[k] // 2
     return tuple(out)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import minitri as mt
 from minitri.base.dims import ZERO, Dim, Symbol, axis, size
-from minitri.base.intervals import bounds, simplify
+from minitri.base.intervals import bounds, mixed_radix, simplify
 
 N, M, I, J = size("N"), size("M"), axis("i"), axis("j")
 RANGES = {Symbol("i", "axis"): (Dim.of(0), N - 1)}
@@ -97,3 +97,23 @@ def test_terms_smaller_than_the_divisor_are_dropped_from_a_quotient(made: Dim, c
     assert (
         simplify(made, {Symbol("i", "axis"): (ZERO, Dim.of(1023)), Symbol("j", "axis"): (ZERO, columns - 1)}) == simple
     )
+
+
+@pytest.mark.parametrize(
+    "index, whole, digits",
+    [
+        (32 * I + J, 128, {"j": 1, "i": 32}),
+        ((32 * I + J) // 16 * 16 + (32 * I + J) % 16, 128, {"j": 1, "i": 32}),
+        (J * 4 + I, 128, {"i": 1, "j": 4}),
+        (32 * I + J, 127, {}),
+        (33 * I + J, 128, {}),
+        (31 * I + J, 128, {}),
+        (32 * I - J, 128, {}),
+        (32 * I + J + 1, 128, {}),
+        (32 * I + size("N"), 128, {}),
+        (I, 4, {}),
+    ],
+)
+def test_digits_of_a_mixed_radix_number(index: Dim, whole: int, digits: dict[str, int]) -> None:
+    ranges = {Symbol("i", "axis"): (ZERO, Dim.of(3)), Symbol("j", "axis"): (ZERO, Dim.of(31))}
+    assert {s.name: weight for s, weight in mixed_radix(index, ranges, Dim.of(whole)).items()} == digits

@@ -398,7 +398,7 @@ def test_the_walk_waits_for_the_machine_code(tab: Browser, server: Server) -> No
     assert tab.ask("explorer.editor.code.view.hasFocus") and tab.errors() == []
 
 
-@pytest.mark.parametrize(("width", "height"), SIZES)
+@pytest.mark.parametrize(("width", "height"), SIZES[::3])
 def test_nothing_is_cut_off_in_the_walk(tab: Browser, server: Server, width: int, height: int) -> None:
     begun(tab, server, width, height)
     settled(tab)

@@ -51,8 +51,8 @@ def page(name: str) -> Any:
     return mt.compile(f"examples/{name}.mt").explore()
 
 
-def walk_of(name: str, **sizes: Any) -> list[dict[str, Any]]:
-    return document(mt.compile(f"examples/{name}.mt").lower(**sizes).compilation)["programs"][0]["walk"]
+def walk_of(name: str) -> list[dict[str, Any]]:
+    return page(name).document["programs"][0]["walk"]
 
 
 # ---- the steps ---------------------------------------------------------------------------
@@ -164,24 +164,24 @@ def test_a_step_names_the_lines_of_what_its_text_explains(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_texts_of_the_walk_are_sentences(name: str) -> None:
-    for step in page(name).document["programs"][0]["walk"]:
+    for step in walk_of(name):
         assert re.search(r"(?<![\s.])\.$", step["text"]), step["text"]
         assert step["text"].count("`") % 2 == 0 and not re.search(r"did this: it [A-Z]|\bthe \(", step["text"])
 
 
 def test_an_online_reduction_is_explained() -> None:
-    texts = {step["title"]: step["text"] for step in page("softmax").document["programs"][0]["walk"]}
+    texts = {step["title"]: step["text"] for step in walk_of("softmax")}
     assert "the sum so far is multiplied by `exp(old - new)`: the second `exp`" in texts["Kernels: fusion"]
     assert "`x - max` would be nan. So the lowest float, `-3.40…e+38`" in texts["Tile programs: the grid"]
     sized = {step["title"]: step["text"] for step in softmax().document["programs"][0]["walk"]}
     assert "second `exp`" not in sized["Kernels: fusion"] and "-inf" not in sized["Tile programs: the grid"]
-    mean = {step["title"]: step["text"] for step in page("layer_norm").document["programs"][0]["walk"]}
+    mean = {step["title"]: step["text"] for step in walk_of("layer_norm")}
     assert "running mean" in mean["Kernels: fusion"]
     assert {"old", "rescale"} <= page("softmax").document["words"]["ours"].keys()
 
 
 def test_a_second_loop_over_the_same_array_is_explained() -> None:
-    texts = {step["title"]: step["text"] for step in page("softmax").document["programs"][0]["walk"]}
+    texts = {step["title"]: step["text"] for step in walk_of("softmax")}
     assert (
         "`x` is loaded twice. The first loop finds the `max` and the `sum`. Registers do not keep a row that is longer than"
         " a tile, so the second loop loads each block again, and computes `subtract`, `exp` and `divide`."
@@ -200,7 +200,7 @@ def test_a_second_loop_over_the_same_array_is_explained() -> None:
     assert "One of them is past the end of the block: its result is not used." in texts["The player"]
     assert "A thread holds 16 of the 4096 elements of the tile of `x`" in texts["PTX"]
     for other in ("matmul", "vector_add"):  # one loop, and none
-        assert "is loaded" not in "".join(s["text"] for s in page(other).document["programs"][0]["walk"])
+        assert "is loaded" not in "".join(s["text"] for s in walk_of(other))
 
 
 def test_names_of_sizes_are_explained_as_in_the_launch_plan() -> None:
@@ -222,9 +222,11 @@ def test_every_example_has_a_walk(name: str) -> None:
 
 
 def test_a_loop_and_a_product_are_drawn() -> None:
-    tile = next(
-        s["sketch"] for s in walk_of("matmul", M=512, K=512, N=512) if s["sketch"] and s["sketch"]["kind"] == "tile"
-    )
+    sketches = [
+        step["sketch"]
+        for step in mt.compile("examples/matmul.mt").explore(M=512, K=512, N=512).document["programs"][0]["walk"]
+    ]
+    tile = next(s for s in sketches if s and s["kind"] == "tile")
     assert [d["role"] for d in tile["dims"]] == ["grid", "loop"]
 
 
@@ -365,7 +367,7 @@ def test_important_lines_are_visible_at_each_step(tab: Browser, name: str) -> No
             return row.top >= text.top && row.bottom <= text.bottom;
         })"""
     )
-    for step in page(name).document["programs"][0]["walk"]:
+    for step in walk_of(name):
         for pane, rows in zip(step["panes"], step["rows"]):
             if tab.ask("Boolean(explorer.panes.find(p => p.id === arguments[0]).view.reveal)", pane):
                 lines = f'.row.named[data-line="{rows[0]}"]' if rows else ".row.pin, .row:has(.piece.held)"
@@ -377,7 +379,7 @@ def test_important_lines_are_visible_at_each_step(tab: Browser, name: str) -> No
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_drawings_show_what_the_text_says(tab: Browser, name: str) -> None:
     tab.open(page(name).html)
-    for number, step in enumerate(page(name).document["programs"][0]["walk"], 1):
+    for number, step in enumerate(walk_of(name), 1):
         if not (drawn := step["sketch"]):
             continue
         tab.ask("explorer.walk.show(arguments[0])", number)

@@ -15,6 +15,7 @@ from minitri.base.types import f32
 from minitri.hardware.chips import has_fast_tf32
 from minitri.hardware.targets import Target
 from minitri.optimize import pack_operands
+from minitri.optimize.product_cost import PACES
 from minitri.runtime.call_binding import bind
 from minitri.tiles.ir import Loop
 from minitri.trust.check_passes import check
@@ -189,6 +190,7 @@ def test_products_of_any_layout_are_right_at_every_stage(
     """For arrays so small that the interpreter can run the kernels. Infinities and NaN stay in their rows."""
     for constant in SMALL_PARTS:
         monkeypatch.setattr(pack_operands, constant, 1)
+    monkeypatch.setitem(PACES, "32", [pace._replace(alone=1e6, beside=1e6) for pace in PACES["32"]])
     sizes = {"B": 2, "M": 35, "K": 68, "N": 36}
     rng = np.random.default_rng(1)
     shapes = [[sizes[d] for d in t[4:-1].split(", ")] for t in types.values()]
@@ -218,6 +220,27 @@ def test_one_check_follows_the_loop() -> None:
     assert second.redo is first.carries[0][0] and second.axes == ("s",)
     (only,) = loops_of("x @ w.mT", NT, without=("deferred-tf32-checks",), **SHALLOW)
     assert only.carries[0][1].precision == "tf32x3" and only.redo is None  # type: ignore[union-attr]
+
+
+COMPUTED = {  # products with a computed factor: the text, and how many loops add them up
+    "outside of the array, the factor is not zero": ('matmul(x + 1, w.mT, precision="tf32x3")', 1),
+    "whole blocks of the factor are zero": ('matmul(pad(x + 1, ((0, 0), (40, 40))), pad(w, ((0, 0), (40, 40))).mT, precision="tf32x3")', 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+@pytest.mark.parametrize("values", ["largest and small", "infinite", "NaN"])
+def test_sums_of_computed_factors_are_checked_after_their_loops(name: str, values: str) -> None:
+    """A regression: such sums were checked in each iteration, and their factors were not loaded in advance."""
+    text, number = COMPUTED[name]
+    loops = loops_of(text, NT, M=130, K=67, N=129)
+    products = [loop.carries[0][1].precision for loop in loops[:number]]  # type: ignore[union-attr]
+    assert products == ["tf32x3_unchecked"] * number
+    assert len(loops) == 2 * number and all(loop.redo is loops[0].carries[0][0] for loop in loops[number:])
+    x, w = special(values, 130, 67, 129)
+    f = mt.compile(text, **NT)
+    report = check(f, bind(f.function, (x, w), {}), ("cuda",), shrinking=False)
+    assert report.ok, report
 
 
 def test_the_text_of_a_loop_that_redoes_a_value() -> None:

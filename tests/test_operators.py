@@ -2,8 +2,8 @@
 
 Each test draws cases (tests/strategies.py), computes numpy's results (tests/oracle.py) and runs all
 stages (tests/stages.py). Here these are the numpy evaluators and Triton's interpreter; with the marker
-`gpu` they are calls with CUDA tensors on a GPU. Both use the same test functions. On a GPU several
-operators share a program, because most of the time goes into compiling.
+`gpu` they are calls with CUDA tensors on a GPU. Both use the same test functions. Several operators
+share a program, because most of the time goes into compiling.
 
     pytest tests/test_operators.py                              a few examples each
     pytest tests/test_operators.py --hypothesis-profile=full    200 examples each
@@ -12,7 +12,7 @@ operators share a program, because most of the time goes into compiling.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -27,20 +27,25 @@ from minitri.base.types import DTYPES, DType
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the oracles may warn, stages must not
 LETTERS = "xyz"
-GPU_GROUP = 12  # operators in one program on the GPU
+CPU_GROUP, GPU_GROUP = 3, 12  # operators in one program
 Rows = tuple[str, ...]
 
 
-def rows(kinds: Iterable[tuple[str, DType]], size: int = GPU_GROUP) -> list[Any]:
-    """Parameters (names, dtype, "cpu" or "gpu"): one name each on the CPU, groups of a dtype on the GPU."""
-    pairs = list(kinds)
-    out = [pytest.param((name,), d, "cpu", id=f"{name}-{d}") for name, d in pairs]
+def rows(kinds: Iterable[tuple[str, DType]], alike: Callable[[str], Any] = str) -> list[Any]:
+    """Parameters (names, dtype, "cpu" or "gpu"). On the CPU, names share a program if `alike` has equal values."""
+    out, pairs = [], list(kinds)
     for d in dict.fromkeys(d for _, d in pairs):
         names = [name for name, other in pairs if other == d]
-        for k in range(0, len(names), size):
-            part = tuple(names[k : k + size])
+        for _, group in itertools.groupby(sorted(names, key=alike), alike):
+            out += [pytest.param(part, d, "cpu", id=f"{'-'.join(part)}-{d}") for part in parts(group, CPU_GROUP)]
+        for part in parts(names, GPU_GROUP):
             out.append(pytest.param(part, d, "gpu", id=f"gpu-{d}-{part[0]}", marks=pytest.mark.gpu))
     return out
+
+
+def parts(names: Iterable[str], size: int) -> list[Rows]:
+    every = tuple(names)
+    return [every[k : k + size] for k in range(0, len(every), size)]
 
 
 def by_dtype(kinds: str = "fiub") -> list[Any]:
@@ -67,7 +72,7 @@ def call_text(name: str, args: Sequence[str], symbol: bool) -> str:
 EVERY_ROW = [(name, d) for name in OPERATORS for d in dtypes("fiub") if accepts(name, d)]
 
 
-@pytest.mark.parametrize("names, d, on", rows(EVERY_ROW))
+@pytest.mark.parametrize("names, d, on", rows(EVERY_ROW, lambda n: (OPERATORS[n].arity, OPERATORS[n].domain)))
 @given(data=st.data())
 def test_elementwise(names: Rows, d: DType, on: str, data: Any) -> None:
     """Arrays of one dtype that broadcast. The condition of `where` has the same dtype."""

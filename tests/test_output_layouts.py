@@ -112,6 +112,21 @@ def test_a_temporary_has_the_layout_of_its_operands() -> None:
     assert "store t0[j, i]" in kernels and "load t0[i, j]" not in kernels, kernels
 
 
+@pytest.mark.parametrize(
+    ("text", "strides"),
+    [
+        ("x @ w - mean(x @ w, axis=0)", [65472, 1, 1023]),
+        ("x @ w - mean(x @ w, axis=1, keepdims=True)", [65472, 64, 1]),  # a reduction of columns, now of rows
+        ("cumulative_sum((x @ w).mT, axis=-1)", [65472, 64, 1]),
+    ],
+)
+def test_a_temporary_of_a_product_has_the_order_of_its_readers(text: str, strides: list[int]) -> None:
+    """A regression: after the factors had changed places, a kernel loaded elements that are far apart."""
+    f = mt.compile(text, x="f32[64, 64, 1024]", w="f32[64, 1024, 1023]")
+    temporary = f.lower(target="cuda:90").compilation.plan.temporaries[0]
+    assert list(map(int, temporary.shape)) == [64, 1023, 64] and list(map(int, temporary.strides)) == strides
+
+
 def test_rows_store_transposed_results_as_rows() -> None:
     """Without the pass, each program stores one element to each row of the result."""
     f = mt.compile("softmax(x).T * 2", x="f32[4096, 2048]")

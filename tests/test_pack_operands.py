@@ -56,6 +56,11 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, int], str]] = {  # the las
     "even rows, little work": ("x @ w.T", BF16 | {"w": "bf16[N, K]"}, {"M": 2048, "K": 1500, "N": 512}, "w"),
     "odd columns after a reduction": ("(x / (sum(x * x, axis=1, keepdims=True) + 1)) @ w", BF16, RAGGED, "w"),
     "f32, few odd rows": ("x @ w", F32, {"M": 64, "K": 4093, "N": 2048}, "w"),
+    "f32, each element used 64 times": ("x @ w", {"x": "f32[256, M, K]", "w": "f32[256, K, N]"}, {"M": 64, "K": 768, "N": 256}, ""),
+    "f32, each element used 8192 times": ("x @ w", {"x": "f32[2, M, K]", "w": "f32[2, K, N]"}, {"M": 8192, "K": 768, "N": 1024}, "w"),
+    "f32, the smaller factor": ("x.mT @ w", {"x": "f32[4, K, M]", "w": "f32[4, K, N]"}, {"M": 64, "K": 4096, "N": 8192}, "w"),
+    "f32, a computed first factor": ("(x * x) @ w", F32, {"M": 24576, "K": 100, "N": 128}, "w"),
+    "f32, a second factor after a reduction": ("x.mT @ (w / max(w))", F32 | {"x": "f32[K, M]"}, {"M": 4095, "K": 120, "N": 4095}, "w"),
     "few rows": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 16}, ""),
     "little depth": ("x @ w", BF16, {"M": 20480, "K": 250, "N": 777}, ""),
     "small": ("x @ w", BF16, {"M": 1000, "K": 2050, "N": 3000}, ""),
@@ -75,9 +80,9 @@ def packed(name: str, **more: Any) -> mt.Lowered:
 
 
 def copied(node: Node) -> bool:
-    """Whether a factor is a view of a copy."""
-    while isinstance(node, View):
-        node = node.x
+    """Whether a factor is a view of a copy, or of a padded copy."""
+    while isinstance(node, (View, Concat)):
+        node = node.x if isinstance(node, View) else node.parts[0]
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 
 

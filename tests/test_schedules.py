@@ -209,6 +209,46 @@ def test_a_thread_has_few_elements_if_each_takes_long(text: str, x: str, expecte
     assert (dict(chosen.axes), chosen.warps) == expected
 
 
+@pytest.mark.parametrize(("text", "x", "block", "warps"), [
+    ("sum(x, axis=1)", "f32[132, 50257]", 8192, 32), ("sum(x, axis=1)", "bf16[100, 50257]", 8192, 32),
+    ("sum(x, axis=1)", "f32[133, 50257]", 4096, 16), ("sum(x, axis=1)", "f32[264, 50257]", 4096, 16),
+    ("sum(x, axis=1)", "f32[265, 50257]", 2048, 8), ("sum(x, axis=1)", "f64[132, 50257]", 2048, 8),
+    ("logsumexp(x, axis=1)", "f32[96, 50257]", 8192, 32), ("logsumexp(x, axis=1)", "f32[300, 50257]", 8192, 4),
+    ("argmax(x, axis=1)", "f32[96, 50257]", 8192, 32), ("argmax(x, axis=1)", "f32[300, 50257]", 512, 8),
+    ("softmax(x)", "bf16[96, 50257]", 8192, 32), ("cumulative_sum(x, axis=1)", "f32[128, 50257]", 8192, 32),
+    ("sum(x, axis=(0, 2))", "f32[96, 99, 512]", 8192, 32), ("sum(x, axis=1)", "f32[N, 50257]", 2048, 8),
+    ("sum(x, axis=1)", "f32[96, N]", 2048, 8),
+])  # fmt: skip
+def test_few_programs_of_long_rows_have_many_warps(text: str, x: str, block: int, warps: int) -> None:
+    """A program that has a multiprocessor for itself has 32 warps, and a program that shares it with another has 16."""
+    compiled = mt.compile(text, x=x).lower(target="cuda:90", without=SPLITS).compilation
+    chosen = scheduled(compiled.value("kernels").kernels[0])
+    looped = [block for role, block in chosen.axes.values() if role == "loop"]
+    assert (math.prod(looped), chosen.warps) == (block, warps)
+
+
+@pytest.mark.parametrize(
+    "text", ["var(x, axis=1)", "argmax(x, axis=1)", "softmax(x)", "cumulative_sum(x, axis=1)", "sum(x, axis=1)"]
+)
+def test_few_programs_of_long_rows_are_right_at_every_stage(text: str) -> None:
+    x = np.random.default_rng(0).integers(-9, 9, (3, 33001)).astype(np.float32)
+    f = mt.compile(text, x="f32[3, 33001]").configured(without=SPLITS)
+    report = check(f, bind(f.function, [x], {}), ("cuda",))
+    assert report.ok, report
+
+
+@pytest.mark.parametrize(("shape", "warps"), [("32, 262144", 2), ("32, 16384", 8), ("16, 262144", 1)])
+def test_a_division_of_columns_by_one_value_takes_few_instructions(shape: str, warps: int) -> None:
+    text = "log_softmax(log(abs(x / y) + 1), axis=0)"
+    (kernel,) = (
+        mt.compile(text, x=f"f32[{shape}]", y="f32[1]").lower(target="cuda:90").compilation.value("kernels").kernels
+    )
+    assert scheduled(kernel).warps == warps
+    dear = "log_softmax(log(abs(tanh(x)) + 1), axis=0)"
+    (kernel,) = mt.compile(dear, x=f"f32[{shape}]").lower(target="cuda:90").compilation.value("kernels").kernels
+    assert scheduled(kernel).warps == (8 if shape.startswith("32") else 4)
+
+
 def test_a_long_row_with_a_short_last_axis_has_blocks_of_both_axes() -> None:
     (first, _) = mt.compile("sum(x, axis=(0, 2))", x="f32[1000000, 64, 3]").lower().compilation.value("kernels").kernels
     assert {a.name: scheduled(first).axes[a.name] for a in first.reduced} == {"r": ("loop", 64), "s": ("loop", 4)}

@@ -1,5 +1,6 @@
 """The pass split-reduction: reductions that reduce each row first, because another reduction or scan runs over rows. tests/test_passes.py and
-tests/test_collapse_reduced_axes.py test other parts.
+tests/test_collapse_reduced_axes.py test other parts. The last tests are about results of the elements that a reduction
+reads in parts: they share the kernel of its first step.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 
 import minitri as mt
+from minitri.kernels.demand import plain_axis
+from minitri.kernels.ir import Store
 
 X = {"x": "f32[M, N]"}
 # text, kernels for x of [2048, 1024] on an H100: with a row for each part, a total shares the kernel of the rows
@@ -93,3 +96,76 @@ def test_columns_with_a_chain_of_reductions_are_read_once(rows: int) -> None:
     first, *_ = low.compilation.value("tile").programs
     assert low["triton"].partition("def k1")[0].count("tl.load") == 1
     assert all(a.role != "loop" and a.block <= 256 for a in first.axes)
+
+
+# text, types, kernels on an H100: the first step of the reduction stores the results of the same elements
+BESIDE: dict[str, tuple[str, dict[str, str], int]] = {
+    "a sum": ("sum(x), x * 2", {"x": "f32[512, 128]"}, 2),
+    "transposed": ("mean(x), relu(x).T", {"x": "f32[256, 320]"}, 2),
+    "transposed in the sum": ("sum(x.T * x.T), relu(x), x.T + 1", {"x": "f32[384, 300]"}, 2),
+    "a half of rows": ("sum(x[:, :64] * x[:, 64:]), x[:, :64] * x[:, 64:] + 1", {"x": "f32[640, 128]"}, 2),
+    "columns": ("mean(x, axis=0), x + 1", {"x": "f32[8192, 16]"}, 2),
+    "a chain": ("std(x), x * x", {"x": "f32[512, 64]"}, 2),
+    "another result of the sum": ("x / sum(x), relu(x)", {"x": "f32[512, 128]"}, 3),
+    "results of both kinds": ("max(x), sum(x * y), x - y, x * y", {"x": "f32[256, 256]", "y": "f32[256, 256]"}, 2),
+    "broadcast": ("sum(x), x * r", {"x": "f32[512, 128]", "r": "f32[128]"}, 2),
+    "an axis of size one": ("sum(x), x[:, None] * 2", {"x": "f32[65536]"}, 2),
+    # a kernel of their own
+    "both orders of axes": ("sum(x), x + y.T", {"x": "f32[256, 256]", "y": "f32[256, 256]"}, 3),
+    "a shorter last part": ("sum(x), x * 2", {"x": "f32[257, 131]"}, 3),
+    "columns of 12 bytes": ("mean(x, axis=0), x + 1", {"x": "f32[8192, 3]"}, 3),
+    "a flipped result": ("sum(x), x[:, ::-1] * 2", {"x": "f32[256, 128]"}, 3),
+    "another array": ("sum(x), y * 2", {"x": "f32[512, 128]", "y": "f32[512, 128]"}, 3),
+    "the factor of a product": ("sum(x), gelu(x) @ w, gelu(x)", {"x": "f32[512, 128]", "w": "f32[128, 64]"}, 4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(BESIDE))
+def test_results_beside_a_reduction_share_its_first_step(name: str) -> None:
+    text, types, kernels = BESIDE[name]
+    low = mt.compile(text, **types).lower(target="h100")
+    assert len(low.kernels) == kernels, low["kernels"]
+    stores = [op for k in low.compilation.value("kernels").kernels for op in k.body if isinstance(op, Store)]
+    assert all(plain_axis(d) for op in stores for d in op.index), low[
+        "kernels"
+    ]  # the proofs need an axis for each index
+
+
+@pytest.mark.parametrize("name", list(BESIDE))
+def test_results_beside_a_reduction_are_right_at_every_stage(name: str) -> None:
+    text, types, _ = BESIDE[name]
+    rng = np.random.default_rng(0)
+    shapes = [[int(n) for n in t[4:-1].split(",")] for t in types.values()]
+    report = mt.compile(text, **types).check(*(rng.standard_normal(shape).astype(np.float32) for shape in shapes))
+    assert report.ok, report
+
+
+def test_a_loop_reads_elements_once_for_a_sum_and_for_results() -> None:
+    low = mt.compile("mean(x * y), sigmoid(x * y)", x="f32[262144, 128]", y="f32[262144, 128]").lower(target="h100")
+    first, _ = low.compilation.value("tile").programs
+    assert [(str(a.extent), a.role, a.block) for a in first.axes] == [("1024", "grid", 1), ("32768", "loop", 2048)]
+    assert (low["triton"].partition("def k1")[0].count("tl.load"), first.warps) == (2, 8)
+
+
+def test_a_block_covers_rows_of_several_axes_without_padding() -> None:
+    text = "v = x[..., :2560] * sigmoid(x[..., 2560:])\nreturn mean(v), v + 1"
+    low = mt.compile("def f(x: f32[8, 32, 32, 5120]):\n    " + text.replace("\n", "\n    ")).lower(target="h100")
+    first, _ = low.compilation.value("tile").programs
+    assert [(a.role, a.block) for a in first.axes] == [("grid", 1), ("loop", 4), ("loop", 512)]
+
+
+def test_results_in_parts_keep_the_layout_of_their_operands() -> None:
+    types = {"x": "f32[16, 16, 32, 1023]", "y": "f32[16, 16, 32, 1023]"}
+    low = mt.compile("mean((x - y) ** 2), y / 3, x.mT * 2", **types).lower(target="h100")
+    strides = [[int(s) for s in b.strides] for b in low.compilation.value("kernels").outputs]
+    assert len(low.kernels) == 2
+    assert strides == [[], [523776, 32736, 1023, 1], [523776, 32736, 1, 1023]]
+
+
+def test_long_parts_are_equally_long_if_they_can_be() -> None:
+    """201576 * 200 elements have 925 parts of 43584 elements, so a result of all elements is stored in these parts."""
+    low = mt.compile("sum(x), x + 1", x="f32[201576, 200]").lower(target="h100")
+    assert [[str(a.extent) for a in k.axes] for k in low.compilation.value("kernels").kernels] == [
+        ["925", "43584"],
+        ["925"],
+    ]

@@ -44,7 +44,7 @@ class Symbol(Record):
 class Pair(Record):
     """A function of two `Dim`s that is not a polynomial, such as the quotient n // m.
 
-    Each subclass of Pair stands for one function.
+    Each subclass of Pair stands for one such function: the quotient, the remainder, the minimum or the maximum.
     """
 
     a: Dim
@@ -334,10 +334,11 @@ class Remainder(Division):
 
 
 def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
-    """Returns a quotient w and a rest r such that a == w * b + r.
+    """Divides the polynomial a by the polynomial b: returns a quotient w and a rest r with a == w * b + r.
 
-    If b has one term, the quotient w is made from the terms of a that b divides. For example, a = 4*M + i and b = 4
-    give the quotient w = M and the rest r = i. If b has several terms, the quotient w is 1 if a == b, and otherwise 0.
+    If the divisor b has one term, w is the sum of the quotients of those terms of the polynomial a that b divides. For
+    example, a = 4*M + i and b = 4 give the quotient w = M and the rest r = i. If the divisor b has several terms, the
+    quotient w of the polynomials a and b is 1 if a == b, and otherwise 0.
     """
     if len(b.terms) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)

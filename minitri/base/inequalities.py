@@ -6,23 +6,23 @@
 
 In: facts (expressions known to be >= 0, each with a reason) and a goal (the expression to prove >= 0). Out: a `Proof`,
 or None if no proof is found. The one idea: a proof is an equation that writes a multiple of the goal as a sum of facts
-with factors >= 0. The left side of the equation may also contain a constant `room`, which is smaller than the factor
-`scale` of the goal.
+with factors >= 0. The left side of a proof is scale * goal + room, for a positive integer `scale` and an integer `room`
+from 0 to scale - 1.
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
-The right side of a proof's equation is a sum of products that are >= 0, so scale * goal + room >= 0. From scale * goal
-+ room >= 0 and room < scale follows goal > -1. As the goal is an integer, goal > -1 means goal >= 0.
+The right side of a proof is a sum of products that are >= 0, so the left side, scale * goal + room, is >= 0 as well.
+From scale * goal + room >= 0 and room < scale follows goal > -1, which means goal >= 0 for an integer goal.
 
 Both sides of a proof's equation are polynomials. Two polynomials are equal if each product of symbols (monomial) has
-the same coefficient in both. To find a proof, the search writes a linear equation for each monomial. In the linear
-equations, the unknown numbers are the weights: the factors with which the sum multiplies each fact. The simplex
+the same coefficient in both. To find a proof, the search writes a linear equation for each monomial. The unknown
+numbers of the linear equations are the weights, by which a proof multiplies the facts before it adds them. The simplex
 algorithm (simplex.py) solves the linear equations. The tests compare the polynomials of every proof that the examples
 need, without a search (tests/test_proofs.py).
 
-Three steps prepare the search for a proof. First, each maximum and minimum in the goal and in the facts is split into
-two cases. Second, the facts that define quotients and remainders, such as 4*(i//4) <= i, are added to the given facts.
-Third, facts are multiplied by factors that occur in products of the goal: if the goal contains N*i, facts about i are
+Three steps prepare the search for a proof. Each maximum and minimum in the goal and in the facts is split into two
+cases. The facts that the caller gives are extended by facts that define quotients and remainders, such as 4*(i//4) <=
+i. Facts are multiplied by factors from products of the goal: if the goal contains the product N*i, facts about i are
 multiplied by N.
 
 Left out: a complete search. For some goals that are always >= 0, the search finds no proof.
@@ -57,7 +57,9 @@ class Fact(Record):
 
 
 class Step(Record):
-    """One term of a proof's sum: weight * multiplier * fact."""
+    """One product in the sum of a proof: an integer (`weight`), times sizes and axes (`multiplier`), times an
+    expression known to be >= 0 (`fact`).
+    """
 
     weight: int
     multiplier: Dim  # a product of sizes and axes, so never negative
@@ -241,8 +243,8 @@ def _signs(exprs: Iterable[Dim]) -> list[Fact]:
 def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
     """Proves goal >= 0 by proving n*goal + n - 1 >= 0, where n is the divisor of a quotient in the goal.
 
-    Returns None if, for each quotient in the expression `goal`, the inequality n*goal + n - 1 >= 0 cannot be proven for
-    its divisor n.
+    The function tries the divisor n of each quotient in the goal. It returns None if n*goal + n - 1 >= 0 can be proven
+    for none of the divisors n.
     """
     divisors = (a.b for a in goal.atoms() if isinstance(a, Quotient) and a.b.constant is None)
     return next(filter(None, (_scaled(goal, facts, n) for n in divisors)), None)
@@ -289,8 +291,8 @@ def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, F
 def _products(goal: Dim, facts: Sequence[Fact]) -> list[tuple[Dim, Fact]]:
     """Returns pairs of a factor m and a fact `expr >= 0`, for which m * expr can be a term in the sum of a proof.
 
-    Example: a proof about an expression with the term `N*i` may need N times the fact `M - 1 - i >= 0`. The product
-    `M*N - N - N*i >= 0` contains the term `N*i` too.
+    Example: a proof about an expression with the term `N*i` may need N times the fact `M - 1 - i >= 0`. Multiplied by
+    N, the fact `M - 1 - i >= 0` becomes `M*N - N - N*i >= 0`, which contains the term `N*i`.
     """
     wanted = {m for d in (goal, *(f.expr for f in facts)) for m, _ in d.terms if len(m) > 1}
     found: dict[tuple[Dim, Fact], None] = {}

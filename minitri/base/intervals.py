@@ -132,9 +132,9 @@ def joined(d: Dim, ranges: Ranges = {}) -> Dim:
 
 
 def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
-    """Returns all versions of `d` in which the remainder `low` = a % n is joined with another term.
+    """Returns expressions that are equal to `d`, and that combine the remainder `low` = a % n with another term.
 
-    Examples: a % n joined with n * (a // n) is a, and a % n joined with n * (a // n % m) is a % (n * m).
+    Examples: the sum a % n + n * (a // n) becomes a, and the sum a % n + n * (a // n % m) becomes a % (n * m).
     """
     a, n, digit = low.a, low.b, Dim({(low,): 1})
     count, rest = split(d, digit)
@@ -145,6 +145,24 @@ def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
             more = a + n * (high.a - quotient)
             found.append(rest + count * (more % (n * high.b) - n * Dim({(high,): 1})))
     return found
+
+
+def mixed_radix(d: Dim, ranges: Ranges, whole: Dim) -> dict[Symbol, int]:
+    """Returns the factor of each symbol in `d`, if `d` takes each value from 0 to `whole - 1` exactly once. Returns an
+    empty dict for an expression that takes some value twice, or does not take all values from 0 to `whole - 1`.
+
+    For example, if d0 has 4 values and d1 has 32 values, the result for the index `32*d0 + d1` is {d1: 1, d0: 32}.
+    """
+    d = joined(simplify(d, ranges), ranges)
+    weights = {s: c for m, c in d.terms if len(m) == 1 and isinstance(s := m[0], Symbol)}
+    digits: dict[Symbol, int] = {}
+    step = 1
+    for symbol, weight in sorted(weights.items(), key=lambda item: item[1]):
+        if symbol not in ranges or weight != step or ranges[symbol][1].constant is None:
+            return {}
+        digits[symbol] = step
+        step *= int(ranges[symbol][1]) + 1
+    return digits if len(weights) == len(d.terms) > 1 and whole == step else {}
 
 
 def _units(x: Dim, y: Dim) -> list[Dim]:

@@ -4,11 +4,11 @@
 
 In: polynomials (the columns) and a polynomial to reach (the target), as maps from monomials, such as x*y, to
 coefficients. Out: for each column (polynomial), a weight >= 0 such that the weighted sum is the target, or None if this
-is impossible. The one idea: each equation gets an additional (artificial) unknown, which the first phase of the simplex
-algorithm reduces to 0. The simplex algorithm starts with artificial variables that satisfy all equations, and replaces
-the artificial variables by columns until no artificial variable is left. In each step, the algorithm takes the first
-column that can reduce the sum of the artificial variables. The rule to take the first possible column (Bland's rule)
-guarantees that the simplex algorithm ends.
+is impossible. The one idea: each equation gets an artificial unknown, which is the part of the target that the weighted
+sum still lacks. The simplex algorithm starts with all weights equal to 0, and changes the weights until the artificial
+unknowns are 0. In each step, the simplex algorithm increases the weight of the first column that brings the weighted
+sum closer to the target. The rule to take the first possible column (Bland's rule) guarantees that the simplex
+algorithm ends.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,11 +20,12 @@ ALMOST = Fraction(999_999, 1_000_000)  # a constant just below 1, which may be a
 
 
 def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None:
-    """Finds weights > 0 with which a sum of some of the polynomials in `columns` is the polynomial `goal`. If there are
-    no such weights, the function tries `goal` plus a constant just below 1.
+    """Writes the polynomial `goal` as a constant >= 0 plus a sum of polynomials in `columns`, each multiplied by a
+    weight > 0. If the polynomial `goal` cannot be written as a weighted sum, the function tries `goal` plus a constant
+    just below 1.
 
-    Returns a map from the position of a polynomial in `columns` to its weight. Returns None if no weighted sum of the
-    polynomials is `goal`, or `goal` plus a constant below 1.
+    Returns a dict with the weights of the sum; the key of a weight is the position in `columns` of the polynomial that
+    it multiplies. Returns None if neither `goal` nor `goal` plus a constant below 1 can be written as a weighted sum.
     """
     useful = _useful(goal, columns)
     for slack in (Fraction(0), ALMOST):
@@ -37,8 +38,8 @@ def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None
 
 
 def _useful(goal: Dim, columns: Sequence[Dim]) -> Sequence[int]:
-    """Returns the positions of the polynomials in `columns` that a weighted sum equal to the polynomial `goal` may
-    need.
+    """Finds the polynomials in `columns` that may be needed to write the polynomial `goal` as a weighted sum. Returns
+    the positions of the needed polynomials in `columns`.
 
     A polynomial is needed only if it shares a monomial (product of symbols) with `goal`, or with another needed
     polynomial.
@@ -58,8 +59,9 @@ def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial,
     """Returns weights >= 0 whose weighted sum of columns is the target, or None if no weights have this sum.
 
     The simplex tableau (a matrix of linear equations) has one row for each monomial (a product of symbols). Each row
-    has an artificial variable: the part of the target's coefficient that the weighted sum does not reach yet. If the
-    simplex algorithm reduces all artificial variables to 0, it has found the weights.
+    has an artificial variable: the part of the monomial's coefficient in the target that the weighted sum still lacks.
+    If all artificial variables (the parts of the target that are still lacking) become 0, the weighted sum of the
+    columns is the target.
     """
     rows = sorted({m for m in (*target, *(m for c in columns for m in c))}, key=str)
     width = len(columns)

@@ -126,10 +126,9 @@ def at_most_one(d: Dim) -> bool:
 
 
 class Ramps(Record):
-    """A piecewise linear function, stored as a linear function `plain` and the points at which the slope changes.
+    """A piecewise linear function, stored as the sum of a linear function `plain` and terms c * max(n - k, 0).
 
-    An entry (n, k): c of `bends` stands for the term c * max(n - k, 0), which changes the slope by c at n = k. The
-    value of the piecewise linear function is `plain` plus all terms c * max(n - k, 0).
+    An entry (n, k): c of `bends` stands for the term c * max(n - k, 0), which changes the slope by c at n = k.
     """
 
     plain: Dim
@@ -144,8 +143,8 @@ class Ramps(Record):
     def dim(self) -> Dim:
         """Returns the piecewise linear function as a `Dim`.
 
-        A term c * max(n - k, 0) is written with a maximum if c > 0. If c < 0, it is written with a minimum, because
-        max(n - k, 0) = n - min(n, k).
+        A term c * max(n - k, 0) with c > 0 keeps its maximum. A term c * max(n - k, 0) with c < 0 is written with a
+        minimum instead, as c * (n - min(n, k)).
         """
         total = self.plain
         for (n, k), c in self.bends.items():
@@ -153,12 +152,12 @@ class Ramps(Record):
         return total
 
     def of_one_sum(self) -> tuple[Dim, Callable[[int], int], set[int]] | None:
-        """Returns (n, f, corners) if the piecewise linear function is f(n) for a single sum of sizes n, such as `M +
-        N`. Returns None if the piecewise linear function depends on two or more different sums of sizes, such as `M`
-        and `M + N`.
+        """If the piecewise linear function depends on one sum of sizes n, such as `M + N`, returns n, the function
+        f(n), and `corners`. Returns None if the piecewise linear function depends on two or more different sums of
+        sizes, such as `M` and `M + N`.
 
         The set `corners` contains the values of n at which the slope of max(f(n), 0) can change. The slope of max(f(n),
-        0) can change only where the slope of f changes, and at the integers next to the zeros of f.
+        0) can change only where the slope of the function f changes, and at the integers next to the zeros of f.
         """
         n, slope = _base(self.plain)
         over = {*(m for m, _ in self.bends), *((n,) if slope else ())}
@@ -251,10 +250,10 @@ def _of_extreme(a: Extreme) -> Ramps:
 
 
 def _ramp(inner: Ramps) -> Ramps | None:
-    """Returns max(inner, 0), for a piecewise linear function `inner`, as a linear function plus terms c * max(n - k,
-    0). Returns None if `inner` is not a function of one sum of sizes.
+    """Returns max(inner, 0), for a piecewise linear function `inner` of a sum of sizes n, as a linear function plus
+    terms c * max(n - k, 0). Returns None if `inner` is not a function of one sum of sizes.
 
-    If `inner` depends on a sum of sizes n that is never negative, the result needs no term max(n - k, 0) with k <= 0.
+    If the sum of sizes n is never negative, a term max(n - k, 0) with k <= 0 is n - k, a part of the linear function.
     """
     found = inner.of_one_sum()
     if found is None:
@@ -275,9 +274,9 @@ def _ramp(inner: Ramps) -> Ramps | None:
 def _base(d: Dim) -> tuple[Dim, int]:
     """Returns (n, c) such that d = c * n + a constant.
 
-    For example, `2*M + 4*N + 1` is 2 * (M + 2*N) + 1, so `_base` returns the pair `(M + 2*N, 2)`. The factor c is the
-    greatest common divisor of the coefficients of d without its constant. The sign of c makes the first coefficient of
-    n positive.
+    For example, `2*M + 4*N + 1` is 2 * (M + 2*N) + 1, so `_base` returns the pair `(M + 2*N, 2)`. The absolute value of
+    c is the greatest common divisor of the coefficients of d without its constant. The factor c of n is negative if the
+    first coefficient of d is negative, so that the first coefficient of n is positive.
     """
     terms = [(m, c) for m, c in d.terms if m]
     if not terms:

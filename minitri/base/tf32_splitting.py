@@ -2,8 +2,8 @@
 
 A tensor core multiplies TF32 numbers, which have 11 significant bits. To multiply f32 numbers a and b, each factor is
 written as a sum of two TF32 numbers (parts). For a = a1 + a2 and b = b1 + b2, the product `a*b` is computed as `a1*b2 +
-a2*b1 + a1*b1`. The smallest product, `a2*b2`, is left out (Ootomo and Yokota, "Recovering single precision accuracy
-from Tensor Cores", 2022).
+a2*b1 + a1*b1`. Of the four products of a part of a and a part of b, the smallest (`a2*b2`) is left out (Ootomo and
+Yokota, "Recovering single precision accuracy from Tensor Cores", 2022).
 
 The depth K of a matrix product is the number of products `a*b` whose sum is one element. For a depth of 64 or more, a
 matrix product of TF32 parts is as exact as with IEEE multiplications and additions. The table below has upper bounds of
@@ -17,9 +17,10 @@ and S is the sum of the K values `|a*b|`.
 
 In each instruction, a tensor core aligns all terms to the largest term. The tensor core keeps two more bits than the
 largest term has, and cuts off all lower bits. One instruction adds nine terms: eight products and the previous sum.
-Cutting off the low bits costs an error of at most u/2 for each term, and 2u for the result. The truncation error of one
-instruction is at most 9 * u/2 + 2u = 6.5u. For K = 64, the error bound for TF32 parts has the factor 8 + 52 + 2 = 62,
-and the error bound for IEEE arithmetic has 64. For a depth of 64 or more, TF32 parts have a smaller error bound than
+Truncation (cutting off low bits) changes each term by at most u/2, and the result by at most 2u, where u = 2**-24. With
+u = 2**-24, nine truncated terms (u/2 each) and a truncated result (2u) have an error of at most 9 * u/2 + 2u = 6.5u.
+For K = 64, the three error bounds of TF32 parts in the table have the sum 8 + 52 + K/32 = 62. For K = 64, the error
+bound of IEEE arithmetic has the factor K = 64. For a depth of 64 or more, TF32 parts have a smaller error bound than
 IEEE arithmetic. The error bounds in this file hold for the tensor cores of Hopper GPUs. The test
 tests/sweep_f32_products.py measures how Hopper's tensor cores round.
 

@@ -10,11 +10,11 @@ implementation raised.
     warm-up      the first calls of a measurement do not count. A kernel that computes a lot reaches the chip's
                  power limit: its clock rate falls for about a tenth of a second, and then stays the same
 
-An implementation is called with one set of inputs after another, and then with the first set again. The result of a
-call is kept until the set of inputs of the call is used again. There are enough sets of inputs to push the inputs and
-results of a call out of the L2 cache before their next use (measure_case.py). The timer does not clear the L2 cache by
-writing zeros to it, because the GPU would write them back to memory during the call. If the GPU also had to copy zeros
-from its cache to memory, a kernel that mostly reads would be slower.
+An implementation is called with one set of inputs after another, and then with the first set again. The timer keeps the
+result of each call in memory until the next call with the same inputs. There are enough sets of inputs to push the
+inputs and results of a call out of the L2 cache before their next use (measure_case.py). The timer does not clear the
+L2 cache by writing zeros to it, because the GPU would write them back to memory during the call. If the GPU also had to
+copy zeros from its cache to memory, a kernel that mostly reads would be slower.
 
 Before each call, the GPU spins: it is kept busy without touching memory. While the GPU spins, the host queues the call,
 so the measured time of the call does not include the host's time.

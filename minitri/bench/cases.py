@@ -1,7 +1,7 @@
 """The cases of the benchmark, made from the table cases.toml: a program, its arguments, and the same computation in torch.
 
-In: rows of the table cases.toml. Out: `Case`s. For example, the row for softmax in cases.toml has a name, a function, a
-list of cases and a library function:
+In: rows of the table cases.toml. Out: `Case`s. A row of cases.toml, such as the row for softmax, has a name, a
+function, a list of cases and a library function.
 
     name = "softmax"
     function = "softmax_of_rows"

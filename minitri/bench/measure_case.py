@@ -120,8 +120,8 @@ def _copied(a: Any) -> Any:
 def _bytes_moved(case: Case, arrays: Arrays, reference: Arrays) -> int:
     """Returns the number of bytes that the case must read and write.
 
-    A float element of the result counts as many bytes as an element of the first input, because the reference result
-    has the wider dtype f64.
+    The arrays in `reference` have the shapes of the results, but the dtype f64. The function therefore counts, for each
+    float element of a result, the bytes of an element of the first input.
     """
     read, like = [a.nbytes for a in arrays], arrays[0]
     out = sum(r.numel() * (like if r.is_floating_point() else r).element_size() for r in reference)
@@ -187,8 +187,8 @@ def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: A
 
 
 def _begin(make: Maker) -> tuple[Iterable[Run], Run, Any]:
-    """Runs the first call of an implementation, and returns the other calls, the first call, and the result of the
-    first call.
+    """Runs the first call of an implementation. Returns an iterator over the remaining calls, the first call itself,
+    and the result of the first call.
     """
     calls = iter(make())
     first = next(calls)
@@ -198,7 +198,7 @@ def _begin(make: Maker) -> tuple[Iterable[Run], Run, Any]:
 def time_together(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run | None) -> None:
     """Times all implementations of a case in one call of `clock`, so that they alternate.
 
-    If a copy of memory is timed too, the rate of the copy gives the time that a copy of the case's bytes would take.
+    If a copy of memory is timed too, the row also gets the time of a copy that moves as many bytes as the case.
     """
     copies = {} if row.flops or copy is None else {"copy": [copy]}
     times = clock({**ready, **copies}, COMPUTING if row.flops else MOVING)

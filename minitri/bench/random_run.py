@@ -118,8 +118,8 @@ def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int
 def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Measure) -> Row:
     """Measures the parts of a slow program alone, and returns the row of the smallest part that is slow too.
 
-    In the part that is returned, minitri's time minus torch's time is at least half of this difference for the whole
-    program.
+    If minitri is slower than torch by t seconds for the whole program, it is slower by at least t/2 for the returned
+    part.
 
     whole   the row of the program itself, which is the result if all parts are fast
     bound   a part whose ratio is smaller than this is slow

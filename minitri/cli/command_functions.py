@@ -65,10 +65,9 @@ def compile(
 
 
 def _texts(low: Lowered, stages: Sequence[str]) -> tuple[dict[str, str], CompileError | None]:
-    """Returns the texts of the stages that this machine can make.
+    """Returns the texts of the stages that this machine can make, and the error of the first stage that it cannot make.
 
-    Also returns the error of the first stage that this machine cannot make. If this machine can make all stages, the
-    error is None.
+    If this machine can make all stages, the error is None.
     """
     texts: dict[str, str] = {}
     missing: CompileError | None = None

@@ -108,8 +108,8 @@ def missing_sizes(
 ) -> dict[str, Size]:
     """Returns sizes for the dimensions that have no size in `known`.
 
-    Each dimension without a size in `known` gets the next number of `sizes`. A pack stands for several axes, such as
-    `*B`. Each pack that has no sizes in `known` gets the sizes `axes`.
+    Each dimension without a size in `known` gets the next number of `sizes`. A pack (a name such as `*B` for several
+    axes) without sizes in `known` gets the tuple of sizes in the argument `axes`.
     """
     numbers, declared = cycle(sizes), sizes_of(function, {}).items()
     return {n: axes if isinstance(size, tuple) else next(numbers) for n, size in declared if n not in known}
@@ -236,9 +236,10 @@ def require_known(what: str, given: Iterable[str], names: list[str]) -> None:
 
 
 def _as_declared(function: ast.Function, name: str, size: Size) -> Size:
-    """Returns a tuple of sizes for a pack, and a single size for a dimension that is no pack.
+    """Returns a tuple of sizes for a pack (a name such as `*B` for several axes), and a single size for any other
+    dimension.
 
-    If B is a pack, the size 8 of the option `B=8` becomes (8,).
+    For a pack `*B` (a name for several axes), the size 8 of the option `B=8` becomes the tuple (8,).
 
     Raises InputError if a dimension that is no pack gets several sizes, as in `N=2,3`.
     """

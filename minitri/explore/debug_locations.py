@@ -13,7 +13,9 @@ that calls the function.
 
 On Blackwell GPUs, matrix products are computed in tensor memory, which separate instructions allocate. The row of a
 line that allocates tensor memory defines the name `TENSOR`, and the row of a line that accesses tensor memory uses this
-name. Through the name `TENSOR`, triton_provenance.py finds which matrix products use an allocation.
+name. The module triton_provenance.py adds the graph nodes of lines that use the name `TENSOR` to earlier lines that
+define this name. An allocation of tensor memory thus gets the graph nodes of the matrix products that use tensor
+memory.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      allocates columns: defines TENSOR
     ATOMS.OR RZ, [UR6+0x14], R3                records the allocation: defines TENSOR
@@ -205,7 +207,8 @@ _MASKS = MACHINES["amdgcn"]
 
 
 def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
-    """Completes the rows of instructions that enable masked threads again, and of instructions that wait for loads.
+    """For AMD GPUs, adds missing source lines to instructions that enable threads again, and missing registers to
+    instructions that wait for loads.
 
     The instruction that enables threads again after a branch gets the source line of the instruction that disabled
     them, because LLVM gives it no line. An instruction that waits for loads counts as defining and using the registers
@@ -341,8 +344,8 @@ def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
     `TENSOR` works like the name of a register: allocations of tensor memory define it, and accesses to tensor memory
     use it.
 
-    The argument `head` is the source line at which the kernel begins. An instruction with the first line of the kernel
-    as its source line counts as an instruction without a source line.
+    The argument `head` is the source line at which the kernel begins. If the source line of an instruction is `head`,
+    the instruction counts as an instruction without a source line.
     """
     lines = text.split("\n")
     users = [k for k, line in enumerate(lines) if rows[k].operation and _ROLES["user"].search(line)]

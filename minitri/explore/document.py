@@ -92,9 +92,9 @@ def document(
 def program(compiled: Compilation, label: str, quick: bool, measured: Seconds, tell: Tell) -> dict[str, Any]:
     """Returns all stages of one program, as data.
 
-    If `quick` is true, the data has no parts that take seconds to compute. The slow parts of the data are Triton's
-    stages and passes, the steps of execution_trace.py, the guided walk (guided_walk.py) and the fusion plans
-    (fusion_drawings.py).
+    If `quick` is true, the parts of the page's data that take seconds to compute are left out. The parts that take
+    seconds are Triton's stages and passes, the steps of execution_trace.py, the guided walk (guided_walk.py) and the
+    fusion plans (fusion_drawings.py).
     """
     trace = Trace(compiled)
     sources = _Sources(trace)

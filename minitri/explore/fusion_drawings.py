@@ -8,8 +8,8 @@ In: a `Trace`, which is a compilation with the graph nodes of each line (provena
     decision  {value, from, to, verdict, rule, bytes, marks, instead}    instead: index of the plan without this fusion
 
 To make a plan without one fusion, the fusion pass runs again, but stores one value in memory that it fused in the first
-run. An unknown size counts as 1024. Left out: the time of a plan. The bytes of a plan are the memory traffic that the
-plan cannot avoid (kernels/memory_traffic.py).
+run. An unknown size counts as 1024. Left out: an estimate of the time that the kernels of a plan take. The bytes of a
+plan are the memory traffic that the plan cannot avoid (kernels/memory_traffic.py).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,7 +64,8 @@ class _Ledger:
 
     def _instead(self, plans: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
         """For each value that fusion keeps in registers, adds a plan to `plans` in which the kernels store this value
-        in memory. Returns the index of each added plan in `plans`, by the key (`_key`) of the value.
+        in memory. Returns a dict from the key (`_key`) of each value that is now stored in memory to the index of its
+        plan in `plans`.
 
         If the graph is large, plans are added for only some of the fused values.
         """

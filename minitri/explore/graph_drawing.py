@@ -205,7 +205,8 @@ def layout(
 ) -> tuple[dict[Any, Box], dict[tuple[Any, Any], Line]]:
     """Returns the boxes of an acyclic graph, and the points of each edge.
 
-    `sizes` has the (width, height) of each node, in pixels. `gap` is the distance between two layers.
+    `sizes` has the (width, height) of each node, in pixels. The nodes are arranged in horizontal layers, which are
+    `gap` pixels apart.
     """
     graph: nx.DiGraph[Any] = nx.DiGraph()
     graph.add_nodes_from(sizes)
@@ -235,10 +236,11 @@ def _line(start: Box, *rest: Box) -> Line:
 
 
 def _with_bends(graph: nx.DiGraph[Any], level: dict[Any, int]) -> dict[tuple[Any, Any], list[Hashable]]:
-    """Adds a bend in each layer that an edge crosses. Returns the bends of each edge.
+    """Adds a bend (a point through which an edge is drawn) in each layer that the edge crosses. Returns the bends of
+    each edge.
 
-    The argument `level` has the number of each node's layer, and this function adds the layer of each new bend to
-    `level`.
+    The argument `level` maps each node to the number of its layer. The function adds the bends of the edges and the
+    numbers of their layers to the dict `level`.
     """
     bends: dict[tuple[Any, Any], list[Hashable]] = {}
     for a, b in list(graph.edges):
@@ -273,9 +275,9 @@ def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any
 def _spaced(wanted: Sequence[float], layer: Sequence[Any], width: Mapping[Any, float]) -> dict[Any, float]:
     """Returns an x coordinate for each node of a layer, close to the wanted coordinate, so that no two nodes overlap.
 
-    Overlaps of boxes are removed twice: by pushing nodes only to the right, and by pushing them only to the left. The
-    returned x coordinate is the mean of a node's two coordinates: after pushing boxes to the right, and after pushing
-    boxes to the left.
+    Overlapping boxes can be separated by pushing boxes to the right, or by pushing boxes to the left. The returned x
+    coordinate is the mean of a node's two coordinates: after pushing boxes to the right, and after pushing boxes to the
+    left.
     """
     apart = np.cumsum([0.0, *((width[a] + width[b]) / 2 + GAP for a, b in pairwise(layer))])
     free = np.asarray(wanted) - apart

@@ -78,8 +78,8 @@ def followed(trace: Trace, stages: Iterable[str]) -> int | None:
 
 
 class _Walk:
-    """The data of a guided walk that follows one graph node. A `_Walk` has the tile program that computes the followed
-    node, and the loads and stores that the drawings of the guided walk show.
+    """The data of a guided walk, a tour of the page that follows one graph node through all stages. A `_Walk` has the
+    tile program that computes this graph node, and the loads and stores that are drawn.
 
     load     the load to draw: best a load along a loop, second best a load along an axis that one block covers
     tested   the last axis that a mask tests

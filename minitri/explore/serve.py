@@ -14,8 +14,8 @@ token, the body, and the number of requests:
 
 The address of the server stays the same, so that a link to a program stays valid. The address consists of the port 8748
 and a token. The token is in the user's cache folder, which no other user can read. Each port has its own token. With
-`--port 0`, or if the port 8748 is taken, the server uses any free port and a new token. The token of a free port that
-replaces the port 8748 is not saved, because another process can get the same port later.
+`--port 0`, or if the port 8748 is taken, the server uses any free port and a new token. If the operating system chooses
+the server's port, the token is not saved, because another process can get the same port later.
 
 The server sends no CORS headers, and answers requests for only two paths. Separate processes (request_queue.py) compile
 programs, with limits of time and memory, and never run a kernel.

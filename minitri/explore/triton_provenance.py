@@ -78,8 +78,8 @@ def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str
 
     The function visits the row of every line twice, from the last line to the first, because loops carry values to
     earlier lines. If a line uses a name, the graph nodes of the line are added to the nearest earlier line that defines
-    the name. For a name in `kept`, the nodes of a line that uses the name are added to every earlier definition of the
-    name.
+    the name. The set `kept` has the names of variables that a loop carries, and of tensor memory. The graph nodes of a
+    line that uses a name in `kept` are added to all earlier lines that define the name.
     """
     needed: dict[str, Nodes] = defaultdict(frozenset)
     found = [NONE] * len(rows)
@@ -134,10 +134,10 @@ def _rows(nodes: Sequence[ast.AST]) -> tuple[list[Row], frozenset[str]]:
 
 
 def _whole(nodes: Sequence[ast.AST]) -> Iterator[int]:
-    """Yields the lines of a function that belong to the whole kernel, such as `if` and `else`, whose branches contain
-    the whole kernel.
+    """Yields the lines of a function that belong to the whole kernel.
 
-    The lines of statements without a result, such as waiting for the previous kernel, also belong to the whole kernel.
+    A line with `if` or `else` belongs to the whole kernel, because its branch contains the whole kernel. A statement
+    without a result, such as waiting for the previous kernel, belongs to the whole kernel.
     """
     for node in nodes:
         if isinstance(node, ast.If):

@@ -8,8 +8,8 @@ the shrunk failure (a `Case`). The comparisons that check a random program are o
                   (minitri/testing/equivalent_programs.py)
 
 To shrink a failure, `trial` first simplifies the random choices that made the program, and then the sizes and elements
-of the arguments. After each simplification, only the comparison that failed is repeated. Left out: crashes and hangs,
-which session.py reports.
+of the arguments. After each simplification of the program or its arguments, only the comparison that failed for the
+original program is repeated. Left out: crashes and hangs, which session.py reports.
 
 The file of a failure has the program, and in comments everything that is needed to repeat the failure:
 
@@ -148,8 +148,9 @@ def examined(
     """Checks a case on the CPU or a GPU, and returns the outcome.
 
     Every pass is checked first, in each of the given variants of compilation (minitri/trust/check_passes.py). If no
-    pass is wrong, programs that were changed but must compute the same result are checked too. The argument `relations`
-    has the names of the changes of a program that are tried; the default is `PAIRS[on]`.
+    pass is wrong, the program is compared with changed programs that must compute the same result, such as a program
+    with renamed variables. The argument `relations` has the names of the changes of a program that are tried; the
+    default is `PAIRS[on]`.
     """
     relations = PAIRS[on] if relations is None else relations
     try:
@@ -278,9 +279,8 @@ def _array(given: Any) -> Any:
 
 
 def answer(seed: int, on: str) -> dict[str, Any]:
-    """Returns the worker's answer for one seed: the numbers of comparisons, and the failure, if there is one. The
-    answer also has the text of the failure's file. If the field `lost` of the answer is true, the parent process ends
-    the worker.
+    """Returns the worker's answer for one seed: the numbers of comparisons, and for a failure its kind, its description
+    and the text of its file. If the field `lost` of the answer is true, the parent process ends the worker.
     """
     outcome = trial(seed, on)
     counts = {"stages": outcome.stages, "pairs": outcome.pairs, "refused": outcome.refused}

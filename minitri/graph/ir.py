@@ -154,8 +154,8 @@ def axis(k: int) -> Dim:
 def along(k: int, extent: Dim) -> Dim:
     """Returns the index with which a view reads an axis of its operand, if this axis becomes axis k of the view.
 
-    The index is the symbol `dk`, such as `d0` for the first axis. If the extent of the axis that is read is 1, the
-    index is 0, because an axis of extent 1 is broadcast.
+    The returned index is the symbol `d0` if k is 0, `d1` if k is 1, and so on. If the extent of the axis that is read
+    is 1, the index is 0, because an axis of extent 1 is broadcast.
     """
     return dims.ZERO if extent == 1 else axis(k)
 
@@ -282,7 +282,7 @@ class Graph(Record, eq=False):
 def is_copy(node: Node) -> bool:
     """Checks whether a node casts an operand to the dtype that the operand already has.
 
-    A cast without a change of dtype stands for a copy in memory (optimize/pack_operands.py).
+    The pass optimize/pack_operands.py makes a cast that keeps the dtype where it wants a copy of an array in memory.
     """
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 

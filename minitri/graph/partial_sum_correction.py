@@ -9,9 +9,9 @@ or a refusal with its reason. The transport T turns a partial sum that was compu
 into the partial sum for a new value of m. Because the partial sum can be corrected, one loop over blocks of elements
 computes the sum s and the reduction m together. After each block, the partial sum s is corrected for the new value of
 m, and the sum over the block is added. Partial sums over separate groups of elements can be added after the transport
-(correction of a partial sum) is applied to each of them. The following table has the transport (the correction of a
-partial sum s) for each form of the summed expression F.
+(correction of a partial sum) is applied to each of them.
 
+    F depends on    form of F                              transport of a partial sum s  name
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
                     F * G, F / G, G independent of m       T(F) * T(G), T(F)
                     -F, F rounded to fewer bits            T(F)
@@ -20,21 +20,21 @@ partial sum s) for each form of the summed expression F.
 
 In an exponent X - m, m must be the maximum of X itself: then no exponent is positive, and no exponential overflows. A
 mean is the sum over n elements divided by n. A deviation is the difference X - m of an element and the mean m of all
-elements. A sum of products of two deviations is corrected without further sums, because the deviations themselves add
-up to 0. The square of a deviation is a product of two deviations too.
+elements. Deviations from a mean add up to 0, so the correction of a sum of products of two deviations needs only the
+means and the number of elements. The square of a deviation, (X - m) ** 2, is the product of two equal deviations.
 
 The transport (correction of a partial sum) `Rescale` is the correction in the online softmax (Milakov and Gimelshein,
-"Online normalizer calculation for softmax", 2018). If one element is added to the sum, the formula of `Shift` is from
-Welford ("Note on a method for calculating corrected sums of squares and products", 1962). If many elements are added to
-the sum, the formula of `Shift` is from Chan, Golub and LeVeque ("Updating formulae and a pairwise algorithm for
-computing sample variances", 1979). minitri derives both corrections, `Rescale` and `Shift`, from the structure of the
-summed expression.
+"Online normalizer calculation for softmax", 2018). The transport `Shift` is the correction of a sum of products of
+deviations when the means change. For one added element, the formula is by Welford ("Note on a method for calculating
+corrected sums of squares and products", 1962). For a block of added elements, the formula is by Chan, Golub and LeVeque
+("Updating formulae and a pairwise algorithm for computing sample variances", 1979). minitri derives the corrections
+`Rescale` and `Shift` from the structure of the summed expression.
 
-Left out: sums of where(p, F, 0). Example: for a row X that contains only -inf, F = exp(X - max(X)) is nan. The sum of
-where(p, F, 0) over this row is nan if the condition p holds for some element, and 0 otherwise. A partial sum that is
-multiplied by one correction factor cannot give both nan and 0. Sums of third powers (x - mean(x)) ** 3 have no
-transport either. To correct a sum of third powers of deviations, the loop would also need the sum of the squared
-deviations.
+Left out: sums of where(p, F, 0). Example: for a row X that contains only -inf, F = exp(X - max(X)) is nan. If X
+contains only -inf, the sum of where(p, exp(X - max(X)), 0) is nan if the condition p holds for some element, and
+otherwise 0. A correction factor that does not depend on p cannot give nan for one condition p and 0 for another. A sum
+of third powers, such as (x - mean(x)) ** 3, is refused: it has no transport (correction of a partial sum). To correct a
+sum of third powers of deviations, the loop would also need the sum of the squared deviations.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -114,16 +114,17 @@ class Mean(NamedTuple, Generic[E]):
 
 
 class Shift(NamedTuple, Generic[E]):
-    """The correction of a partial sum s of (x - mean1) * (y - mean2) when more elements change the two means. The
-    corrected sum is s + n * (old_mean1 - mean1) * (old_mean2 - mean2), where n is the number of elements so far.
+    """The correction of a partial sum of products of two deviations, when more elements change the two means. A sum s
+    of n products (x - old1) * (y - old2) becomes s + n * (old1 - mean1) * (old2 - mean2), if the means change from old1
+    and old2 to mean1 and mean2.
     """
 
     means: tuple[Mean[E], Mean[E]]
 
 
 def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[E] | Shift[E]:
-    """Returns the transport of a sum of `root`: the correction of its partial sum after more elements change the
-    reductions in `needs`.
+    """Returns the transport (the correction of a partial sum) of a sum whose summed expression is `root`. A partial sum
+    must be corrected when more elements change a reduction in `needs`, such as a maximum, on which `root` depends.
 
     Raises Refused if no correction of the partial sum is known.
     """
@@ -175,8 +176,8 @@ def _shifts(terms: Terms[E], root: E, y: Reduced[E]) -> list[E]:
 
 
 def _exponent(terms: Terms[E], exponent: E, y: Reduced[E]) -> E:
-    """Returns h for an exponent x - h, where h is computed from the maximum of x. Raises Refused for any other
-    exponent.
+    """Returns h for an exponent x - h, where h is computed from the maximum of x. Raises Refused if the exponent does
+    not have the form x - h, or if h is not computed from the maximum of x.
     """
     name, operands = terms.look(exponent)
     if name != "subtract":

@@ -60,8 +60,8 @@ class GraphTerms(Terms[Element]):
     def look(self, e: Element) -> tuple[str, tuple[Element, ...]]:
         """Returns the name of the operation that computes an element, and the operands of this operation.
 
-        The returned name is "" if a reduction computes the element, and runs over the same indices as the reduction of
-        the operand `x`.
+        If the element is the result of a reduction that runs over the same indices as the reduction of `x`, the
+        returned name is "".
         """
         node = e.node
         match node:
@@ -106,11 +106,12 @@ class GraphTerms(Terms[Element]):
             return None
 
     def places(self, e: Element) -> tuple[Dim, ...] | None:
-        """Returns the index at which the reduction with the result `e` reads its operand.
+        """Returns the index at which the reduction that computes the element `e` reads its operand.
 
         The index at which the reduction reads its operand consists of expressions over the axes of x. Returns None if
-        `e` is not the result of a reduction that runs over the same indices as the reduction of `x`. Unless `permuted`
-        is true, the reduction that computes `e` also needs the same axes and operand shape as the reduction of `x`.
+        the element `e` is not computed by a reduction, or if this reduction and the reduction of `x` run over different
+        indices. If the field `permuted` is false, returns None also if the two reductions (of `e` and of `x`) have
+        different axes or operand shapes.
         """
         node = self.cut.get(e.node, e.node)
         if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):

@@ -168,7 +168,7 @@ class Typer:
         return self.nodes.cast(self._most_precise(array, dtype), dtype.compute)
 
     def _most_precise(self, value: Array, dtype: DType) -> Node:
-        """Returns the node that holds the value most precisely, as the operand of a conversion to `dtype`.
+        """Returns the graph node from which a value is converted to `dtype` with the least rounding error.
 
         For a conversion to f64, the function returns the f64 node of the value (`value.wide`), if the value has such a
         node.
@@ -370,18 +370,19 @@ def require(holds: bool, rule: str) -> None:
 def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Array:
     """Returns a view of an array with this shape and index map.
 
-    If the array also has a node with its values as f64 (`wide`), this node gets the same view.
+    If the array has a second node `wide`, which computes the same values in f64, the function makes the same view of
+    this node.
     """
     node, *wide = (t.nodes.view(n, tuple(shape), tuple(index)) for n in (x.node, x.wide) if n is not None)
     return Array(node, x.dtype, x.weak, *wide)
 
 
 def read_at(t: Typer, x: Array, places: Mapping[int, Dim], *added: Dim) -> Array:
-    """Returns the elements of x at one index along each axis in `places`. The result does not have the axes in
-    `places`.
+    """Returns the elements of x at the index `places[k]` along each axis k in `places`. The result does not have the
+    axes in `places`.
 
-    `added` contains the sizes of new axes at the end of the result. The indices in `places` can contain the new axes of
-    the result.
+    `added` contains the sizes of new axes at the end of the result. An index `places[k]` can depend on the position
+    along a new axis, so that the new axis is, for example, a diagonal of x.
     """
     kept = [k for k in range(x.rank) if k not in places]
     index = [places[k] if k in places else ir.axis(kept.index(k)) for k in range(x.rank)]

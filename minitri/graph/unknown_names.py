@@ -37,8 +37,8 @@ def unknown_name(node: ast.Name, root: ast.Expr, scope: Iterable[str], functions
 
     A name without a value is either unknown, or the name of a function that is used as a value.
 
-    The program has the variables `scope` and the functions `functions`. The node `root` is the whole expression that
-    contains the name.
+    The argument `scope` has the names of the variables assigned so far, and the argument `functions` has the names of
+    the module's functions. The node `root` is the whole expression that contains the name.
     """
     name, own, known = node.id, [*scope, *functions], [*ast.CONSTANTS, *DTYPES, *function_names()]
     if name in functions or name in function_names():

@@ -4,11 +4,11 @@
       becomes
     multiply (contract x, cast (multiply w, inside)), outside
 
-Each scale s becomes two scales, of which `inside` multiplies the weights and `outside` multiplies the sums. Usually the
-weights are multiplied by 1 (`inside`), and the sums are multiplied by the whole scale s (`outside`). If the scale s is
-inf, nan, or so large that a weight times s could overflow f16, `inside` is s and `outside` is 1. Without a scale, the
-weights are whole numbers, which f16 represents without rounding. Tensor cores need less electrical power for small
-whole numbers, so a chip that runs at its power limit computes faster.
+The scale s of a column of weights is the product of two scales: `inside` for the weights, and `outside` for the sums of
+the matrix product. Usually the scale `inside` of the weights is 1, and the scale `outside` of the sums is s, the whole
+scale of the column. If the scale s is inf, nan, or so large that a weight times s could overflow f16, the weights keep
+the whole scale. Without a scale, the weights are whole numbers, which f16 represents without rounding. Tensor cores
+need less electrical power for small whole numbers, so a chip that runs at its power limit computes faster.
 
 In: a product of a graph. Out: the new second factor of the product, and the scale for the sums of the product. Scales
 are moved from the weights to the sums in f16 products only. In bf16 products, the sums without their scale could
@@ -63,8 +63,8 @@ def find(node: Contract) -> Scale | None:
 
 def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
     """Returns the second factor of a product without its scale, and the scale that must multiply the sums of the
-    product instead. Where a scaled weight could overflow, the second factor keeps the scale, and the returned scale is
-    1. If the second factor has no scale, returns the unchanged factor and None.
+    product instead. If a weight times its scale could overflow f16, the second factor keeps this scale, and the
+    returned scale is 1 instead. If the second factor has no scale, returns the unchanged factor and None.
     """
     found = find(node)
     if found is None:
@@ -107,8 +107,9 @@ def _largest(x: Node) -> int | None:
 
 def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
     """Returns two scales: the first multiplies the weights of a matrix product, and the second multiplies the sums of
-    the matrix product. If a weight times the scale `by` cannot overflow f16, the returned scales are 1 and `by`, and
-    otherwise `by` and 1.
+    the matrix product. Usually the first scale (of the weights) is 1, and the second scale (of the sums) is the given
+    scale `by`. If a weight times the given scale `by` could overflow f16, the first scale is `by`, and the second scale
+    is 1.
     """
     one = number(i, by, 1.0)
     safe = i.apply("less_equal", bool_, by.shape, (compute(i, "abs", by), number(i, by, LARGEST / most)))

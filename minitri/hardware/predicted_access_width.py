@@ -8,10 +8,9 @@ In: the tile program of a kernel, compiled for a target. Out: a `Width` for each
 access is not wider.
 
 The one idea: a thread loads or stores a group of neighbouring elements, up to 16 bytes, with one instruction under
-three conditions. The first condition of a wide access: elements that are neighbours along one axis are also neighbours
-in memory. The second condition of a wide access: each group of elements begins at an address that is a multiple of the
-size of the group. The third condition of a wide access: a bounds check has the same result for all elements that one
-instruction accesses.
+three conditions. Elements that are neighbours along one axis must be neighbours in memory, so that one instruction can
+access several of them. The address of the first element that one instruction accesses must be a multiple of the bytes
+that the instruction accesses. A bounds check must have the same result for all elements that one instruction accesses.
 
 For each operation that computes an offset, Triton determines three powers of two (lib/Analysis/AxisInfo.cpp in Triton).
 Like Triton, this module determines three powers of two from the expression (`Dim`) of an offset:
@@ -143,9 +142,8 @@ class _Along:
         return self.axis.name in picked | {s.name.removesuffix("_lane") for s in symbols if s.kind == "axis"}
 
     def _sum(self, d: Dim) -> Info:
-        """Returns the `Info` of a sum of products: how many neighbouring values are consecutive, a divisor of the
-        first, and how many are equal. The terms that depend on sizes only are added first, and their sum is treated as
-        one integer argument.
+        """Returns the contiguity, divisibility and constancy (see `Info`) of a sum of products. The terms that depend
+        on sizes only are added first, and their sum is treated as one integer argument.
         """
         host, products = on_host(d)
         parts = [self._product(*p) for p in products]
@@ -184,9 +182,9 @@ class _Along:
         return Info(min(x.contiguity, y.contiguity), min(x.divisibility, y.divisibility), constancy)
 
     def _symbol(self, s: Symbol) -> Info:
-        """Returns the `Info` of a symbol in an index: how many neighbouring values are consecutive, a divisor of the
-        first, and how many are equal. A symbol that is the index of an axis stands for the start of a block plus a
-        position in this block. Nothing is known about a symbol that stands for a loaded value.
+        """Returns the contiguity, divisibility and constancy (see `Info`) of a symbol in an index. A symbol that is the
+        index of an axis stands for the start of a block plus a position in this block. Nothing is known about a symbol
+        that stands for a loaded value.
         """
         if s.kind == "value":
             return Info(1, 1, 1 if self._varies(s) else ANY)
@@ -223,8 +221,8 @@ def _added(x: Info, y: Info) -> Info:
 
 def _multiplied(x: Info, y: Info) -> Info:
     """Returns the contiguity, divisibility and constancy of the product of x and y. If the neighbouring values of a
-    factor increase by one, the divisibility of the factor is taken to be 1. For example, if neighbouring values of a
-    factor are 8, 9 and 10, only the first of these values is divisible by 8.
+    factor increase by one, as in 8, 9, 10, only the first value is divisible by 8. The function therefore uses 1 as the
+    divisibility of a factor whose neighbouring values increase by one.
     """
     parts = [i.divisibility if i.contiguity == 1 else 1 for i in (x, y)]
     return Info(1, min(ANY, parts[0] * parts[1]), min(x.constancy, y.constancy))

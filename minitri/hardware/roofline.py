@@ -150,11 +150,11 @@ def predicted_seconds(needed: Work, asked: Work, programs: int, chip: Chip) -> f
 
 
 def waves(programs: int, chip: Chip) -> float:
-    """Returns the ratio of two times: the time of the grid programs, and their time if all multiprocessors were busy
-    until the end.
+    """Returns how many times as long grid programs take as they would take if all multiprocessors were busy until the
+    end.
 
-    For example, 132 grid programs keep all of 132 multiprocessors busy, so the ratio is 1. On 132 multiprocessors, 33
-    grid programs have the ratio 4, because they keep only a quarter of the multiprocessors busy.
+    For example, 132 grid programs keep all of 132 multiprocessors busy, so the function returns 1. If 33 grid programs
+    do the same work, only a quarter of 132 multiprocessors is busy, so the work takes 4 times as long.
     """
     if programs == 0:
         return 0.0

@@ -31,7 +31,9 @@ class StageUnavailable(CompileError):
 
 
 def require_library(module: str, help: str = "") -> Any:
-    """Returns a module of another library, such as `torch`. Raises StageUnavailable MT0402 if it is not installed."""
+    """Returns a module of another library, such as `torch`. Raises StageUnavailable MT0402 if the library is not
+    installed.
+    """
     try:
         return import_module(module)
     except ImportError:

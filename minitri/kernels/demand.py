@@ -106,8 +106,9 @@ class AxisRanges:
         return tuple(c for c in conditions if not self._closed[c])
 
     def narrowed(self, guards: tuple[Dim, ...], conditions: Sequence[Dim]) -> tuple[Dim, ...] | None:
-        """Returns all guards, and each condition that does not follow from the guards. Returns None if no index meets
-        all guards and conditions.
+        """Returns the items of the list `guards`, and each item of the list `conditions` that does not follow from the
+        guards. Both the guards and the conditions are integer expressions that must be >= 0. Returns None if no index
+        meets all guards and conditions.
         """
         for c in self.open_guards(conditions):
             rooms = [room for g in guards if (room := (c - g).constant) is not None]
@@ -179,11 +180,11 @@ class Indexing:
                 self.demands[operand][below] = None
 
     def scan_axis(self, node: ir.Scan, demand: Demand) -> tuple[str, Dim]:
-        """Returns the axis along which a scan runs to compute the needed element, and the shift: the axis position at
-        which the scan starts.
+        """Returns the axis along which a scan (such as a running sum) computes a needed element, and the shift: the
+        position at which the scan starts.
 
-        For example, the exclusive sum `pad(cumulative_sum(x[:-1]), ((1, 0),))` needs the scan at the index `i - 1`. A
-        scan that is needed at the index `i - 1` runs along the axis `i` and starts at i = 1, so its shift is 1.
+        For example, the exclusive sum `pad(cumulative_sum(x[:-1]), ((1, 0),))` needs the element `i - 1` of a running
+        sum. To compute element `i - 1` of a running sum, the scan along `i` starts at i = 1, so the shift is 1.
         """
         place, extent = demand.index[node.axis], node.shape[node.axis]
         along = next((s for s in place.symbols() if s.kind == "axis"), None)
@@ -255,9 +256,9 @@ class Indexing:
         """Returns the demand (the index at which a node is needed) without the guards (conditions) on axes that are not
         in the index.
 
-        If an axis is not in the index of a node, the index reads the same element at all positions of this axis. A
-        guard (condition) on an axis that is not in the index holds at some position of the axis, so the element is
-        needed anyway.
+        If an axis is not in the index of a node, the index reads the same element at all positions of this axis. For
+        example, if `x[i]` is needed where the guard (condition) `j >= 2` holds, the function leaves the guard out,
+        because it holds for some `j`.
 
         A guard (condition) is kept if its axis is short, because a grid program usually computes only one index of a
         short axis. Example: a grid program that stores elements of `y` in `stack((x, y), axis=0)` does not read `x`. On
@@ -300,11 +301,13 @@ class Indexing:
         return []
 
     def mapped(self, exprs: Iterable[Dim], index: Sequence[Dim], picks: Mapping[Symbol, Dim] = {}) -> tuple[Dim, ...]:
-        """Returns the index expressions `exprs` of a node for the element of its result at `index`.
+        """Returns the index expressions of a node (`exprs`), with the index of one element in place of the symbols of
+        dimensions.
 
         In the expressions, the k-th entry of `index` replaces the symbol of dimension k, such as `d0` for k = 0.
-        Example: with the expressions `[d1, d0]` and the index `[i, j + 1]`, the result is `[j + 1, i]`. A gather reads
-        some indices from an array, and the argument `picks` maps the symbol of each such index to its replacement.
+        Example: with the expressions `[d1, d0]` and the index `[i, j + 1]`, the result is `[j + 1, i]`. In the index
+        expressions of a gather, a symbol such as `@0` stands for an index that is read from an array. The argument
+        `picks` maps each symbol such as `@0` to its replacement.
         """
         env = {axis_symbol(k): d for k, d in enumerate(index)} | {**picks}
         return tuple(self.ranges.simplify(d.substitute(env)) for d in exprs)
@@ -323,8 +326,9 @@ class Indexing:
         return name
 
     def pieces(self, node: ir.Concat, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Returns the operands of a concat that can contain the needed element. Each operand comes with the element's
-        index in this operand, and with guards that test whether the operand contains the element.
+        """Returns the operands of a concat that can contain a needed element of its result. Each returned operand comes
+        with the index at which the operand would contain the needed element. Guards (conditions) test whether an
+        operand of the concat contains the needed element.
         """
         out: list[tuple[Node, Demand]] = []
         offset = dims.ZERO
@@ -367,8 +371,9 @@ def plain_axis(d: Dim) -> str | None:
 def about(guards: Iterable[Dim], index: Sequence[Dim]) -> tuple[Dim, ...]:
     """Returns the guards (conditions) that depend on an axis or a picked value (a computed index) in `index`.
 
-    Example: a factor of a matrix product needs no guard on an axis that is not in its index. A guard (condition) on an
-    axis that is not in the index holds at some position of the axis, so the element is needed anyway.
+    For example, the factor `a[i, r]` of a matrix product needs no guard (condition) on the column axis, such as
+    `j >= 2`. Some column `j` meets the guard (condition) `j >= 2`, so the kernel needs the element `a[i, r]` in any
+    case.
     """
     own = {s for d in index for s in d.symbols()}
     return tuple(g for g in guards if own & {s for s in g.symbols() if s.kind != "size"})

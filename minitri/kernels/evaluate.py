@@ -100,9 +100,8 @@ class Values:
             self.values[op] = value.reshape([1] * (len(self.names) - value.ndim) + list(value.shape))
 
     def position(self, expr: Dim, op: Op) -> Any:
-        """Returns the value of an index expression. The expression can contain the symbol of a picked value (an index
-        that a gather computes). The function replaces the symbol of each picked value by the indices that the kernel
-        has computed.
+        """Returns the value of an index expression. For example, if a gather computes the index `p0`, the value of the
+        expression `p0 + 1` uses the values that the kernel computed for `p0`.
         """
         picks = getattr(op, "picks", ())
         env = {**self.env, **{s: self.values[v] for s, v in picks}} if picks else self.env

@@ -174,10 +174,10 @@ class Reduce(_Op):
 
 
 class Count(_Op):
-    """The number of elements along the axes `over`. Inside a loop over the axes `over`, a `Count` is the number of
-    elements in all blocks so far, including the current block.
+    """The number of elements along the axes that the field `over` lists. Inside a loop over the counted axes, the op
+    `Count` has the number of elements in all blocks so far, including the current block.
 
-    A tile program has no `Count`: lowering replaces a `Count` by a number.
+    Tile programs have no ops of the class `Count`, because lowering replaces an op `Count` by a number.
     """
 
     over: tuple[str, ...]
@@ -186,8 +186,9 @@ class Count(_Op):
 class Old(_Op):
     """The partial result of a reduction or count before the current block of a loop.
 
-    If no loop computes the reduction or count, an op `Old` has the value of the complete result. A tile program has no
-    `Old`: lowering replaces an `Old` by a value that the loop carries.
+    Without a loop, an op of the class `Old` (a partial result of a reduction) has the value of the complete result,
+    because there are no blocks. Tile programs have no ops of the class `Old`. Lowering replaces the partial result of a
+    reduction by a value that the loop carries.
     """
 
     x: Op
@@ -202,11 +203,11 @@ class Scan(_Op):
 class Dot(_Op):
     """The sum of `a * b` over one axis: a matrix product.
 
-    `precision` is one of PRECISIONS (minitri/graph/ir.py) or "tf32x3_unchecked". With "tf32x3_unchecked", a sum is
-    sometimes infinite or NaN where IEEE arithmetic gives a number (minitri/optimize/deferred_tf32_checks.py). `tile` names
-    the axis of the rows of `a` and the axis of the columns of `b`. `a` does not have the column axis, and `b` does not
-    have the row axis. If a loop computes the product, each iteration multiplies the partial sum by `rescale` before it
-    adds the products of a block.
+    The field `precision` is one of PRECISIONS (minitri/graph/ir.py) or "tf32x3_unchecked". With "tf32x3_unchecked", a
+    sum is sometimes infinite or NaN where IEEE arithmetic gives a number (minitri/optimize/deferred_tf32_checks.py).
+    The field `tile` names two axes of the product: the axis of its rows and the axis of its columns. The first factor
+    `a` of the product does not have the column axis, and the second factor `b` does not have the row axis. If a loop
+    computes the product, each iteration multiplies the partial sum by `rescale` before it adds the products of a block.
     """
 
     a: Op
@@ -283,9 +284,9 @@ class Kernel(Record, eq=False):
         """The "held" axes: if matrix products and reductions share a loop, one grid program computes all indices of a
         held axis.
 
-        If products and reductions share a loop, all axes of the products are held, except the row axes and the loop's
-        axis. A held axis is not split among grid programs, so only one grid program computes and stores a result
-        without this axis.
+        The held axes (one grid program computes all their indices) are all axes of the products, except row axes and
+        the shared loop's axis. A held axis is not split among grid programs, so only one grid program computes and
+        stores a result without this axis.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()
@@ -294,15 +295,15 @@ class Kernel(Record, eq=False):
 
 class Decision(Record):
     """One line of the ledger, the list of fusion decisions. A line of the ledger describes a value that one node (the
-    producer) passes to another node (the consumer). `fused` says whether the producer and the consumer are in one
-    kernel, and `rule` says why.
+    producer) passes to another node (the consumer). The field `fused` says whether the producer and the consumer are in
+    one kernel, and the field `rule` says why.
 
-    `again` is true if the consumer is in the same kernel as the producer, but in a later loop. A consumer (a node that
-    uses the value) in a later loop loads inputs of the kernel from memory a second time. If the producer and the
-    consumer are fused, `bytes` is the memory traffic that fusion saves. If the producer and the consumer are not fused,
-    `bytes` is the traffic that the value causes: one read by each consuming kernel, and one write. If several kernels
-    read a value, only the `bytes` of one ledger line (fusion decision) include the write of the value. `spans` are the
-    source spans of the value.
+    The field `again` is true if the consumer is in the same kernel as the producer, but in a later loop. A consumer (a
+    node that uses the value) in a later loop loads inputs of the kernel from memory a second time. If the producer and
+    the consumer are fused, `bytes` is the memory traffic that fusion saves. If the producer and the consumer are not
+    fused, `bytes` is the traffic that the value causes: one read by each consuming kernel, and one write. If several
+    kernels read a value, the write of the value is counted in only one of their ledger lines (fusion decisions). The
+    field `spans` has the source spans of the value.
     """
 
     value: str

@@ -224,11 +224,11 @@ class _Builder(OpBuilder):
         return postorder(self.part.stores, below)
 
     def _spans_of_views(self, order: Sequence[Key]) -> dict[Key, tuple[Span, ...]]:
-        """Returns the spans (places in the source text) of views, gathers and concats, for the op whose elements they
-        rearrange.
+        """Returns additional spans (places in the source text) for each op: the spans of views, gathers and concats
+        that read the value of the op.
 
-        Views, gathers and concats have no op of their own. For example, a view that only changes the index of a load
-        adds its spans to the spans of the load.
+        Views, gathers and concats have no op of their own. For example, the op that loads `x` keeps the place of the
+        transpose `x.T` in the source text as well.
         """
         moved: dict[Key, tuple[Span, ...]] = {}
         for node, demand in reversed(order):  # users before operands
@@ -362,16 +362,16 @@ class _Builder(OpBuilder):
 
 
 def _op_key(node: Node, demand: Demand) -> Key:
-    """Returns the dict key of the op that computes a needed element. A constant node has one key for all indices,
-    because one op computes its value for all elements.
+    """Returns the dict key of the op that computes a needed element. All elements of a constant node share one key,
+    because a single op of the kernel computes them all.
     """
     return node, Demand(()) if isinstance(node, graph_ir.Const) else demand
 
 
 def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
-    """Checks whether the op `value` has the value of the op `rest` wherever one of the guards (conditions) `own` fails.
-    If the ops `value` and `rest` are equal wherever a guard fails, the kernel needs no `where` to select between them.
-    For an element whose guard fails, only a load, or a load followed by casts, has a known value.
+    """Checks whether the ops `value` and `rest` have equal values wherever one of the guards (conditions) in `own`
+    fails. If the ops `value` and `rest` are equal wherever a guard fails, the kernel needs no `where` to select between
+    them. Where the guard of a load fails, the value of the load is known: it is the constant in its field `other`.
     """
     load = value
     while isinstance(load, ir.Compute) and load.op == "cast":

@@ -160,8 +160,8 @@ def read_hints(hints: Iterable[tuple[Node, Node | None]], known: Mapping[str, Se
     """Parses the compile options of a kernel or a tile program. Returns a dict from the name of each option to its
     value.
 
-    `known` maps each allowed option to the numbers that it can have, or to None. An option that `known` maps to None is
-    written without a number, and its value is True.
+    The argument `known` maps each allowed option to the numbers that the option can have, or to None. An option such as
+    `relaxed` is written without a number: its entry in the argument `known` is None, and its value is True.
     """
     found: dict[str, int] = {}
     for word, number in hints:
@@ -217,7 +217,8 @@ class Body(LineReader[Op]):
         return op
 
     def _absent(self, word: str) -> frozenset[str]:
-        """Returns the fields that a line with the op `word` must not contain at this stage of the compilation.
+        """Returns the fields that a line of the text must not contain at this stage of the compilation. The argument
+        `word` is the name of the op in the line.
 
         Only sums and matrix products can have the field `rescale`, a factor for the partial sum. Only sums can have the
         field `shift`, an addend for the partial sum. Only argmax and argmin can have the field `index`.
@@ -254,8 +255,8 @@ class Body(LineReader[Op]):
         return Dim({(symbol,): 1})
 
     def _axes(self, names: Sequence[Node], rule: str) -> tuple[str, ...]:
-        """Returns the axes that have the given names. For an unknown axis, or for an axis named twice, raises an error
-        with the text `rule`.
+        """Returns the axes that have the given names. Raises an error with the message that the argument `rule`
+        contains, if an axis is unknown or named twice.
         """
         axes = tuple(e.name for e in names)
         for e in names:

@@ -146,8 +146,8 @@ class Interpreter:
         def f1(x): return f0(x) + f0(x)        f0(x) is computed once, though f1 calls it twice
         def f2(x): return f1(x) + f1(x)        so f2(x) needs three calls, not seven
 
-        Without stored results, the number of calls would double with each level of functions that call another function
-        twice.
+        In a chain of functions that each call the next function twice, every function would double the number of calls
+        if results were not stored.
         """
         key = function, tuple((name, self._key(value)) for name, value in sorted(arguments.items()))
         if key not in self._results:

@@ -12,7 +12,8 @@
 
 In: a `Definition`, which has the syntax tree of a function and the scope around the function. Out: a `Linked`, which
 has a module that needs no scope, and all values that were read from scopes. Every later call of the program reads the
-outside values, such as EPS, again. If such a value has changed, the module is made again with the new value.
+variables from outside the function, such as EPS, again. If a variable such as EPS has changed, the module is made again
+with its new value.
 
 A name is looked up in the order of Python: first in the function, then in the functions around it, then in the
 function's Python module. A name with a dot, such as `other.EPS` or `other.squares`, is looked up in the Python module
@@ -177,8 +178,8 @@ class _Names:
         self.known: dict[tuple[str, ...], Any] = {}
 
     def node(self, node: Any) -> Any:
-        """Returns a syntax node, in which a name from the scope around the function is replaced by its value. The
-        children of the syntax node are already linked.
+        """Returns a syntax node, in which a name from the scope around the function is replaced by its value. In the
+        children of the syntax node, names from outside the function have already been replaced.
         """
         match node:
             case ast.Name() | ast.Attribute():
@@ -227,7 +228,10 @@ class _Names:
     # ---- calls -----------------------------------------------------------------------
 
     def call(self, node: ast.Call) -> ast.Call:
-        """Links a call `f(x)` or `module.f(x)`. In the syntax tree, `module.f(x)` is `f(module, x)`."""
+        """Resolves the name of the function in a call `f(x)` or `module.f(x)`, and returns the call with this name.
+
+        In the syntax tree, the call `module.f(x)` is `f(module, x)`.
+        """
         name, args = node.function, node.args
         receiver = _path(node.args[0]) if node.args and node.args[0].span.start == node.span.start else ()
         if receiver and isinstance(self.value(receiver), ModuleType):

@@ -9,8 +9,8 @@ steps from a text to syntax nodes are:
 
 `layout` replaces line ends and indentation by tokens. `layout` removes line ends inside brackets, and replaces any
 other line end by the token `_NEWLINE`. A change of indentation becomes `_INDENT` or `_DEDENT`. Thanks to `layout`, the
-grammar needs no rules for whitespace. In this example, `layout` turns the lines of a function on the left into the
-tokens on the right, such as `_NEWLINE` and `_INDENT`.
+grammar needs no rules for whitespace. For example, `layout` replaces the end of the line `def f(x):` by the tokens
+`_NEWLINE` and `_INDENT`, because the next line is indented.
 
     def f(x):            def f ( x ) : _NEWLINE _INDENT
         return (x +  →   return ( x + 1 ) _NEWLINE

@@ -74,8 +74,8 @@ def read_module(text: str, name: str) -> ast.Module:
 def _expression(place: Span) -> Any:
     """Returns the syntax tree of the expression in a range of the source text.
 
-    If the text is a module, returns the module instead. For example, `deff f(x): …` is first taken for an expression,
-    but its correction `def f(x): …` is a module.
+    If the text is a module, returns the module instead. For example, the misspelt `deff f(x): …` looks like an
+    expression, but its spelling is corrected to `def f(x): …`, and the corrected text is a module.
     """
     text, name = place.source.text, place.source.name
     return parse_module_at(place) if is_module(text) else parse_expression(text, name)

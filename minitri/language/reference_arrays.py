@@ -108,10 +108,10 @@ def rounded(value: Value, dtype: DType) -> Array:
 
 
 def _best(value: Array, dtype: DType) -> Any:
-    """Returns the most precise stored form of `value`, as a numpy array that can be converted to `dtype`.
+    """Returns the most precise numpy array that is stored for a value, for a conversion to `dtype`.
 
-    For a conversion to f64, the result is the f64 array `value.wide` if `value` has such an array. If `value` has no
-    such array, or if `dtype` is not f64, the result is `value.data`, the elements in the dtype of the computation.
+    For a conversion to f64, the result is the f64 array `value.wide` if this array exists. If the array `value.wide`
+    does not exist, or if `dtype` is not f64, the result is `value.data`, the elements in the dtype of the computation.
     """
     return value.wide if value.wide is not None and dtype == f64 else value.data
 

@@ -122,8 +122,8 @@ class Reference(Interpreter):
         return ast.UNARY[op](x) if isinstance(x, (int, float)) else _applied(BY_SYMBOL[op, 1].name, [x])
 
     def binary(self, node: ast.Binary, x: Value, y: Value) -> Value:
-        """Evaluates a binary operator. For two numbers, and for the sum of two tuples, the function applies Python's
-        operator, such as `+`.
+        """Evaluates a binary operator. Two numbers are combined by Python's operator, such as `*`, and two tuples are
+        joined by Python's `+`.
 
         If Python's operator raises an error for two numbers, or gives a complex number, the operator table
         (operators.toml) defines the result instead.
@@ -198,8 +198,9 @@ def _digest(data: np.ndarray[Any, Any]) -> bytes:
 def _solve_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -> None:
     """Finds the sizes of names that occur alone or in dimensions such as `2 * N + 1`.
 
-    To find the size N, the function evaluates the dimension for N = 0, 1 and 2. If a dimension's values for N = 0, 1
-    and 2 lie on a straight line, the line gives N for the array's actual size.
+    To find the size N, the function evaluates the dimension for N = 0, 1 and 2. For example, `2 * N + 1` has the values
+    1, 3 and 5 for N = 0, 1 and 2, so N is found by a linear equation. If the axis has 9 elements, the linear equation
+    `2 * N + 1 = 9` gives N = 4.
     """
     for d, extents in ast.with_sizes(declared, shape):
         nodes = list(ast.postorder(d))

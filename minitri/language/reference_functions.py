@@ -147,8 +147,8 @@ def subscript(x: Array, items: tuple[Any, ...]) -> Array:
 def _safe(index: Value, data: Any, axis: int) -> tuple[Any, Any]:
     """Returns an index array with valid indices only, and the data with one more element at the end of the axis.
 
-    The additional element at the end of the axis is NaN, 0 or False, depending on the dtype of the data. An index
-    outside of the data becomes the index of the additional element.
+    The element that the function appends to the data (the fill value) is NaN, 0 or False, depending on the dtype of the
+    data. An index outside of the data becomes the index of the appended fill value (NaN, 0 or False).
     """
     i = array(index).data
     if i.dtype.kind not in "iu":

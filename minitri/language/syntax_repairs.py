@@ -145,7 +145,8 @@ def _general(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]
 def _inlined(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]:
     """Yields the error for a line such as `EPS = 1e-5` above the functions of a module.
 
-    The error's edits remove the line that defines the name, and write the number wherever the program uses the name.
+    The edits that the error proposes delete the line `EPS = 1e-5`, and write `1e-5` in each place where the program
+    uses `EPS`.
     """
     match = re.compile(r"(\w+)[ \t]*=[ \t]*(-?[\d.e]+)[ \t]*(#.*)?\n").match(place.source.text, span.start)
     if match is not None:
@@ -165,8 +166,9 @@ def _all(pattern: str, place: Span) -> Iterator[Span]:
 def _indented(span: Span, place: Span) -> Iterator[list[Edit]]:
     """Yields edits that change the indentation of a line and of the lines below with the same indentation.
 
-    The first list of edits indents the lines as much as the line above them. The second list of edits indents the lines
-    by four blanks more than the line above them, like the body of a function.
+    The function yields two lists of edits. The first of the two lists of edits indents the lines as much as the line
+    above them. The second of the two lists of edits indents the lines by four blanks more, as in the body of a
+    function.
     """
     text = place.source.text
     start = text.rfind("\n", 0, span.start) + 1

@@ -64,8 +64,8 @@ NODES = {
 class Callbacks:
     """Adapts a builder to lark.
 
-    Lark passes all parts of a matched rule in one list. The class `Callbacks` passes the parts of a rule on as separate
-    arguments.
+    Lark passes all parts of a matched grammar rule in one list. The class `Callbacks` passes each part of a matched
+    grammar rule to a method of the builder, as an argument of its own.
     """
 
     def __init__(self, builder: Builder) -> None:

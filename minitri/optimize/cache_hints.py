@@ -32,7 +32,7 @@ def mark(program: Program) -> Program:
 
 
 def _sums_columns(loop: Loop) -> bool:
-    """Checks whether neighbours in memory belong to different columns, so that the loop runs along columns."""
+    """Checks whether a loop runs down the columns of a row-major array. Neighbours in memory are then in one row."""
     steps = [
         op.offset.coefficient(Symbol(a, "axis"))
         for op in loop.body if isinstance(op, Load)

@@ -13,22 +13,23 @@ the same matrix, the batch becomes one matrix with the rows of all these matrice
 or store would need a quotient or a remainder of the merged index. For example, if i and j became one axis k, the load
 of a bias `b[j]` would need `k % N` for an extent N of j.
 
-The last two axes of a kernel are also merged if the merge does not raise the number of instructions for each element.
-The number of instructions includes the instructions for quotients and remainders. The function `_cost` estimates the
-number of instructions for each element. For example, one axis in place of two saves instructions in the kernels of
-`x[:, 1:] * 2` and `concat((x, y), axis=1)`:
+The last two axes of a kernel are merged, even if an index then needs a quotient or remainder, unless each element needs
+more instructions. The number of instructions for each element includes the instructions for quotients and remainders.
+The function `_cost` estimates the number of instructions for each element. For example, one axis in place of two saves
+instructions in the kernels of `x[:, 1:] * 2` and `concat((x, y), axis=1)`:
 
     x[:, 1:] * 2, rows of 4095 elements      stores across the ends of rows are aligned, and so are wide
     concat((x, y), axis=1), rows of 400      no block of 512 elements has 112 elements past the end of a row
 
-Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has rows of 8 elements and no gaps in memory.
+Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has rows of 8 elements and no gaps in memory. A store to
+`out[16384*i + r]` becomes a store to `out[i, r]` if r has 16384 indices, so that each index is an axis.
 """
 
 from dataclasses import replace
 from itertools import combinations
 
-from minitri.base.dims import ZERO, Dim, Pair, Remainder, Symbol
-from minitri.base.intervals import Ranges, joined
+from minitri.base.dims import ZERO, Dim, Pair, Remainder, Symbol, axis, product
+from minitri.base.intervals import Ranges, joined, mixed_radix
 from minitri.base.operators import POSITIONS
 from minitri.base.pass_logs import fired
 from minitri.kernels import ir
@@ -143,7 +144,20 @@ def _rejoin(op: Op, ranges: Ranges) -> Op:
             whole = joined(apart, ranges)
             if _pairs(whole) < _pairs(apart):
                 return _rejoin(_with_one_index(op, k, whole), ranges)
-    return op
+    return _with_digits(op, ranges) if isinstance(op, Store) else op
+
+
+def _with_digits(op: Store, ranges: Ranges) -> Store:
+    """Returns a store in which each index is one axis, if the index of the store counts through several axes. For
+    example, `out[16384*i + r]` becomes `out[i, r]` if the axis r has 16384 indices.
+    """
+    weights = mixed_radix(op.offset, ranges, product(list(op.buffer.shape)))
+    if not weights or all(d == 0 or isinstance(d.atom, Symbol) for d in op.index):
+        return op
+    order = sorted(weights, key=weights.__getitem__, reverse=True)
+    shape, strides = tuple(ranges[s][1] + 1 for s in order), tuple(Dim.of(weights[s]) for s in order)
+    buffer = replace(op.buffer, shape=shape, strides=strides)
+    return replace(op, index=tuple(axis(s.name) for s in order), buffer=buffer)
 
 
 def _pairs(d: Dim) -> int:
@@ -237,7 +251,9 @@ def _indexed_as_one(op: Load | Store, a: Axis, b: Axis) -> Load | Store | None:
 
 
 def _with_one_index(op: Load | Store, place: int, index: Dim) -> Load | Store:
-    """Returns a load or store of the same memory, in which `index` replaces the indices at `place` and `place + 1`."""
+    """Returns a load or store of the same memory, in which one index replaces two neighbouring indices. The argument
+    `place` is the position of the first replaced index, and the argument `index` is the new index.
+    """
     (*_, rows, columns), step = op.buffer.shape[: place + 2], op.buffer.strides[place + 1]
 
     def one(both: tuple[Dim, ...], of_both: Dim) -> tuple[Dim, ...]:

@@ -4,16 +4,17 @@ memory.
     sum(x), x: f32[86369, 777]         sum of x[d0 // 777, d0 % 777] over d0: f32[67108713]
 
 A reduction over a single axis is easier to split into parts (split_reduction.py), because a part need not end at the
-end of a row. Parts of a single axis end at a multiple of the block size, so tiles need no padding at the end of each
-row. Later, minitri/optimize/collapse_axes.py replaces the two indices in `x[d0 // 777, d0 % 777]` by the single index
-d0.
+end of a row. If a reduction over one axis is split, the length of each part is a multiple of the block size, so tiles
+need no padding. Later, minitri/optimize/collapse_axes.py replaces the two indices in `x[d0 // 777, d0 % 777]` by the
+single index d0.
 
 A matrix with gaps between its rows keeps two axes, because the address of an element needs both the row index and the
 column index. If an operand is broadcast along one of two reduced axes, the address of an element needs only the index
-along the other axis. A reduction of an array with gaps keeps the axis that is contiguous in memory. Neighbouring axes
-that are not contiguous in memory become one axis if this raises the number of parts of the reduction by more than half.
-Two sums that read the same array are treated alike, because the two sums will share a kernel. For example, `sum(x / m)`
-is reduced over one axis of length 96*16 in place of two axes of lengths 96 and 16:
+along the other axis. A reduction of an array with gaps keeps the axis that is contiguous in memory. One long axis can
+be split into more parts than one of two shorter axes. Even if memory is not contiguous along neighbouring axes, they
+become one axis if the reduction then has over 1.5 times as many parts. Two sums that read the same array are treated
+alike, because the two sums will share a kernel. For example, `sum(x / m)` is reduced over one axis of length 96*16 in
+place of two axes of lengths 96 and 16:
 
     sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """

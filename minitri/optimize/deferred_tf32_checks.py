@@ -17,75 +17,85 @@
 Factors that are infinite, NaN or very large cannot be split into TF32 parts (f32_products.py). If a factor cannot be
 split into TF32 parts, the parts are NaN, so the sum and all later partial sums are not finite. A check that the final
 sum is finite finds every factor that cannot be split into TF32 parts. If the final sum is not finite, a second loop
-computes the sum again from the f32 factors in IEEE arithmetic. The second loop, which computes a sum again, adds the
-product of a single index of the summed axis in each iteration, so that the loop needs little code and few registers.
+computes the sum again from the f32 factors in IEEE arithmetic. This second loop handles one index of the summed axis in
+each iteration, so it needs little code and few registers.
 
 In: a tile program with masks. Out: the same program with additional loops that compute a sum again. After each loop
-that adds a product of TF32 parts to a carried value, there is a second loop, marked by its field `redo`. Left out:
-loops with bounds, loops with several carried values, and loops with ops other than loads, products and elementwise
-operators.
+that adds a product of TF32 parts to a carried value, there is a second loop, marked by its field `redo`. If several
+loops add products to one sum (skip_blocks/skip.py), the loops that compute the sum again come after all loops that add
+products. Left out: loops with several carried values, and loops with ops other than loads, products, conditions of
+indices and elementwise operators.
 """
 
 from dataclasses import replace
 
 from minitri.base.dims import Dim, Symbol, axis
-from minitri.kernels.ir import Carry, Compute, Dot, Load, Mask, Op, Reduce, Spread, rewritten
+from minitri.kernels.ir import Carry, Compute, Constant, Dot, Inside, Load, Mask, Op, Reduce, Spread, rewritten
 from minitri.tiles.ir import Loop, Program, Stmt
 
-COPIED = (Load, Compute, Spread)  # ops in the loop that can be repeated for a single index
+COPIED = (Load, Compute, Constant, Inside, Spread)  # ops in the loop that can be repeated for a single index
 
 
 def defer(program: Program) -> Program:
     """Returns the program in which sums of products of TF32 parts are checked after their loops."""
-    found = [s for s in program.body if isinstance(s, Loop) and _is_deferrable(program, s)]
-    for loop in found:
-        program = _deferred(program, loop)
+    loops = [s for s in program.body if isinstance(s, Loop)]
+    for carry in dict.fromkeys(c for loop in loops for c, _ in loop.carries):
+        found = [loop for loop in loops if carry in dict(loop.carries)]
+        if all(_is_deferrable(program, loop) for loop in found):
+            program = _deferred(program, carry, found)
     return program
 
 
 def _is_deferrable(program: Program, loop: Loop) -> bool:
     """Checks whether a loop does nothing except add a product of TF32 parts to its carried value."""
-    if len(loop.carries) != 1 or loop.first is not None or loop.last is not None:
+    if len(loop.carries) != 1:
         return False
     carry, dot = loop.carries[0]
     if not isinstance(dot, Dot) or dot.precision != "tf32x3" or dot.acc is not carry or loop.axes != (dot.over,):
         return False
-    single = {s.name for op in loop.body if isinstance(op, Load) for d in op.index for s in d.symbols()}
+    used = (op.index if isinstance(op, Load) else op.conditions for op in loop.body if isinstance(op, (Load, Inside)))
+    single = {s.name for dims in used for d in dims for s in d.symbols()}
     blocked = {f"{dot.over}_start", f"{dot.over}_lane"}  # an index in a block has no meaning without the block
     copied = all(isinstance(op, COPIED) and not getattr(op, "picks", ()) for op in loop.body[:-1])
     return copied and not single & blocked
 
 
-def _deferred(program: Program, loop: Loop) -> Program:
-    """Returns the program in which `loop` does not check its product of TF32 parts. After `loop` comes a second loop
-    that computes the sum again if the sum is not finite.
+def _deferred(program: Program, carry: Carry, loops: list[Loop]) -> Program:
+    """Returns the program in which a loop no longer checks in each iteration whether the products of TF32 parts are
+    finite. The argument `loops` lists the loops that add products to the same sum, the value `carry`. For each loop
+    that adds products, the new program has another loop, which computes the sum again if the sum is not finite.
 
-    The result of the second loop replaces the result of `loop` under the same name, so statements after both loops need
-    no change.
+    After the loops that compute the sum again, the value `carry` is the final sum, so later statements need no change.
     """
-    carry, dot = loop.carries[0]
-    assert isinstance(dot, Dot)
+    over = loops[0].axes[0]
     taken = {a.name for a in program.axes}
     name = next(n for n in (*"stuvw", *(f"w{k}" for k in range(1, len(taken) + 1))) if n not in taken)
     unchecked = replace(carry)
-    product = replace(dot, precision="tf32x3_unchecked", acc=unchecked)
-    first = replace(loop, carries=((unchecked, product),), body=(*loop.body[:-1], product))
-    ops = _single_products(loop, dot, carry, name, program.axis(dot.over).inside)
-    second = Loop((name,), ((carry, ops[-1]),), ops, redo=unchecked)
-    body: list[Stmt] = []
-    for stmt in program.body:
-        body += [first, carry, second] if stmt is loop else [unchecked] if stmt is carry else [stmt]
-    axes = [x for a in program.axes for x in ((a, replace(a, name=name, block=1)) if a.name == dot.over else (a,))]
-    hints = {first if about is loop else about: hint for about, hint in program.hints.items()}
+    made: dict[Stmt, tuple[Stmt, ...]] = {carry: (unchecked,)}
+    again: list[Stmt] = [carry]
+    for loop in loops:
+        dot = loop.carries[0][1]
+        assert isinstance(dot, Dot)
+        product = replace(dot, precision="tf32x3_unchecked", acc=unchecked)
+        made[loop] = (replace(loop, carries=((unchecked, product),), body=(*loop.body[:-1], product)),)
+        ops = _single_products(loop, dot, carry, name, program.axis(over).inside)
+        again.append(replace(loop, axes=(name,), carries=((carry, ops[-1]),), body=ops, redo=unchecked))
+    hints = {
+        made[about][0] if isinstance(about, Loop) and about in made else about: h for about, h in program.hints.items()
+    }
+    made[loops[-1]] += tuple(again)
+    body = [new for stmt in program.body for new in made.get(stmt, (stmt,))]
+    axes = [x for a in program.axes for x in ((a, replace(a, name=name, block=1)) if a.name == over else (a,))]
     return replace(program, axes=tuple(axes), body=tuple(body), hints=hints)
 
 
 def _single_products(loop: Loop, dot: Dot, carry: Carry, name: str, inside: Dim) -> tuple[Op, ...]:
-    """Returns the body of the second loop, which computes the sum again. Each iteration of the second loop adds the
-    products of a single index along the axis `name` to `carry`.
+    """Returns the body of the loop that computes a sum again if the sum of products of TF32 parts is not finite. Each
+    iteration of the loop that computes the sum again adds the products for one index of the axis `name` to the value
+    `carry`.
 
-    The argument `inside` is a mask condition: it says that an index of the summed axis lies inside the axis. The second
-    loop does not test `inside`, because it visits only indices inside the axis.
+    The argument `inside` is a mask condition: it says that an index of the summed axis lies inside the axis. The mask
+    condition `inside` is not tested in a loop that ends at the end of its axis, because each index is inside the axis.
     """
     index = {Symbol(dot.over, "axis"): axis(name)}
 
@@ -94,9 +104,11 @@ def _single_products(loop: Loop, dot: Dot, carry: Carry, name: str, inside: Dim)
 
     def single(op: Op) -> Op:
         op = replace(op, axes=tuple(name if a == dot.over else a for a in op.axes))
+        if isinstance(op, Inside):
+            return replace(op, conditions=tuple(map(moved, op.conditions)))
         if not isinstance(op, Load) or op.mask is None:
             return op
-        tested = tuple(moved(c) for c in op.mask.conditions if c != inside)
+        tested = tuple(moved(c) for c in op.mask.conditions if c != inside or loop.last is not None)
         reasons = tuple(r for r in op.mask.reasons if not r.startswith((f"{dot.over}: ", f"{dot.over} ")))
         places, guards = tuple(map(moved, op.index)), tuple(map(moved, op.guards))
         return replace(op, index=places, guards=guards, mask=Mask(tested, reasons))

@@ -4,10 +4,10 @@
 
 A grid program waits for each block twice: until the block is loaded, and until the block is converted
 (triton/workarounds/loops.py). Each multiprocessor should run two grid programs: while one program waits for a block,
-the other program multiplies. In the example above, f16[128, 4096] @ f16[4096, 4096], the result has only 64 tiles of
-128 rows and 64 columns. To get 256 grid programs from 64 tiles, the depth (the axis that is summed over) is divided
-into four parts for each tile. If the depth is divided into parts, a second kernel adds the results of the parts
-(split_k.py).
+the other program multiplies. The result of f16[128, 4096] @ f16[4096, 4096] has 64 tiles of 128 rows and 64 columns,
+but an H200 GPU has 132 multiprocessors. To get 256 grid programs from 64 tiles, the depth (the axis that is summed
+over) is divided into four parts for each tile. If the depth is divided into parts, a second kernel adds the results of
+the parts (split_k.py).
 
 If the tiles have fewer rows, more programs share the work, but the second factor is read more often. If the depth is
 divided into more parts, more additions are needed. The cost model in product_cost.py estimates the time of the product
@@ -16,10 +16,9 @@ for each number of parts and each number of rows in a tile.
 In: a chip, and the sizes of a product. Out: the number of parts of the depth (for split_k.py) and the number of rows in
 a tile (for schedules/products.py) with the least estimated time. For each number of rows in a tile, the time that a
 block takes was measured on an H200. The script tests/sweep_dequantised_product_cost.py measures all choices on a chip
-and compares them with the choice of the cost model. The times that were measured for 8-bit elements are also used for
-second factors that are computed from more than 8 bits. Products whose second factor is computed from more than 8 bits
-were not measured. Left out: products with many rows, whose second factor is converted and stored once
-(pack_operands.py).
+and compares them with the choice of the cost model. Only products whose second factor is computed from 8-bit elements
+were measured. If a second factor is computed from wider elements, such as f16, the cost model assumes the times for
+8-bit elements. Left out: products with many rows, whose second factor is converted and stored once (pack_operands.py).
 """
 
 from typing import NamedTuple

@@ -13,15 +13,15 @@ after the loop, whether the sum of TF32 products is finite.
 
 In: a graph; the strides of inputs that are not contiguous. Out: the same graph, in which every product has a precision.
 A product whose `precision` argument is absent gets the precision "tf32x3" or "ieee". Products of unknown or small sizes
-get "ieee", and so do all products on chips without fast tensor cores. Products whose second factor is not contiguous
-along the depth (the summed axis) also get "ieee". The TF32 parts of the second factor are stored in shared memory,
-where tensor cores need TF32 blocks that are contiguous along the depth. The TF32 parts of the first factor stay in
-registers, so the layout of the first factor does not matter. The file pack_operands.py copies large second factors into
-a layout that is contiguous along the depth.
+get the precision "ieee", and so do all products on chips without fast tensor cores. A product gets the precision "ieee"
+if its second factor is not contiguous along the depth (the summed axis). The TF32 parts of the second factor are stored
+in shared memory, where tensor cores need TF32 blocks that are contiguous along the depth. The TF32 parts of the first
+factor stay in registers, so the layout of the first factor does not matter. The file pack_operands.py copies large
+second factors into a layout that is contiguous along the depth.
 
 The two products of attention are computed from TF32 parts in separate kernels, because a loop with both products would
-need too many registers. The results of the first product of attention, the scores, are stored in memory between the two
-kernels.
+need too many registers. The first product of attention, the matrix of scores, is stored in memory by one kernel and
+loaded by the kernel of the second product.
 """
 
 from minitri.graph.ir import Contract, Graph, Interner, Layouts, Node

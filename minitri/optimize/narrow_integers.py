@@ -10,8 +10,9 @@ In: a tile program with masks. Out: the same program with a narrower dtype for s
 conversions to floats and other ops in 32 bits use its value. The new dtype of a narrowed op is usually i32. The new
 dtype of a narrowed op is f32 if a chain of narrowed ops connects it with a conversion to a float. An integer op gets
 the dtype f32 only if its value fits into 24 bits, because f32 represents integers of 24 bits exactly. An example of
-attention with f32 positions is ALiBi, whose biases depend linearly on positions. With f32 positions, the kernel of
-ALiBi converts one position per row to a float, instead of each element of the row.
+attention with f32 positions is ALiBi, which adds to each score a multiple of the distance between two positions. With
+f32 positions, the kernel of ALiBi (attention with position biases) converts one position per row to a float, instead of
+each distance.
 
 Left out: programs whose indices need 64 bits (optimize/index_width.py); integers that are stored, carried by a loop, or
 used as an index.
@@ -61,8 +62,9 @@ def _narrowed(program: Program) -> Mapping[Op, DType]:
         return _is_made_of(op, kept) and all(u in kept or _takes(u, kept) for u in used_by[op])
 
     def stays_integer(op: Op, kept: set[Op]) -> bool:
-        """Checks whether `op` is not connected to a conversion to a float. An op that is not connected to a conversion
-        to a float is as fast in i32 as in f32.
+        """Checks whether an integer op need not become f32, because no chain of operands and users connects the op with
+        a conversion to a float. An integer op without a connection to a conversion to a float is as fast in i32 as in
+        f32.
         """
         return not any(map(_converts, used_by[op])) and exact.intersection(connected(op, used_by)) <= kept
 
@@ -79,7 +81,7 @@ def _is_made_of(op: Op, kept: set[Op]) -> bool:
 
 def _takes(user: Op, kept: set[Op]) -> bool:
     """Checks whether the operands of an op can have any dtype that represents their values. For example, a comparison
-    gives the same result for i64 and for i32.
+    accepts i32 operands in place of i64 operands, because its result is the same.
     """
     if not isinstance(user, Compute) or not _is_made_of(user, kept):
         return False

@@ -8,9 +8,8 @@ After this pass, a kernel that loads a transposed array stores its result in the
 store neighbouring elements. The libraries numpy and torch also keep the layout of operands: the result of `2 * x.T` has
 the strides of `x.T`. Only the strides of a result change, not its shape and its elements. If operands have different
 layouts, each operand votes for its own layout: an operand of f32 has 4 votes, because an element has 4 bytes. The
-result gets the layout with the most votes of operands. A result is row-major unless operands with another layout have
-more votes (one for each byte of an element) than operands that are row-major. A temporary is treated as a result of the
-kernel that stores it.
+result gets the layout with the most votes of operands. A result is row-major if no other layout gets more votes from
+the operands than the row-major layout. A temporary is treated as a result of the kernel that stores it.
 
 This pass also aligns the rows of some temporaries. A temporary that a product loads gets rows that begin at multiples
 of 16 bytes, with gaps between the rows if necessary. Tensor descriptors (tensor_descriptors.py) and wide asynchronous
@@ -21,7 +20,11 @@ copies can load rows that begin at multiples of 16 bytes:
 Left out: the order of the axes of arrays that a product loads, because pack_operands.py expects row-major factors.
 Kernels that only copy, as in the minitri program `x.T`, are not changed, because their only purpose is the new order of
 the elements. Results of kernels with matrix products stay row-major, because tiles of tensor cores can be stored in
-either order of the axes.
+either order of the axes. A temporary that a kernel with products stores gets its last two axes in the order of the
+kernels that load the temporary. For example, a product that is computed in parts (split_k.py) from swapped factors
+stores its partial results with the last two axes swapped.
+
+    temporary t6: f32[16, 1024, 128]         -> temporary t6: f32[16, 1024, 128] {strides = [131072, 1, 1024]}
 """
 
 from collections import Counter
@@ -32,7 +35,7 @@ from minitri.base.dims import Dim, Pair
 from minitri.base.pass_logs import fired
 from minitri.graph.ir import contiguous
 from minitri.kernels.demand import plain_axis
-from minitri.kernels.ir import Buffer, Compute, Kernel, Load, Op, Plan, Store, buffers_of, needed, rewritten
+from minitri.kernels.ir import Buffer, Compute, Kernel, Load, Op, Plan, Reduce, Store, buffers_of, needed, rewritten
 from minitri.optimize.pack_operands import row_strides
 
 Access = tuple[int, Sequence[Dim]]  # bytes of an element, and its index with the slowest axis first
@@ -40,8 +43,9 @@ Order = tuple[int, ...]  # the axes of an array, the axis with the largest strid
 
 
 def lay_out(plan: Plan) -> Plan:
-    """Returns the plan with a layout for each result and temporary that no kernel with products loads. Temporaries that
-    a product loads get aligned rows.
+    """Returns the plan in which results and temporaries have the memory order of their operands. An array that a kernel
+    with matrix products loads keeps the order of its axes. Temporaries that a product loads get rows that begin at
+    multiples of 16 bytes.
     """
     fixed = {op.buffer for k in plan.kernels if k.dots for op in k.body if isinstance(op, Load)}
     free = {b for b in (*plan.outputs, *plan.temporaries) if b not in fixed and 0 not in b.shape}
@@ -59,9 +63,32 @@ def lay_out(plan: Plan) -> Plan:
             own = {b: order for b, order in found.items() if order != tuple(sorted(order))}
             kernel = _in_order(_permuted(kernel, own)) if own else kernel
             orders |= own
+        elif kernel.dots:
+            stored = {op.buffer for op in stores} & free.difference(plan.outputs)
+            own = {b: order for b in stored if (order := _order_of_readers(plan, b))}
+            kernel = _permuted(kernel, own)
+            orders |= own
         kernels.append(kernel)
     outputs, temporaries = (tuple(map(laid, buffers)) for buffers in (plan.outputs, plan.temporaries))
     return _with_aligned_rows(replace(plan, outputs=outputs, temporaries=temporaries, kernels=tuple(kernels)))
+
+
+def _order_of_readers(plan: Plan, b: Buffer) -> Order | None:
+    """Returns an array's axes with the last two swapped, if all kernels that load the array have the two axes in this
+    order. Returns None if a kernel that loads the array has another order of axes, or if no kernel loads the array. The
+    order of axes that a kernel reduces does not count.
+    """
+    rank = len(b.shape)
+    loads = [(k, op) for k in plan.kernels for op in k.body if isinstance(op, Load) and op.buffer == b]
+
+    def changes(kernel: Kernel, load: Load) -> bool:
+        reduces = any(isinstance(op, Reduce) for op in kernel.body)
+        names = [a.name for a in (kernel.parallel if reduces else kernel.axes)]
+        row, column = (names.index(name) if (name := plain_axis(d)) in names else -1 for d in load.index[-2:])
+        return 0 <= column < row
+
+    suits = rank > 1 and bool(loads) and all(changes(*read) for read in loads)
+    return (*range(rank - 2), rank - 1, rank - 2) if suits else None
 
 
 def _with_aligned_rows(plan: Plan) -> Plan:
@@ -145,17 +172,17 @@ def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
     Each access that has all axes of the result votes for its own order of axes. An access votes once for each byte of
     an element, so an access to f32 elements gives 4 votes to its order of axes.
     """
-    place = {axis: k for k, d in enumerate(index) if (axis := plain_axis(d)) is not None}
-    own = tuple(place.values())
+    place = {part: k for k, d in enumerate(index) if d != 0 for part in (d, plain_axis(d)) if part is not None}
+    own = tuple(k for k, d in enumerate(index) if d != 0)
     ones = tuple(k for k, d in enumerate(index) if d == 0)
     votes = Counter({own: 0})
     for bytes, where in accesses:
-        names = (name for d in where for name in _axes_by_stride(d))
-        found = tuple(dict.fromkeys(place[name] for name in names if name in place))
+        parts = (part for d in where for part in ([d] if d in place else _axes_by_stride(d)))
+        found = tuple(dict.fromkeys(place[part] for part in parts if part in place))
         if sorted(found) == list(own):
             votes[found] += bytes
     best = max(votes, key=votes.__getitem__)
-    return (*ones, *best) if best != own and len(ones) + len(own) == len(index) else tuple(range(len(index)))
+    return (*ones, *best) if best != own else tuple(range(len(index)))
 
 
 def _axes_by_stride(index: Dim) -> Iterator[str]:

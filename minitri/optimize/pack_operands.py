@@ -9,15 +9,16 @@
 
 The hardware can copy a block of a factor directly to shared memory under two conditions. The rows of the factor must
 begin at multiples of 16 bytes, and nothing may be computed during the copy. Products in TF32 also need factors that are
-contiguous along the depth, the axis that is summed over ("K-major"). For products of f32 arrays on tensor cores
-(f32_products.py), only the second factor must be contiguous along the depth (the summed axis). The factors of a product
-can be swapped: `x @ w` becomes `(w.mT @ x.mT).mT`. A product with few tiles gets swapped factors if only its first
-factor is contiguous along the depth, and copying the second factor saves little time. A product with few tiles gets
-swapped factors if its first factor is much smaller than its second factor, and so is cheaper to copy. F32 products that
-do not run on tensor cores run on the f32 units of the chip, which need a second factor that is contiguous along the
-column index. A factor without the layout that its product needs is slow to read, and each tile of the result reads the
-factor again. A packed copy, which is made only once, is cheaper than repeated slow reads if each element is used often
-enough.
+contiguous along the depth, the axis that is summed over ("K-major"). Products of f32 arrays that run on tensor cores
+(f32_products.py) need only a second factor that is contiguous along the depth. A product whose second factor has
+another layout has three choices: a copy of the second factor, swapped factors, or f32 units. The factors of a product
+can be swapped because `x @ w` equals `(w.mT @ x.mT).mT`. The choice with the least estimated time is taken
+(product_cost.py). For example, a batch of 256 products `x @ w` has `x: f32[64, 768]` and `w: f32[768, 256]`. Its
+factors are swapped, because a transposed copy of each `w` would take longer than the products themselves. F32 products
+that do not run on tensor cores run on the f32 units of the chip, which need a second factor that is contiguous along
+the column index. A factor without the layout that its product needs is slow to read, and each tile of the result reads
+the factor again. A packed copy, which is made only once, is cheaper than repeated slow reads if each element is used
+often enough.
 
 If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory even if
 the factor is not packed. A first factor with rows at multiples of 4 bytes is packed (copied to aligned rows) only if
@@ -54,20 +55,20 @@ from minitri.graph.weight_scales import scaled, taken_out
 from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize.dequantised_product_cost import is_converted
-from minitri.optimize.product_cost import has_few_tiles
-from minitri.optimize.split_k import ASYNC, is_read
+from minitri.optimize.product_cost import time_of_copy
+from minitri.optimize.split_k import ASYNC, fastest, is_read
 from minitri.optimize.split_kv import loops
 from minitri.optimize.two_step_reductions import made_of, padded
 
 DEPTH = 512  # the least depth of a product
 REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # the fewest uses of an element
-REUSE_OF_F32, REUSE_OF_PARTS = 128, 64  # the fewest uses in f32; for the second factor of TF32 parts
-REUSE_OF_SWAPPED = 1024  # the fewest uses for which a copy of a second factor is better than swapped factors
+REUSE_OF_F32 = 128  # the fewest uses in f32
+SWAPPED = 1.1  # an estimate of how much longer a product of TF32 parts takes that stores its result transposed
 WORTH = 1 << 34  # the fewest operations of a product whose first factor is copied; 2**34 take about 25 microseconds
 WORTH_COMPUTED = 1 << 31  # the same for a second factor, and for a first factor with rows at odd multiples of 2 bytes
 WORTH_F32 = 1 << 30  # the same in f32; 2**30 operations take more than ten microseconds
 WORTH_OF_PARTS = 1 << 26  # the fewest operations of a product of TF32 parts
-WORTH_OF_COPY = 1 << 29  # the fewest operations of a product of TF32 parts whose second factor is copied
+WORTH_OF_COPY = 1 << 29  # the fewest operations of a product of TF32 parts of which a factor is copied
 SIDE_OF_PARTS, COLUMNS_OF_PARTS = 32, 16  # the fewest rows (tensor cores compute 64 at a time) and columns
 LARGEST = 1 << 28  # the most elements of scores that are stored between the products of attention
 
@@ -121,11 +122,10 @@ def _moves_first(node: Contract, layouts: Layouts, wanted: str) -> bool:
 def _moves_second(node: Contract, layouts: Layouts, wanted: str) -> bool:
     """Checks whether to copy the second factor. Each row of the result uses each element of the second factor once."""
     depth, rows = node.rank - 2, node.shape[-2].constant or 0
+    if _is_of_parts(node, wanted):  # the copy pays, or `_cheapest` would have chosen another layout
+        return _is_large(node, WORTH_OF_COPY) and not is_along_depth(node.b, depth, layouts)
     if not is_read(node.b):
         return False
-    if _is_of_parts(node, wanted):
-        fits = is_along_depth(node.b, depth, layouts)
-        return rows >= REUSE_OF_PARTS and _is_large(node, WORTH_OF_COPY) and not fits
     reuse, worth = _least(node)
     computed = _places(node.b, layouts) is None
     if computed:
@@ -160,25 +160,37 @@ def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
         return "depth"
     if not (parts and suits_parts(node)):
         return "columns"
-    if is_along_depth(node.b, node.rank - 2, layouts):
-        return "depth"
-    copied = _moves_second(node, layouts, "depth")
-    if _is_better_swapped(node, layouts, chip, copied):
-        return "swapped"
-    return "depth" if copied else "columns"
+    return "depth" if is_along_depth(node.b, node.rank - 2, layouts) else _cheapest(node, layouts, chip)
 
 
-def _is_better_swapped(node: Contract, layouts: Layouts, chip: Chip, copied: bool) -> bool:
-    """Checks whether a product of TF32 parts is faster if its factors change places.
+def _cheapest(node: Contract, layouts: Layouts, chip: Chip) -> str:
+    """Returns the layout of factors with which a product of f32 arrays has the least estimated time. The second factor
+    of the product is not contiguous along the depth (the summed axis). The docstring of `_wanted` explains the result.
 
-    `copied` says whether a copy of the second factor would pay. In a product of few rows, a copy of the second factor
-    pays little.
+    The time of a copy follows from the bytes that it moves, so a copy does not pay if few rows use each element. A
+    factor that is not stored in memory is computed again for each tile of the result. The estimate for swapped factors
+    adds the time of a copy if the first factor is not stored in memory.
     """
-    *batch, m, n = map(int, node.shape)
-    if n < SIDE_OF_PARTS or copied and m >= REUSE_OF_SWAPPED or not has_few_tiles(chip, math.prod(batch), m, n):
-        return False
-    smaller = is_read(node.a) and n >= max(2 * m, REUSE_OF_F32) and _is_large(node, WORTH_OF_COPY)
-    return smaller or is_along_depth(node.a, node.rank - 1, layouts)
+    *batch, m, n, depth = map(int, (*node.shape, node.a.shape[-1]))
+
+    def least(precision: str, m: int, n: int) -> float:
+        return fastest(chip, precision, node.a.dtype, math.prod(batch), m, n, depth)[1]
+
+    def copied(factor: Node) -> float:
+        varies = {*range(factor.rank)}.difference(_repeated(factor))
+        elements = math.prod(int(factor.shape[k]) for k in varies)
+        return time_of_copy(chip, elements) if _is_large(node, WORTH_OF_COPY) else math.inf
+
+    apart = not _fits(node.b, node.rank - 2, layouts, "columns")
+    times = {
+        "depth": least("tf32x3", m, n) + copied(node.b),
+        "columns": least("ieee", m, n) + (copied(node.b) if apart else 0.0),
+    }
+    if n >= SIDE_OF_PARTS:
+        stored = not is_read(node.a) or _places(node.a, layouts) is not None
+        fits = stored and is_along_depth(node.a, node.rank - 1, layouts)
+        times["swapped"] = least("tf32x3", n, m) * SWAPPED + (0.0 if fits else copied(node.a))
+    return min(times, key=lambda way: times[way])
 
 
 def _swapped(i: Interner, node: Contract) -> Contract:
@@ -226,8 +238,8 @@ def in_loops(graph: Graph, parts: bool) -> set[Node]:
 
 def _is_large(node: Contract, worth: int) -> bool:
     """Checks whether a product is so large that a copy of a factor is worth one more kernel. The argument `worth` is
-    the fewest operations of a product for which copying a factor saves time. Except for f32 products, the summed axis
-    of a large product must be long.
+    the fewest operations of a product for which copying a factor saves time. A product counts as large only if its
+    summed axis has at least DEPTH (512) elements, or if its factors have dtype f32.
     """
     sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
     deep = len(sizes) > node.rank and (sizes[-1] >= DEPTH or node.a.dtype == f32)
@@ -306,8 +318,7 @@ def _copied(i: Interner, factor: Node, depth: int, missing: Dim, wanted: str) ->
     """Returns a copy of a factor, padded with `missing` zeros along its depth (summed axis). If all products of a batch
     use the same factor, the factor is copied once.
     """
-    varies = {s for d in factor.index for s in d.symbols()} if isinstance(factor, ir.View) else None
-    repeated = [k for k in range(factor.rank - 2) if varies is not None and axis_symbol(k) not in varies]
+    repeated = _repeated(factor)
     if not repeated:
         return _aligned(i, padded(i, factor, depth, missing, 0.0), depth, wanted)
     kept = [k for k in range(factor.rank) if k not in repeated]
@@ -316,6 +327,12 @@ def _copied(i: Interner, factor: Node, depth: int, missing: Dim, wanted: str) ->
     copied = _copied(i, one, depth - len(repeated), missing, wanted)
     shape = tuple(e + missing if k == depth else e for k, e in enumerate(factor.shape))
     return i.view(copied, shape, tuple(map(axis, kept)))
+
+
+def _repeated(factor: Node) -> list[int]:
+    """Returns the batch axes along which a factor has equal elements."""
+    varies = {s for d in factor.index for s in d.symbols()} if isinstance(factor, ir.View) else None
+    return [k for k in range(factor.rank - 2) if varies is not None and axis_symbol(k) not in varies]
 
 
 def _aligned(i: Interner, factor: Node, depth: int, wanted: str) -> Node:

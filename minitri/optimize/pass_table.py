@@ -2,12 +2,12 @@
 
     fusion: graph.simplified → kernels.fused, by `fuse` of minitri/optimize/fusion
 
-The table `CORE` in minitri/pipeline.py has the passes that every program needs. The table in this module adds the
-optimisation passes, which this project calls *rooms*. Most optimisations are rows between the rows of `CORE`. Two
-optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and `fusion` replaces `one-kernel-each`. In the
-table of this module, the rows `lower` and `mask` run functions that optimise, in place of the functions that
-minitri/pipeline.py runs. The optimisations in `PARTS` are parts of the passes `lower` and `mask`, so they have no row
-of their own. The option `--without NAME` removes an optimisation.
+The table `CORE` in minitri/pipeline.py has the passes that every program needs. The table in this module is a copy of
+`CORE` with added optimisation passes, which this project calls *rooms*. Most optimisations are passes that run between
+two passes of the table `CORE`. Two optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and `fusion`
+replaces `one-kernel-each`. In the table of this module, the rows `lower` and `mask` run functions that optimise, in
+place of the functions that minitri/pipeline.py runs. The optimisations in `PARTS` are parts of the passes `lower` and
+`mask`, so they have no row of their own. The option `--without NAME` removes an optimisation.
 """
 
 from collections.abc import Callable, Collection

@@ -11,14 +11,15 @@ grid axis have the most work, as in causal attention, the programs for these til
 last-but-one grid axis form groups, and within a group the longest programs start first. A group of tiles has about as
 many programs as the GPU runs at once, so that the data that these programs load stays in the L2 cache.
 
-If a program has two loops over the same elements, the second loop starts with the last block. When the second loop
-starts, the last blocks are still in the cache, because the first loop has just read them:
+If a program has two loops over the same elements, the second loop starts with the last block. The last blocks that one
+loop has read are still in the cache when the next loop over the same elements starts.
 
     for j { … }                        blocks 0, 1, 2, 3
     for j { store … }                  becomes   3, 2, 1, 0                    warps 16 returning
 
-Left out: programs with loops whose length depends on a grid axis other than the last axis. Plain matrix products are
-left out too: all their programs take equally long, and schedules/products.py groups their tiles.
+Left out: programs with loops whose length depends on a grid axis other than the last axis. This pass does not change
+plain matrix products, because all their programs take equally long. The file schedules/products.py groups the tiles of
+matrix products.
 """
 
 from dataclasses import replace
@@ -65,8 +66,8 @@ def _rises(program: Program, axis: TileAxis) -> bool:
 
 
 def _length(program: Program, axis: TileAxis, tile: int) -> int:
-    """Returns how many indices the loops visit in the grid program of one tile. Loops without bounds are left out of
-    the sum, because they have the same length in every grid program.
+    """Returns how many indices the loops visit in the grid program of one tile. Loops over a whole axis are not
+    counted, because they have the same length in every grid program.
 
     An axis of unknown size is assumed to have FAR (1024) blocks.
     """

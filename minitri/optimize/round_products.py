@@ -6,9 +6,9 @@
                                                    %3: f32[M] = reduce.sum %2
 
 The sum over a row of a product needs several tiles of the product, so one kernel stores the product, and another kernel
-reads it. A product that is padded or stacked is stored for another kernel, because `pad(x @ w, …)` reads elements of
-the product at shifted indices. In the minitri program, `x @ w` is a bf16 array: numpy and torch round each element to
-bf16. After this pass, a rounded product in memory has 2 bytes for each element instead of 4.
+reads it. If a product is padded or stacked, as in `pad(x @ w, …)`, one kernel stores the product, and another kernel
+reads its elements at shifted indices. In the minitri program, `x @ w` is a bf16 array: numpy and torch round each
+element to bf16. After this pass, a rounded product in memory has 2 bytes for each element instead of 4.
 
 In: a graph. A product is rounded to bf16 only if its factors are bf16, and all results of the graph are bf16. A product
 is rounded only if a reduction, a scan or a concat uses it. A product is not rounded if another product or a

@@ -8,9 +8,9 @@ chains of comparisons run at the same time.
 
 In: a tile program with masks. Out: the same program, with the hint `in_parts` (compare the elements of a row in several
 independent chains) on some maxima. A maximum gets the hint `in_parts` if each warp has complete rows of a product with
-at least COLUMNS (128) columns. If a loop carries the product, CARRIED_COLUMNS (32) columns are enough for the hint
-`in_parts`. If a loop that carries a product compares elements in a single chain, NVIDIA's assembler makes the tensor
-cores wait for each instruction.
+at least COLUMNS (128) columns. If a loop passes a product from one iteration to the next, rows of at least
+CARRIED_COLUMNS (32) columns are divided into parts. If a loop that carries a product compares elements in a single
+chain, NVIDIA's assembler makes the tensor cores wait for each instruction.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Reduce
@@ -34,8 +34,8 @@ def _is_of_a_wide_product(program: Program, op: Op) -> bool:
 
 
 def _product(op: Op) -> tuple[Op, bool]:
-    """Returns the op whose value elementwise ops turn into a tile. Also returns whether a loop carries the value of the
-    returned op.
+    """Follows elementwise ops from `op` back to the op whose value they read. Returns that op, and True if a loop
+    carries its value from one iteration to the next.
     """
     while isinstance(op, Compute):
         op = max(op.args, key=lambda o: len(o.axes))

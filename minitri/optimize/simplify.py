@@ -199,7 +199,8 @@ def rotated_halves(i: Interner, node: Node) -> Node | None:
     """Replaces a concat of the second and the first part of an array by a view of the rotated array, so that no element
     is computed twice.
 
-    For example, `concat((-x[4:], x[:4]))` becomes `where(k < n - 4, -y, y)`, and y[k] is x[(k + 4) % n].
+    For example, `concat((-x[4:], x[:4]))` becomes `where(k < n - 4, -y, y)`, where k is the index, n is the length of
+    x, and y is x rotated by 4. If x has n elements, element k of the rotated array y is x[(k + 4) % n].
     """
     if not (isinstance(node, Concat) and len(node.parts) == 2 and node.shape[node.axis].constant):
         return None
@@ -228,8 +229,8 @@ def with_steps(i: Interner, x: Node, steps: list[Apply]) -> Node:
 
 
 def cheap_steps(x: Node) -> tuple[Node, list[Apply]]:
-    """Removes cheap operators with one operand from `x`, the last operator first. Returns the array to which the
-    removed operators are applied, and the removed operators.
+    """Splits the expression `x` into an array y and a list of cheap operators that turn y into `x`. Each operator in
+    the list has one operand, and the operator that is applied last comes first.
     """
     steps: list[Apply] = []
     while isinstance(x, Apply) and len(x.args) == 1 and (x.op == "cast" or OPERATORS[x.op].cost == "cheap"):

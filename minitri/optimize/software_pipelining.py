@@ -18,8 +18,8 @@ of an iteration.
 
 Software pipelining starts work of the next iteration before the present one ends (Lam, "Software pipelining: an
 effective scheduling technique for VLIW machines", 1988). Moving the first ops of an iteration to the end of the
-previous iteration is also called rotation scheduling (Chao, LaPaugh and Sha, 1993). Loop rotation, which makes a
-do-while loop of a while loop, is a different technique.
+previous iteration is also called rotation scheduling (Chao, LaPaugh and Sha, 1993). This pass is not the optimisation
+called loop rotation, which turns a while loop into a do-while loop.
 
 The last iteration of a pipelined loop computes a product for a next iteration that does not exist. A tensor descriptor
 loads zeros past the end of an array, so the product of the last iteration needs no mask. This pass changes only loops
@@ -59,11 +59,11 @@ def rotate(program: Program) -> Program:
 def _has_later_blocks(before: Stmt, loop: Loop) -> bool:
     """Checks whether the statement ahead of `loop` is a loop over the same axes that carries the same values.
 
-    A loop that comes before `loop` and carries the same values visits later blocks than `loop`, because skip-blocks
-    puts the later blocks first. A pipelined loop is inserted before the loops over later blocks. The first product,
-    which this pass puts before the pipelined loop, must not come between two loops that carry the same sums. If a
-    product came between two loops that carry the same sums, NVIDIA's assembler would make the tensor cores wait for
-    each instruction (message C7515).
+    The pass skip-blocks can replace one loop by several loops, and puts the loop over the last blocks of the axis
+    first. A loop that this pass pipelines is inserted before the preceding loops that carry the same values. The first
+    product, which this pass puts before the pipelined loop, must not come between two loops that carry the same sums.
+    If a product came between two loops that carry the same sums, NVIDIA's assembler would make the tensor cores wait
+    for each instruction (message C7515).
     """
     if not isinstance(before, Loop) or before.first is None or before.axes != loop.axes:
         return False
@@ -146,8 +146,8 @@ class _Rotation:
         return replace(self.loop, carries=carries, body=(*body, *following.values()))
 
     def _rest(self, product: Op, following: Container[Op]) -> set[Op]:
-        """Returns the ops that remain in an iteration after its first product has moved to the previous iteration. An
-        op that both the product and other ops use remains in the iteration.
+        """Returns the ops that remain in an iteration after its first product has moved to the previous iteration. If
+        an op is used by the moved product and by a remaining op, the iteration keeps the op.
         """
         wanted = [op for op in self.loop.body if op not in following] + [n for _, n in self.loop.carries]
         return {*postorder(wanted, lambda op: () if op is product else children(op))} - {product}
@@ -157,8 +157,8 @@ def _in_triton_order(ops: Sequence[Op]) -> list[Op]:
     """Sorts ops into an order that suits Triton. Loads come as late as possible, because Triton waits for a load at the
     place in the code where the load is written.
 
-    Each cast comes directly after its operand. If the wait for a load came between an operand and its cast, the operand
-    would need more registers during the wait than its cast.
+    Each cast comes directly after its operand, so that no wait for a load comes between the operand and the cast.
+    During a wait, the result of a cast to a narrower dtype needs fewer registers than the operand of the cast.
     """
     out: dict[Op, None] = {}
 

@@ -13,20 +13,21 @@ factor could share a loop with these reductions or products (minitri/optimize/on
 product that could share a loop with other reductions is split only if most of the GPU would be idle without the split.
 Left out: loops of attention, which split_kv.py splits.
 
-A cost model chooses the number of parts (product_cost.py; for weights of 8 bits, dequantised_product_cost.py). A rule
-of thumb chooses the number if a product could share a loop, and for few rows of 16 bits, whose time goes into loads.
+A cost model chooses the number of parts (product_cost.py; for weights of 8 bits, dequantised_product_cost.py). If a
+product could share a loop with other reductions or products, a rule of thumb chooses the number of its parts. For
+16-bit products with few rows, whose time goes into loads, a rule of thumb chooses the number of parts.
 """
 
 import math
 
 from minitri.base.dims import Dim
-from minitri.base.types import bf16, f16, f32
+from minitri.base.types import DType, bf16, f16, f32
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, Reduce, Scan, axis
 from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize import dequantised_product_cost
 from minitri.optimize.dequantised_product_cost import MOST, PART, UNIT, viewed
-from minitri.optimize.product_cost import PACES, cheapest, kind_of
+from minitri.optimize.product_cost import PACES, cheapest, kind_of, time
 from minitri.optimize.split_kv import loops
 from minitri.optimize.two_step_reductions import Halves, contract_in_parts, made_of, padded, parts_of, split
 
@@ -34,6 +35,7 @@ MANY = 128  # the most parts of a product with very few tiles
 IDLE = 2  # a product of computed factors is split if it has this many times fewer tiles than there are multiprocessors
 STEP = 256  # the length of a part is a multiple of this many bytes: a descriptor can load complete blocks only
 ROWS, COLUMNS = 64, 128  # the approximate size of a tile
+WAVES = 3  # a product with more waves of small tiles gains little from a full last wave
 FEW_ROWS, NARROW = 32, 32  # products with at most FEW_ROWS rows have tiles of NARROW columns
 SHORTEST_PART = 128  # the least depth of a part whose number the cost model chooses
 SHORTEST, SHORTEST_STREAM = 4096, 8192  # the least depth worth a second kernel; the latter if small tiles are fast
@@ -43,15 +45,15 @@ ASYNC = 4  # the fewest bytes that an asynchronous copy to shared memory can hav
 
 def split_products(graph: Graph, chip: Chip) -> Graph:
     """Returns the graph in which products with a long summed axis are computed in parts. The field `splits` of the
-    graph lists the split products.
+    returned graph lists the products that are computed in parts.
     """
     looped = bool(loops(graph))
     return split(graph, split_products, lambda i, _, node: _halves(i, node, chip, looped), Contract)
 
 
 def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | None:
-    """Returns the sum of partial products, or None if the product is not split. `looped` says whether the graph has
-    loops of attention.
+    """Returns the sum of partial products, or None if the product is not split. `looped` says whether a
+    loop of the program computes attention.
     """
     alone = node.precision == "tf32x3" or is_read(node.a) and is_read(node.b)  # products of parts share no loop
     if any(e.constant is None for e in (*node.shape, node.a.shape[-1])) or looped and not alone:
@@ -61,7 +63,7 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
     if dequantised_product_cost.is_converted(node):
         parts, step = dequantised_product_cost.choose(chip, math.prod(batch), m, n, depth).parts, UNIT
     elif alone and (node.a.dtype == f32 or node.a.dtype in (f16, bf16) and m > FEW_ROWS):
-        parts = _best(node, chip, step, math.prod(batch), m, n, depth)
+        parts, _ = fastest(chip, node.precision, node.a.dtype, math.prod(batch), m, n, depth)
     else:
         parts = _parts(node, chip.multiprocessors // (1 if alone else IDLE), math.prod(batch), m, n, depth)
         step = step if depth % (parts * _unit(node, depth)) else 1
@@ -76,13 +78,18 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
     return i.reduce("sum", node.dtype, node.shape, partial, (lead,)), parts, length
 
 
-def _best(node: Contract, chip: Chip, step: int, batch: int, m: int, n: int, depth: int) -> int:
-    """Returns the number of parts with the least estimated time. The length of a part is a multiple of `step`."""
-    numbers = range(1, max(1, min(MANY, -(-depth // SHORTEST_PART))) + 1)
-    read = batch * (m + n) * depth * node.a.dtype.bytes
-    loading = 1e6 * read / chip.peak.bandwidth if chip.peak else 0.0
-    paces = PACES[kind_of(node.precision, node.a.dtype)]
-    return cheapest(chip, paces, numbers, batch, m, n, depth, step=step, loading=loading)[0]
+def fastest(chip: Chip, precision: str, dtype: DType, *sizes: int) -> tuple[int, float]:
+    """Returns the number of parts with the least estimated time, and this time in microseconds. The `sizes` of a
+    product are the number of products in its batch, its rows, its columns and its depth.
+    """
+    batch, m, n, depth = sizes
+    few = batch * -(-m // ROWS) * -(-n // COLUMNS) <= WAVES * chip.multiprocessors
+    most = min(MANY, -(-depth // SHORTEST_PART)) if few else 1
+    step = STEP // dtype.bytes  # the length of a part is a multiple of this
+    loading = 1e6 * batch * (m + n) * depth * dtype.bytes / chip.peak.bandwidth if chip.peak else 0.0
+    paces, numbers = PACES[kind_of(precision, dtype)], range(1, max(1, most) + 1)
+    parts, pace = cheapest(chip, paces, numbers, *sizes, step=step, loading=loading)
+    return parts, time(chip, parts, pace, *sizes, step=step, loading=loading)
 
 
 def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, depth: int) -> int:

@@ -12,12 +12,13 @@ for attention. The file minitri/graph/partial_sum_correction.py decides whether 
 maximum can be corrected for a new maximum.
 
 A loop is split into the same number of parts for all products that it computes. In attention, the maximum, the sum of
-the exponentials, and the product with v are all split into the same parts. If the first factor is divided by a split
-sum, the result of the product is divided instead.
+the exponentials, and the product with v are all split into the same parts. If the first factor of a product is divided
+by a sum over all parts, the pass divides the product by this sum instead.
 
 A loop of unknown length gets at most 32 parts, and some of these parts can be empty. Left out: unknown sizes other than
 the length of the loop, and products with too many columns for one grid program. If a loop cannot be split into equal
-parts, a product is left out unless only exponentials in its first factor vary along the loop.
+parts, its last part is padded with elements that add 0 to the product. The last part can be padded only if nothing but
+exponentials in the first factor varies along the loop. A loop whose last part cannot be padded is left out.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ def loops(graph: Graph) -> dict[Node, list[_Group]]:
 
 
 def _product(i: Interner, node: Contract, cuts: Cuts) -> Halves | None:
-    """Returns the product computed in parts, if its first factor depends on a maximum that is computed in parts.
-    Returns None if the first factor does not depend on a maximum that is computed in parts.
+    """Returns a product split into the same parts as the maximum on which the first factor of the product depends.
+    Returns None if the first factor depends on no split maximum.
     """
     terms = terms_of(node.a, (node.rank - 1,), cuts, permuted=True)
     group = _Group.of(node, terms, lambda e: e.node in cuts and cuts[e.node].found is not None)
@@ -95,7 +96,7 @@ class _Group:
 
     The field `over` is the first factor without its conversions to other dtypes. If the first factor is a quotient by a
     sum, as in a softmax, the fields `numerator` and `divisor` are the operands of the quotient. If the first factor is
-    not a quotient by a sum, the field `divisor` is None, and the field `numerator` equals `over`.
+    not a quotient by a sum, the field `divisor` is None, and `numerator` is the first factor without conversions.
     """
 
     def __init__(
@@ -125,8 +126,8 @@ class _Group:
         return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
 
     def in_parts(self, following: Following, cut: Cut) -> Node:
-        """Returns the product, computed in parts. The parts are the same as for the maximum `cut`, on which the first
-        factor of the product depends.
+        """Returns the product, computed in parts. The product is split into the same parts as the argument `cut`, the
+        maximum on which the first factor depends.
         """
         i, node, lead = following.i, self.node, self.node.rank - 2
         a = following.with_own(self.numerator, self.found, cut)
@@ -137,8 +138,8 @@ class _Group:
         partial = two_step_reductions.contract_in_parts(i, node, rows, cut.parts, cut.length)
 
         def for_each_column(of_parts: Node) -> Node:
-            """Repeats an array with one value per part and row for all N columns, which gives the shape [*B, part, M,
-            N].
+            """Broadcasts an array with one value for each part and row along the columns of the product. The result has
+            the shape [*B, part, M, N]: batch sizes, parts, rows and columns.
             """
             kept = [d for k, d in enumerate(places) if k not in cut.node.axes]
             return i.view(of_parts, partial.shape, (*kept[: cut.place], axis(lead), *kept[cut.place :]))

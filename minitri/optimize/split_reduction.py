@@ -14,6 +14,10 @@ that one kernel computes the mean and the partial sum of a row. The file minitri
 describes how parts are computed and combined. Reductions that share a loop with a product are not split by this pass:
 only minitri/optimize/split_kv.py can split a loop with a product.
 
+A kernel that computes partial results can store further results of the same elements, so that it reads each element
+once (minitri/optimize/fusion/shared_axes.py). For example, in the program `sum(x), 2 * x`, the kernel that computes
+partial sums of x stores `2 * x`.
+
 The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. If the
 last part is shorter than the other parts, the last part is padded. Left out: reductions of unknown sizes.
 """
@@ -89,7 +93,9 @@ def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
 
 
 def _has_many_rows(node: Reduce, first: int, chip: Chip) -> bool:
-    """Checks whether a reduction runs over enough rows, of enough elements, to reduce each row alone first."""
+    """Checks whether it pays to reduce each row alone first. The reduction must have at least as many rows as the chip
+    has multiprocessors, and rows of at least SHORTEST_ROW (64) elements.
+    """
     if node.op in POSITIONS or any(e.constant is None for e in node.x.shape):
         return False
     rows, row = [int(node.x.shape[k]) for k in node.axes if k < first], [int(e) for e in node.x.shape[first:]]
@@ -150,8 +156,8 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, chained: bool = Fals
 
 
 def _axis(extents: Mapping[int, int], inner: Container[int], parts: int) -> int:
-    """Returns the axis to split. Prefers a reduced axis that is not contiguous in memory, if this axis is long enough,
-    because its parts consist of complete rows.
+    """Returns the reduced axis to split. If a reduced axis that is not contiguous in memory is long enough, this axis
+    is split, so that each part consists of complete rows.
 
     `extents` maps each reduced axis to its extent. Parts of the contiguous axes `inner` must have at least PIECE
     elements, because shorter parts load slowly.
@@ -168,8 +174,8 @@ def _parts(count: int, results: int, width: int, wanted: int) -> int:
 
     `width` is the size of an element in bytes if columns are reduced, and 0 if rows are reduced. A program that reduces
     columns loads a few rows at a time. The smaller an element is, the fewer bytes a row has, and the more programs are
-    needed to keep the memory busy. A row of up to 16384 elements is not split, because a second kernel takes longer
-    than the rest of the row. Rows of more than 16384 elements are split if there are at most half as many rows as
+    needed to keep the memory busy. A row of up to 16384 elements is not split, because a second kernel would take
+    longer than the split saves. Rows of more than 16384 elements are split if there are at most half as many rows as
     multiprocessors. Very long rows are split if there are at most twice as many rows as multiprocessors.
     """
     programs = -(-results // LANES) if width else results
@@ -190,25 +196,25 @@ def _length(extent: int, parts: int, any_start: bool) -> int:
     The parts of a row begin at multiples of 16 bytes. If `any_start` is true, a part can begin at any index.
     """
     least = parts - parts // 4 if any_start else parts // 2 + 1
-    even = next((extent // n for n in range(parts, least - 1, -1) if extent % n == 0), 0)
-    if even and (any_start or (even % ALIGNED == 0 and _fills(even))):
-        return even
+    even = [extent // n for n in range(parts, least - 1, -1) if extent % n == 0]
+    if even and (any_start or (even[0] % ALIGNED == 0 and _fills(even[0]))):
+        return even[0]
     length = -(-extent // parts)
     if any_start:
         return length
     if length >= 8 * BLOCK:
-        return -(-length // BLOCK) * BLOCK
+        return next((n for n in even if n % ALIGNED == 0), -(-length // BLOCK) * BLOCK)
     less = 1 << (length.bit_length() - 1)
     return less if -(-extent // less) <= MOST_PARTS else 2 * less
 
 
 def _held(extent: int, others: int, length: int) -> int:
-    """Returns the length of a part whose columns fit into the registers of a program, or 0 if other reduced axes are
-    too long.
+    """Returns the length of a part of the split axis, so that the columns of a part fit into a program's registers.
+    Returns 0 if the reduced axes that are not split are too long.
 
     The argument `length` is the length of a part for which there are enough grid programs. The argument `others` is the
-    number of indices of the other reduced axes. If a slightly shorter length divides the axis, this length is returned,
-    so that all parts are equally long.
+    product of the extents of all reduced axes that are not split. If a slightly shorter length divides the axis, this
+    length is returned, so that all parts are equally long.
     """
     most = min(HELD_COLUMN, max(LANES, 1 << (length - 1).bit_length())) // others
     return next((n for n in range(most, most * 3 // 4, -1) if extent % n == 0), most)

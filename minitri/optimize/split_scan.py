@@ -78,7 +78,8 @@ def _shifted_by_one(i: Interner, totals: Node, k: int, neutral: int | float | bo
 
 
 def _parts_of_rows(extent: int, others: int, wanted: int) -> int:
-    """Returns into how many parts each row of a scan is split. The argument `others` is the number of rows.
+    """Returns into how many parts each row of a scan is split. The argument `others` is the number of rows: the product
+    of the extents of all axes except the scanned axis.
 
     The number of parts is the largest power of two for which at most `wanted` programs run and each part has at least
     PART elements.
@@ -89,8 +90,9 @@ def _parts_of_rows(extent: int, others: int, wanted: int) -> int:
 
 
 def _parts_of_columns(extent: int, others: int) -> int:
-    """Returns into how many parts each column of a scan is split. The argument `others` is the number of columns. The
-    parts are so short that a program keeps a part in registers.
+    """Returns into how many parts each column of a scan is split. The argument `others` is the number of columns: the
+    product of the extents of all axes except the scanned axis. The parts are so short that a program keeps a part in
+    registers.
     """
     few = 0 < others <= FEW_COLUMNS * LANES and extent >= min(SHORTEST, SHORTEST_COLUMN)
     return min(-(-extent // min(PART, PART_COLUMN)), MOST_PARTS) if few else 1

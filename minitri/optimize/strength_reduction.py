@@ -18,14 +18,14 @@ replaced if the exponent is an integer from -7 to 8, or a multiple of 0.5 from -
                                              -inf ** 0.5 = inf and -0.0 ** 0.5 = 0
 
 Each multiplication in a replaced power rounds once. The exponents of replaced powers lie between -7 and 8, so at most
-eight roundings are needed. Eight roundings cause an error of at most 4 units in the last place. The power function of
-the math library has the same bound on its error: 4 units in the last place (`ulp` in minitri/base/operators.toml).
-Integer products wrap around on overflow, as integer powers do. The multiplication that replaces a division by a power
-of two gives the same bits, because both operations round the same number once. The expression `tanh(softplus(x))`, a
-part of the activation function mish, becomes a quotient that follows from `tanh(y) = (exp(2*y) - 1) / (exp(2*y) + 1)`.
-The numerator and the denominator of the quotient that replaces `tanh(softplus(x))` are divided by exp(2 * max(x, 0)),
-so that nothing overflows. In the quotient that replaces `tanh(softplus(x))`, all terms are positive, so no digits
-cancel. Left out: powers with exponents that need more than eight roundings.
+eight roundings are needed. Eight roundings cause an error of at most 4 units in the last place. The error of the math
+library's power function is also at most 4 units in the last place (`ulp` in minitri/base/operators.toml). Integer
+products wrap around on overflow, as integer powers do. The multiplication that replaces a division by a power of two
+gives the same bits, because both operations round the same number once. The expression `tanh(softplus(x))`, a part of
+the activation function mish, becomes a quotient that follows from `tanh(y) = (exp(2*y) - 1) / (exp(2*y) + 1)`. The
+numerator and the denominator of the quotient that replaces `tanh(softplus(x))` are divided by exp(2 * max(x, 0)), so
+that nothing overflows. In the quotient that replaces `tanh(softplus(x))`, all terms are positive, so no digits cancel.
+Left out: powers with exponents that need more than eight roundings.
 """
 
 import math
@@ -103,8 +103,9 @@ def _without_signs(i: Interner, x: Node) -> Node:
 
 
 def _power(i: Interner, x: Node, n: int) -> Node:
-    """Returns `x ** n` as a product of repeated squares. For n < 0 the result is the product of two reciprocals,
-    neither of which overflows alone.
+    """Returns `x ** n` as a product of repeated squares. For an exponent n below -1, the function multiplies the
+    reciprocals of two lower powers. For example, x ** -5 becomes 1 / x**2 * (1 / x**3), because x**5 can overflow
+    although x ** -5 is not 0.
     """
     if n == 1:
         return x

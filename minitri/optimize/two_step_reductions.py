@@ -11,10 +11,11 @@ partial sum is corrected for the maximum or mean of all parts. The correction of
 (minitri/graph/partial_sum_correction.py).
 
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. If the maximum of a part is -inf, 0 replaces this
-maximum, and 1 replaces the correction factor of the part. If all elements are -inf, the sum is computed with 0 as the
-maximum, and a further factor corrects it for the maximum -inf. If the extent of the axis is not a multiple of the
-length of a part, the axis is padded. The operand of an exponential is padded with -inf, so that the exponential is 0.
-An operand that is not the argument of an exponential is padded with the neutral element of the reduction.
+maximum, and 1 replaces the correction factor of the part. If all elements of all parts are -inf, 0 replaces the maximum
+at first, and the sum of exp(x - max x) is 0. Multiplying the sum 0 by the correction factor exp(0 - -inf) gives nan, as
+without parts. If the extent of the axis is not a multiple of the length of a part, the axis is padded. The operand of
+an exponential is padded with -inf, so that the exponential is 0. An operand that is not the argument of an exponential
+is padded with the neutral element of the reduction.
 
 The modules split_reduction.py, split_kv.py, split_k.py and split_scan.py decide which nodes to split, and into how many
 parts.
@@ -48,8 +49,8 @@ def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | N
     the types of the nodes that can be split. The field `splits` of the graph lists the split nodes.
 
     The function `rule` gets an interner, a node of the old graph, and the copy of this node in the new graph. The
-    function `rule` returns None for a node that is not split. Reports name the function `by` as the pass that split the
-    nodes.
+    function `rule` returns None for a node that is not split. The argument `by` is the function of the calling pass,
+    whose name reports show for each split node.
     """
     splits: list[ir.Split] = []
     if not any(isinstance(node, kinds) for node in graph.nodes()):
@@ -82,9 +83,9 @@ class Cut:
     def made(self, cuts: dict[Node, Cut]) -> Halves:
         """Returns the reduction in two steps, and adds this `Cut` to `cuts` (the split reductions).
 
-        If a sum depends on a split maximum or mean, each part of the sum uses the maximum or mean of its own part if
-        possible. If a sum cannot use the maximum or mean of each part, it reads its elements again after the split
-        reduction is complete.
+        A sum that depends on a split maximum or mean (one computed in parts) uses, in each part, the maximum or mean of
+        this part. A sum that cannot be corrected for the maximum or mean of all parts reads its elements again, after
+        this maximum or mean is complete.
         """
         elements = self.length * product([self.node.x.shape[a] for a in self.node.axes if a != self.k])
         if self.node.op in POSITIONS:
@@ -157,8 +158,9 @@ def parts_of(extent: Dim, parts: int, step: int = 1) -> tuple[int, Dim]:
 
 
 def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> Node:
-    """Returns x with `missing` more elements along axis k, each equal to `value`. If x ends with such elements already,
-    the result has one padding: each padding tests every element that is loaded.
+    """Returns x with `missing` more elements along axis k, each equal to `value`. If x already ends with a padding of
+    the same value, the function makes this padding longer instead of adding a second padding. Each padding costs one
+    test for every element that a kernel loads.
     """
     if missing == 0:
         return x
@@ -204,8 +206,9 @@ def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False)
 
 
 def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> bool:
-    """Checks whether an expression varies along the reduced axes only through the operand x of its maximum `y`, as
-    exp(x - max x) does. For example, the result is False for w * exp(x - max x), which also varies through the array w.
+    """Checks whether the expression `root` reads only one array that varies along the reduced axes: the operand of the
+    maximum `y`. The function returns True for exp(x - max x), and False for w * exp(x - max x), in which the array w
+    varies too.
     """
     elements = ir.postorder([root], lambda e: () if e in (y.x, y.y) else terms.look(e)[1])
     return not any(terms.varies(e) for e in elements if e not in (y.x, y.y) and not terms.look(e)[1])
@@ -223,7 +226,8 @@ class Following(Record):
 
     def made(self, cut: Cut, needs: list[Reduced[Element]]) -> Node | None:
         """Returns a sum that is split into the same parts as the reductions that the sum depends on (the argument
-        `needs`). Returns None if the sum has no transport (correction) or has different parts.
+        `needs`). Returns None if the sum has no transport (correction of partial sums). Returns None if a reduction in
+        `needs` and the sum are split along different axes, or into parts of different lengths.
         """
         found = self.terms.transport(self.terms.root, needs)
         theirs = [self.cuts[y.y.node] for y in needs]
@@ -252,8 +256,8 @@ class Following(Record):
     def _axes_in(self, cut: Cut, places: tuple[Dim, ...]) -> Axes:
         """Returns a dict that maps each axis of the summed expression to its index in `cut.x`, an array with one axis
         split into two. For example, the index of an axis d1 that is split into parts of 64 elements is 64*d1 + d2. The
-        argument `places` gives, for each axis of the reduced array, its index in terms of the axes of the summed
-        expression.
+        argument `places` says which element of the maximum's operand the summed expression reads: one index expression
+        for each axis of the operand.
         """
         unit: Axes = {axis_symbol(k): ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}
         return {**unit, **{s: cut.x.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}
@@ -262,8 +266,8 @@ class Following(Record):
         """Returns the sum of the partial sums. Each partial sum was computed with the maximum of its part, so it is
         first corrected for the maximum of all parts.
 
-        `parts` contains the maximum of each part and has the shape of `partial`. The argument `place` is the number of
-        the axis of `parts` and of `partial` that has one index for each part.
+        The arrays `partial` (the sum of each part) and `parts` (the maximum of each part) have the same shape. The
+        argument `place` is the number of the axis of `parts` and of `partial` that has one index for each part.
         """
         i, shape = self.i, partial.shape
         whole = i.reduce("max", parts.dtype, (*shape[:place], *shape[place + 1 :]), parts, (place,))
@@ -275,10 +279,12 @@ class Following(Record):
         return compute(i, "multiply", total, self._factor(found, all_, whole))
 
     def _factor(self, found: Rescale[Element], old: Node, new: Node, place: int | None = None) -> Node:
-        """Returns the factor that corrects a sum when its maximum changes from `old` to `new`. For a sum of exp(x -
-        h(m)), where m is the maximum, the factor is exp(h(old) - h(new)). If the sum has several exponentials, the
-        factor is a product with one exponential for each h in `found.shifts`. The argument `place` is the number of the
-        axis that has one index for each part, or None if there is no such axis.
+        """Returns the factor by which a sum is multiplied when the maximum that it depends on changes from `old` to
+        `new`. For example, a sum of exp(x - m), where m is the maximum, is multiplied by exp(old - new). If a function
+        h of the maximum m is subtracted, as in exp(x - h(m)), the sum is multiplied by exp(h(old) - h(new)). If a term
+        contains several exponentials that depend on the maximum, the method multiplies the correction factors of these
+        exponentials. The argument `place` is the number of the axis that has one index for each part, or None if there
+        is no such axis.
         """
         i, at = self.i, self._axes(place)
 
@@ -289,8 +295,8 @@ class Following(Record):
         return reduce(lambda a, b: compute(i, "multiply", a, b), map(factor, found.shifts))
 
     def _axes(self, place: int | None) -> Axes:
-        """Returns the index along each unreduced axis of the operand, in terms of the axes of the result. If the
-        argument `place` is not None, the axis number `place` of the result has one index for each part.
+        """Returns a dict that maps each unreduced axis of the operand to the same axis of the result. If the result has
+        an axis of parts, the argument `place` is the number of this axis; otherwise `place` is None.
         """
         kept = enumerate(self.terms.kept)
         return {axis_symbol(k): axis(n + (place is not None and n >= place)) for n, k in kept}
@@ -299,8 +305,8 @@ class Following(Record):
 
     def shifted(self, cut: Cut, found: Shift[Element]) -> Node:
         """Returns a sum of products of two deviations from means, such as a variance. The sum of each part uses
-        deviations from the means of this part. Before the sum of a part is added, it is corrected for the means of all
-        parts.
+        deviations from the means of this part. Before the sums of the parts are added, each sum is corrected, so that
+        it contains deviations from the means of all elements.
         """
         i, counts = self.i, self._counts(cut)
         own = {m: compute(i, "divide", self.cuts[m.y.y.node].first, counts) for m in dict.fromkeys(found.means)}

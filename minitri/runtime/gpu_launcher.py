@@ -124,8 +124,8 @@ def load_all(wanted: Sequence[Callable[[], Any]], device: str) -> None:
 
 
 def _prepare_launcher(source: Any, descriptors: int) -> None:
-    """Makes Triton's launcher for a kernel with this number of tensor descriptors. Up to Triton 3.6, making a launcher
-    runs a C compiler.
+    """Makes Triton's launcher for a kernel. The argument `descriptors` is the number of tensor descriptors among the
+    kernel's arguments. Up to Triton 3.6, making a launcher runs a C compiler.
 
     The function only fills Triton's cache, in which the compiled kernel later finds the launcher. Triton's driver
     object must exist first, because a launcher gets the type of descriptors from the driver.
@@ -154,7 +154,7 @@ def load(compiled: Any, device: int) -> Start:
 
 
 def _early(compiled: Any, by_torch: Start, by_triton: Start) -> Start:
-    """Returns the function that launches a kernel with an early start.
+    """Returns the function that launches a kernel with an early start, that is, before the previous kernel ends.
 
     The function uses torch's launcher until another thread has made Triton's launcher. Without a C compiler, the
     function always uses torch's launcher: the kernel then starts later, but its result is the same.

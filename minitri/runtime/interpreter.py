@@ -149,7 +149,9 @@ class Guarded:
         return view(made, "out")._replace(library=like.library if like else "")
 
     def call(self, call: Call) -> Call:
-        """Returns the call with guarded copies of its arrays. The copies have the strides of the original arrays."""
+        """Returns the call with a copy in place of each array. Each copy lies between two guard bands (bytes that no
+        kernel may write), and has the strides of the original array.
+        """
         return call._replace(arrays={n: self._copied(n, a) for n, a in call.arrays.items()})
 
     def verify(self) -> None:

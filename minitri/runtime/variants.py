@@ -71,8 +71,9 @@ class Variants:
         return True
 
     def unchanged(self, call: Call) -> dict[str, int]:
-        """Returns the sizes that were equal in every call that got its own kernels. In a kernel that serves calls of
-        many shapes, each size that was equal in all calls is a constant number, not an argument.
+        """Returns the sizes that the call has in common with all earlier calls whose kernels were compiled for their
+        own sizes. In a kernel that serves calls of many shapes, a size that all earlier calls have in common is a
+        constant number, not an argument.
         """
         seen = [dict(sizes) for sizes, _ in self.shapes]
         return {n: size for n, size in call.sizes.items() if all(s.get(n) == size for s in seen)}

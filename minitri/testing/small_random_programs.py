@@ -114,7 +114,7 @@ class SmallWriter(FormFiller):
 
     def operand(self, kind: Mapping[str, Any]) -> str:
         """Returns the name of a value that can replace the placeholder {x} in a statement of the given kind. If no
-        value fits, a new array is added, and its name is returned.
+        value of the program can replace {x}, the method adds a new array parameter to the program and returns its name.
         """
         of, rank = kind.get("of", "fiub"), kind.get("rank", 0)
         most, size = kind.get("most", math.inf), kind.get("elements", math.inf)
@@ -245,13 +245,13 @@ def written(tape: Tape, max_ops: int = 8) -> RandomProgram:
 
 
 def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], tries: int = 300) -> RandomProgram:
-    """Returns a program that was made from simpler choices than `numbers` and still fails, so that `fails(program)` is
-    true.
+    """Returns a simpler random program that still fails, which means that `fails(program)` is true.
 
-    If no simpler program fails, returns the original program, which is made from the random choices in `numbers`.
+    If no simpler program fails, returns the original program.
 
-    For the program made from the choices `numbers`, `fails(program)` must be true. Each simpler program that fails
-    becomes the new start of the search. The search tries at most `tries` programs.
+    The argument `numbers` has the random choices that make the original program, for which `fails` must be true. The
+    search leaves out choices or makes their numbers smaller. Each simpler program that fails becomes the new start of
+    the search. The search tries at most `tries` programs.
     """
     example, untried = written(Tape(numbers)), _candidates(numbers)
     seen = {repr(example)}

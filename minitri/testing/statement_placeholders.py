@@ -94,7 +94,7 @@ class FormFiller(StatementWriter):
         return PLACEHOLDERS[name](self, filled, x)
 
     def required(self, options: Sequence[Any]) -> Any:
-        """Returns one of the options, chosen at random. Raises DoesNotFit if there is no option."""
+        """Returns one of the given options, chosen at random. Raises DoesNotFit if the list of options is empty."""
         if not options:
             raise DoesNotFit
         return self.choose(options)
@@ -170,7 +170,7 @@ class FormFiller(StatementWriter):
         """Returns the name of another value that broadcasts with x. If no other value broadcasts with x, and sometimes
         at random, the function adds a new parameter and returns its name.
 
-        The value is chosen so that its common dtype with x (after promotion) is a dtype that the kind of statement
+        The method chooses a value for which promotion, applied to x and the value, gives a dtype that the statement
         allows.
         """
         of = self.kinds[filled.kind].get("of", "fiub") if kinds == "fiub" else "fiub"
@@ -190,8 +190,8 @@ class FormFiller(StatementWriter):
         return self.array(dtype, [Axis("1", 1) if self.chance(4) else a for a in axes])
 
     def axis_of(self, size: int) -> Axis:
-        """Returns an axis of the given size. The text of the axis is a dimension of this size or a number, chosen at
-        random.
+        """Returns an axis of the given size. A random choice decides whether the program writes the size of the axis as
+        a number or as a dimension such as `N`.
         """
         return self.choose([*(Axis(n, s) for n, s in self.sizes.items() if s == size), Axis(str(size), size)])
 
@@ -209,7 +209,8 @@ class FormFiller(StatementWriter):
 
     def factor(self, filled: Filled, x: Value) -> str:
         """Returns the name of a right-hand factor for a matrix product with x. The factor is an existing value of a
-        suitable shape, or else (and sometimes at random) a new parameter.
+        suitable shape or a new parameter, chosen at random. If no existing value has a suitable shape, the factor is a
+        new parameter.
         """
         name = self.found(lambda v: _product(x.shape, v.shape) <= MAX_ELEMENTS)
         if name is not None and self.choose((True, False)):
@@ -242,8 +243,9 @@ class FormFiller(StatementWriter):
         return self.indices(axes, x.shape[k], INDEX_DTYPES)
 
     def _of_sides(self, prefix: str, letters: str, filled: Filled) -> str:
-        """Adds a new array with one axis for each letter in `letters`, and returns the name of the array. For the
-        prefix "size", the function adds no array, and returns the size for which the first letter in `letters` stands.
+        """Replaces a placeholder such as {MK} or {i8_MK}: adds a new array with one axis for each capital letter, and
+        returns its name. For a placeholder such as {size_M}, whose prefix is "size", the method adds no array, and
+        returns the size that M stands for.
 
         Within one statement, a letter always stands for the same size. A prefix such as "i8" is the dtype of the new
         array; all arrays without a prefix in one statement have the same dtype.
@@ -270,8 +272,8 @@ class FormFiller(StatementWriter):
         """Returns the text of an expression such as `arange(N)[:, None]`: the indices along an axis of x, in a shape
         that broadcasts with x.
 
-        If `step` is 0, the axis is random. If `step` is 1, the axis comes directly before the axis that the previous
-        call for the same statement chose.
+        If the argument `step` is 0, the method chooses an axis of x at random. If the argument `step` is 1, the method
+        takes the axis before the axis that its last call for the same statement took.
         """
         rank = len(x.shape)
         k = (filled["last place"] - step) % rank if step else self.choose(range(rank)[::-1])

@@ -5,9 +5,10 @@ In: a table of forms of statements, and a function that makes random choices. Ou
     "relu({x} @ {factor})"     →     v2 = relu(v1 @ w)
 
 Two writers of whole programs share the statement writer of this file. The file small_random_programs.py writes programs
-for tests, and the file minitri/bench/random_programs.py writes programs of everyday sizes. A class that writes whole
-programs defines which text replaces a placeholder such as {x}, and computes the values of statements. A statement that
-cannot be computed is removed.
+for tests, and the file minitri/bench/random_programs.py writes programs of everyday sizes. A writer of whole programs
+is a subclass of `StatementWriter`, which defines two methods. The method `placeholder` returns the text that replaces a
+placeholder such as {x}. The method `value` computes the value of a new statement. A statement without a suitable value
+is left out of the program.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from minitri.base.nodes import Record
 
 
 class DoesNotFit(Exception):
-    """Raised if the placeholders of a form cannot be filled, or if the value of the statement is too large."""
+    """Raised if no statement can be made: its template cannot be filled, or its value is invalid or too large."""
 
 
 class Statement(Record):

@@ -87,8 +87,9 @@ Stmt = Union[Op, Loop]
 
 
 class Hints(Record):
-    """Hints about how the target compiles one op or loop. A hint with its default value has no effect. Operators with
-    the hint `fast` round differently. All hints except `fast` leave the result of a tile program unchanged.
+    """Hints about how the target compiles one op or loop. A hint with its default value has no effect. An operator with
+    the hint `fast` can give a slightly different result than without this hint. All hints except `fast` leave the
+    result of a tile program unchanged.
 
     descriptor     the access uses a tensor descriptor with a block of these sizes, one for each axis of the array
     evict_first    the L2 cache may drop the loaded elements before others
@@ -162,8 +163,8 @@ class Program(LaunchOptions, eq=False):
         return self.hints.get(about, PLAIN)
 
     def hinted(self, about: Iterable[Op | Loop], **more: Any) -> Program:
-        """Returns the tile program with the hints `more` added to the ops and loops in `about`. If `about` is empty,
-        returns `self`.
+        """Returns the tile program with the hints `more` added to the ops and loops in `about`. If the argument `about`
+        contains no op and no loop, the method returns this tile program itself.
         """
         found = {x: replace(self.hint(x), **more) for x in about}
         return replace(self, hints={**self.hints, **found}) if found else self
@@ -216,12 +217,12 @@ def index_axes(op: Access) -> set[str]:
 
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
-    """Solves `condition >= 0` for the index of one axis, such as `i < n - 2`. In the solved inequality, the index of
-    the axis is alone on one side. The rest of the solved inequality contains no index of an axis in `lanes`, and no
-    value that was loaded from memory.
+    """Solves `condition >= 0` for the index of one axis. For example, `n - 3 - i >= 0` becomes `i < n - 2`, where the
+    index i is alone on one side. The other side of the solved inequality contains no value that was loaded from memory,
+    and no index of an axis in `lanes` (axes with several elements).
 
-    Bounds checks have a single index on one side, because Triton then finds how many neighbouring elements have the
-    same result.
+    If one side of a bounds check is a single index, Triton finds how many neighbouring elements have the same result of
+    the check.
     """
 
     def varies(s: Symbol) -> bool:
@@ -250,11 +251,11 @@ def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
 
 
 class BlockIndex(Record):
-    """An index that runs along a block of `axis`. The number `offset` is added to the index of each element.
+    """The array index of each element of a block along the axis `axis`.
 
-    If `axis` is None, the index is the single number `offset`. If the field `walks` is true, the indices are the axis
-    indices of the current block, each plus `offset`. If the field `walks` is false, the indices are the positions in
-    the block (0, 1, …), each plus `offset`.
+    If the field `walks` is true, an element's array index is its index along the axis plus the number `offset`. If the
+    field `walks` is false, an element's array index is its position in the block (0, 1, …) plus the number `offset`. If
+    the field `axis` is None, the array index is the single number `offset`.
     """
 
     axis: TileAxis | None

@@ -10,10 +10,10 @@
 In: a kernel and its schedule. The schedule gives each axis a block and a role: grid, whole or loop. Out: a tile
 program. The one idea: the body of a tile program consists of phases, which are executed one after another. Each phase
 (group of loops) ends with its reductions over looped axes. Within a phase, results that need loops over the same axes
-are computed in one loop nest. If a loop nest needs elements that an earlier phase used, the loop nest loads and
-computes these elements again. An axis with the role "whole" needs no loop, so a row along this axis is read once. For a
-reduction, a loop carries a partial result for each position in a block. After the loop, one reduction combines the
-partial results of all positions in a block.
+are computed in one loop nest. If a loop nest needs elements that an earlier phase (group of loops) used, the loop nest
+loads and computes these elements again. An axis with the role "whole" needs no loop, so a row along this axis is read
+once. For a reduction, a loop carries a partial result for each position in a block. After the loop, one reduction
+combines the partial results of all positions in a block.
 
 Left out: a shared loop for two reductions of which the second depends on the result of the first. The file
 minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose reductions share a loop.
@@ -170,8 +170,8 @@ class Lowering:
         return not self.loops_of(op)
 
     def iterate(self, op: Op, new: Any, nest: Nest) -> None:
-        """Writes the statements of one iteration for `op`. `new` is the same op with the operands of the current
-        iteration.
+        """Writes the statements that compute `op` in one iteration of a loop. The argument `new` is a copy of `op` that
+        reads the values of its operands in the tile program.
         """
         if self.looped_over(op):
             nest.carries += self._accumulate(op, new, nest.body)
@@ -244,9 +244,8 @@ class Lowering:
         earlier blocks.
 
         The loop carries the last element of the scan so far. To select the last element, all other elements are
-        replaced by 0, and the elements are added. A loop that carries the total of all blocks and adds the sum of each
-        block to it would be simpler. Triton 3.6 fails to compile a loop that carries the total and adds the sum of each
-        block to it.
+        replaced by 0, and the elements are added. Triton 3.6 cannot compile a simpler loop, which would carry the total
+        and add the sum of each block to this total.
         """
         rest = tuple(a for a in new.axes if a != new.along)
         carry = self.carry(new.dtype, rest, neutral(new.op, new.dtype), new)

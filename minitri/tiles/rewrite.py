@@ -39,8 +39,8 @@ def connected(op: Op, users: Users) -> list[Op]:
 def largest_subset(ops: Iterable[Op], users: Users, keeps: Callable[[Op, set[Op]], bool]) -> set[Op]:
     """Returns the largest subset of `ops` for which `keeps(op, subset)` is true for each op in the subset.
 
-    The result of `keeps(op, subset)` must depend only on the neighbours of `op` (operands, users and operands of users,
-    see `connected`).
+    To decide about an op, `keeps` may look only at this op, its operands, its users, and the operands of its users (see
+    `connected`).
     """
     kept = {*ops}
     todo = [*kept]

@@ -139,7 +139,8 @@ def _plain_product(kernel: Kernel, sizes: TileSizes) -> Schedule:
 
     Parallel axes that are neither rows nor columns are batch axes. Each grid program has one index of a batch axis. If
     a product shares a loop with other reductions, one grid program computes all indices of some axes (the held axes).
-    The tiles of a product that shares a loop have few rows, so that the tiles fit into shared memory.
+    The tiles of a product that shares a loop with other reductions have few rows, so that the tiles fit into shared
+    memory.
     """
     first, held = kernel.dots[0], kernel.held
     summed = {d.over for d in kernel.dots} - held

@@ -54,7 +54,7 @@ def minimum(a, b):
 
 @triton.jit
 def floordiv(a, b):
-    """Returns a / b rounded down. For integers, the result is 0 if b = 0, and INT_MIN // -1 wraps around to INT_MIN."""
+    """Returns a / b rounded down. For integers, a // 0 is 0, and INT_MIN // -1 wraps around to INT_MIN."""
     if a.dtype.is_floating():
         return _float_floordiv(a, b)
     elif a.dtype.is_int_signed():
@@ -70,7 +70,7 @@ def floordiv(a, b):
 
 @triton.jit
 def remainder(a, b):
-    """Returns a - floor(a / b) * b, which has the sign of b. For integers, the result is 0 if b = 0."""
+    """Returns a - floor(a / b) * b, which has the sign of b. For integers, remainder(a, 0) is 0."""
     if a.dtype.is_floating():
         rest = libdevice.fmod(a, b)
         fixed = tl.where((rest < 0) != (b < 0), rest + b, rest)
@@ -84,7 +84,7 @@ def remainder(a, b):
 
 @triton.jit
 def fmod(a, b):
-    """Returns a - trunc(a / b) * b, which has the sign of a. For integers, the result is 0 if b = 0."""
+    """Returns a - trunc(a / b) * b, which has the sign of a. For integers, fmod(a, 0) is 0."""
     if a.dtype.is_floating():
         return libdevice.fmod(a, b)
     elif a.dtype.is_int_signed():
@@ -97,7 +97,7 @@ def fmod(a, b):
 
 @triton.jit
 def signbit(x):
-    """Checks whether the sign bit of a float is set. The result is true for -0.0."""
+    """Checks whether the sign bit of a float is set, as it is for -0.0."""
     if x.dtype == tl.float64:
         return x.to(tl.int64, bitcast=True) < 0
     else:
@@ -121,7 +121,7 @@ def _float_floordiv(a, b):
 def power(b, n):
     """Returns b ** n for integers. A result that is too large for the dtype wraps around.
 
-    For negative n, the result is 1 / b**-n without its fraction. If n is negative and b = 0, the result is 0.
+    For a negative exponent n, b ** n is 1 / b**-n without its fraction, and 0 ** n is 0.
     """
     base, exponent = tl.broadcast(b, n)
     result = base * 0 + 1
@@ -137,7 +137,7 @@ def power(b, n):
 
 @triton.jit
 def shift_left(a, n):
-    """Returns a << n. The result is 0 if n is negative, or not less than the number of bits of the dtype."""
+    """Returns a << n, which is 0 if n is negative, or not less than the number of bits of the dtype."""
     inside = (n >= 0) & (n < a.dtype.primitive_bitwidth)
     return tl.where(inside, a << tl.where(inside, n, 0), 0)
 
@@ -146,7 +146,7 @@ def shift_left(a, n):
 def shift_right(a, n):
     """Returns a >> n.
 
-    If n is negative, or not less than the number of bits of the dtype, the result is -1 for a < 0, and 0 for a >= 0.
+    If n is negative or too large (at least the number of bits), a >> n is -1 for a < 0, and 0 for a >= 0.
     """
     inside = (n >= 0) & (n < a.dtype.primitive_bitwidth)
     shifted = a >> tl.where(inside, n, 0)
@@ -193,7 +193,7 @@ def float_to_int(x, dtype: tl.constexpr):
 
 @triton.jit
 def to_bool(x):
-    """Checks whether x is not zero. The result is true for NaN."""
+    """Checks whether x is not zero. NaN counts as not zero."""
     return x != 0
 
 
@@ -274,7 +274,7 @@ def _better(wins, v1, i1, v2, i2):
     """Returns one of the pairs (v1, i1) and (v2, i2) of a value and an index: the pair that argmax or argmin chooses.
 
     For argmax and argmin, NaN is better than any number. For two numbers, `wins` says whether the first number is
-    better. If the values are equal, the pair with the smaller index is better.
+    better. If the values v1 and v2 are equal or both NaN, the pair with the smaller index is better.
     """
     nan1, nan2 = v1 != v1, v2 != v2
     ties = (v1 == v2) | (nan1 & nan2)
@@ -349,8 +349,8 @@ def _tf32_parts(x):
 
     The file minitri/base/tf32_splitting.py explains how the two TF32 numbers are computed.
 
-    `tl.fma` rounds only once, after the addition, so its multiplications are exact. The second, smaller number is not
-    rounded to TF32 here, because a tensor core truncates its operands to TF32.
+    `tl.fma` rounds only once, after the addition, so its multiplications are exact. The function does not round the
+    smaller of the two returned numbers to TF32, because a tensor core truncates its operands to TF32.
     """
     more = x * 67117056.0  # 2**13 * (2**13 + 1)
     high = more - tl.fma(x, -8192.0, more)

@@ -82,8 +82,8 @@ def relaxed_erf(x):
     The function computes erfc(|x|) as `2**p(|x|)`, where p is a polynomial. Near zero, computing erf from erfc would
     lose digits by cancellation, so the function uses a polynomial of two terms for x near zero. The polynomial p has
     degree 8. For |x| from 0.088 to 4, `2**p(|x|)`, with the polynomial p, differs from erfc(|x|) by at most 1e-8. For
-    |x| above 4, the polynomial p decreases without bound, so `2**p` goes to 0. For large |x| and for infinity,
-    `2**p(|x|)` is 0, so the result is 1 or -1 without a special case. The coefficients of the polynomials in this
+    |x| above 4, the polynomial p decreases without bound, so `2**p` goes to 0. For large or infinite |x|, the computed
+    power of two is 0, so relaxed_erf(x) is 1 or -1 without a special case. The coefficients of the polynomials in this
     function come from linear programming: they minimise the largest error against math.erfc and math.erf at Chebyshev
     nodes. The test file tests/test_ops.py measures the errors of the polynomials.
     """
@@ -115,8 +115,8 @@ def relaxed_log1p(x):
 
 @triton.jit
 def _log_of_sum(t, x):
-    """Returns log(x) for x = 1 + t. For t near zero, the GPU's logarithm has few correct digits, so the function adds
-    five terms of the power series instead.
+    """Returns log(x) for x = 1 + t. For x near 1, the GPU's logarithm has few correct digits, so the function adds five
+    terms of the power series of log(1 + t).
     """
     near = t * (1.0 + t * (-0.5 + t * (0.333333333 + t * (-0.25 + t * 0.2))))
     return tl.where(tl.abs(t) < 0.09, near, _log2(x) * 0.693147182)

@@ -98,8 +98,8 @@ def not_written_once(
 def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False) -> Iterator[dict[str, int]]:
     """Yields combinations of sizes that a call of the program can have.
 
-    The smallest sizes come first, then sizes near the block sizes. If `far` is true, combinations of sizes that need
-    large buffers are left out.
+    The smallest sizes come first, then sizes near the block sizes. If the argument `far` is true, combinations of sizes
+    that need large buffers are left out.
     """
     exprs = [a.extent for a in program.axes] + [d for b in program.buffers for d in (*b.shape, *b.strides)]
     exprs += [d for c in conditions for d in (c.left, c.right)]
@@ -119,7 +119,8 @@ def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False)
 def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str, int], far: bool) -> bool:
     """Checks whether a call can have the given sizes, and whether the call runs at least one grid program.
 
-    If the argument `far` is true, the buffers must also be small enough for counting how often each element is written.
+    If the argument `far` is true, the function returns False for sizes whose buffers are too large to count how often
+    each element is written.
     """
     symbols = {Symbol(name): n for name, n in sizes.items()}
     try:
@@ -176,7 +177,8 @@ class _Points:
     def _corners(self, a: TileAxis, sizes: Mapping[str, int], line: tuple[Any, Any]) -> tuple[Any, Any]:
         """Returns a few indices from `line`, which has all indices of an axis.
 
-        Each returned index is near an end of a block or of the axis, or where a mask condition or array index is 0.
+        The returned indices lie near the ends of blocks and of the axis. Further returned indices lie near the points
+        at which the expression of a mask condition or an array index is 0.
         """
         if len(line[0]) <= 64:
             return line
@@ -208,8 +210,8 @@ class _Points:
 
     def at(self, lane: Sequence[int]) -> dict[str, int]:
         """Returns the numbers of one tried point, by name: the index along each axis, and each value that is loaded
-        from memory. The argument `lane` has, for each axis and loaded value, the position of its number in the array of
-        tried numbers.
+        from memory. For each axis and each loaded value, the search has an array of numbers to try. The argument `lane`
+        says which number of each array belongs to the point.
         """
         symbols = [*(a.symbol for a in self.axes), *self.values]
         return {s.name: int(self.env[s].reshape(-1)[lane[k]]) for k, s in enumerate(symbols)}

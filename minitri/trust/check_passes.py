@@ -102,10 +102,11 @@ class _Check:
                 yield from self.passes(variant)
 
     def first(self) -> CheckRow:
-        """Returns the row of the stage where the minitri program begins. A minitri program begins at the graph, or at
-        the stage whose text was loaded.
+        """Returns the first row of the report, for the stage where the program begins: the graph, or the stage whose
+        text was loaded.
 
-        For a program that begins at the graph, the row checks the results of both the syntax tree and the graph.
+        If the program begins at the graph, the first row says whether the syntax tree and the graph both give the
+        expected results.
         """
         if self.program.against is not None:
             return self.row(TEXT, self.begin, "", lambda: self.program.evaluate(self.begin, self.call))

@@ -77,10 +77,10 @@ class Failure(NamedTuple):
 
 
 class CheckReport(NamedTuple):
-    """The rows of a check, and the failure for the smallest arguments found.
+    """The result of a check: one row for each stage and variant, and the smallest call that fails.
 
-    `smallest` is the failure for the smallest arguments, or None if every row is ok or if the search for smaller
-    arguments was off.
+    The attribute `smallest` is the failing call with the smallest arguments that the search found. The attribute
+    `smallest` is None if every row is ok, or if the search for smaller arguments was off.
     """
 
     rows: Sequence[CheckRow]

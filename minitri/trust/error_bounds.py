@@ -17,10 +17,10 @@ rounding of an inexact element increases its radius (error bound) by a multiple 
 the node, u is half a unit in the last place of 1. The file error_propagation.py computes how far the result of an
 operator can move if its operands move.
 
-A radius of inf means that the result can be any number. The radius of an element is inf, for example, if a sum
+A radius of inf means that the result can be any number. For example, the largest possible error is inf if a sum
 overflows in some orders of addition, or if rounding can change an index. An element whose error bound is inf is not
 checked. Left out: correlations between operands. For example, for an inexact x with radius e, `x - x` gets the radius
-2e, although the result is exactly 0. Without correlations, a bound is sometimes too large, but never too small.
+2e, although the result is exactly 0. If correlations are ignored, a bound can be too large, but never too small.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Enclosure(NamedTuple):
 
 def enclosures(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Enclosure, ...]:
     """Returns for each output an `Enclosure` (a value and a largest possible error for each element); the inputs count
-    as exact. The radii of 16-bit outputs include errors of fast math.
+    as exact. For 16-bit outputs, the largest possible errors include the errors of fast math.
     """
     kinds = {o: o.dtype.is_float and o.dtype.bits == 16 for o in graph.outputs}
     strict = _Analysis(graph, inputs, sizes).run()
@@ -91,11 +91,10 @@ class Terms(NamedTuple):
 class _Analysis:
     """The value and the radius (largest possible error) of each node of a graph.
 
-    With fast math, the argument `strict` is the analysis without fast math; without fast math, it is None.
-
-    With fast math, the radii of f32 operators are larger, because kernels that write only 16-bit results use fast math
-    (minitri/optimize/fast_math/relax.py). The values and errors of discontinuous functions, such as floor, come from
-    `strict`, because kernels compute their operands without fast math.
+    Kernels that write only 16-bit results use fast math, so the errors of their f32 operators are larger
+    (minitri/optimize/fast_math/relax.py). An analysis for fast math gets the argument `strict`: the analysis of the
+    same graph without fast math. Values and errors of discontinuous functions, such as floor, come from the analysis
+    without fast math, because kernels compute their operands without fast math.
     """
 
     def __init__(
@@ -129,7 +128,7 @@ class _Analysis:
         self.values[node], self.radii[node] = limited
 
     def node(self, node: Node) -> tuple[Any, Any]:
-        """Returns the value and the radius of a node, computed from the values and radii of its operands."""
+        """Returns a node's value and largest possible error, computed from the values and errors of its operands."""
         match node:
             case Input() | Const() | Index():
                 return np.asarray(evaluate.value(node, {}, self.inputs, self.sizes), node.dtype.numpy), 0.0
@@ -187,8 +186,8 @@ class _Analysis:
         """Returns the extra error of exp(x - h) if a kernel computes it as 2**(x * log2 e - h * log2 e)
         (minitri/optimize/fast_math/relax.py).
 
-        The products of x and h with log2 e are then rounded. The extra error includes the case that a denormal result
-        becomes 0.
+        The extra error comes from rounding the products x * log2 e and h * log2 e, and from replacing a denormal result
+        by 0.
         """
         if node.op not in ("exp", "exp2"):
             return 0.0
@@ -203,10 +202,10 @@ class _Analysis:
     def cast(self, node: Apply) -> tuple[Any, Any]:
         """Returns each element's value and radius (largest possible error) after a conversion to another dtype.
 
-        If the node is an output, the result lies between the converted ends of the operand's interval, because rounding
-        keeps order. If the node is no output, a fused kernel can round later in the computation. For example, a kernel
-        for `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums by s. If
-        the node is no output, the value is not rounded, and its largest possible error grows by one rounding error.
+        Rounding keeps order, so the value of an output lies between the converted smallest and largest values of its
+        operand. If a node is no output, a fused kernel can round a later result instead of the node. For example, a
+        kernel for `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums
+        by s. The value of a node that is no output is not rounded, and its error grows by one rounding error.
         """
         (x,) = node.args
         v, e = self.values[x], self.radii[x]
@@ -240,7 +239,7 @@ class _Analysis:
         return value, radius + self.running_means_error(node) if node.op == "sum" else radius
 
     def folded(self, node: Reduce | Scan, fold: Fold) -> tuple[Any, Any]:
-        """Returns the value and the radius of a reduction or scan.
+        """Returns the value and the largest possible error of each element of a reduction or scan.
 
         `fold(name, array)` applies the reduction `name` to an array.
         """
@@ -267,9 +266,9 @@ class _Analysis:
         uses the running mean, the mean of the elements so far. A running mean is rounded, so a variance that uses it
         has an extra error even if every term is exact.
 
-        Each change of a running mean by d after m elements adds an error of at most m |d| times the error of the mean.
-        For n elements x, the sum of m |d| over all changes of the running mean is at most sqrt(2 n V). Here, V is the
-        sum of (x - mean)^2. The rounding errors of the sums themselves are added to the errors from running means.
+        A change of the running mean by d after m elements adds an error of at most m |d| times the error of the mean.
+        For n elements x, the products m |d| for all changes by d after m elements add up to at most sqrt(2 n V), where
+        V is sum (x - mean)^2. The rounding errors of the sums themselves are added to the errors from running means.
         """
         means = deviations(node)
         if means is None:
@@ -326,9 +325,9 @@ class _Analysis:
         return value, np.where((specials > 0) & (seen == 0), np.inf, radius)
 
     def never_skipped(self, factor: Node) -> Any:
-        """Returns 0 for each element of a factor that is a zero computed by an operator, and 1 for each other element.
+        """Returns 0 for each element of a factor whose products a kernel can skip, and 1 for each other element.
 
-        A kernel can skip products with computed zeros, that is, zeros that are not from an input
+        A kernel can skip products with a zero that an operator has computed, but not products with a zero from an input
         (minitri/optimize/skip_blocks/skip.py). If a kernel skips a product, an infinity or a NaN in the other factor
         has no effect.
         """
@@ -388,7 +387,7 @@ def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
 def _argument(node: Reduce, x: Any, e: Any, v: Any) -> Any:
     """Returns how far rounding can move the index that argmax or argmin returns.
 
-    The index can become that of any element that rounding can make the largest (for argmin: the smallest).
+    Rounding can make another element the largest (for argmin: the smallest), and argmax then returns its index.
     """
     (k,) = node.axes
     sign = 1.0 if reduction(node.op).combine == "greater" else -1.0

@@ -17,10 +17,10 @@ most the errors of its terms plus the rounding errors of its additions.
     sum of n terms x, each with radius e    sum(e) + (n-1) u sum|x|
     sum of small whole numbers              0, because no order of addition rounds
 
-In the formula for sums, u is half a unit in the last place of 1. The formula for sums is from chapter 4 of Higham's
-book "Accuracy and Stability of Numerical Algorithms". A distance of inf means that the result can be any number, for
-example because a partial sum overflows in some orders of addition. Left out: the rounding of an operator itself
-(error_bounds.py).
+In the error bound for a sum of n terms x, the rounding unit u is half a unit in the last place of 1. The error bound
+for sums is from chapter 4 of Higham's book "Accuracy and Stability of Numerical Algorithms". A distance of inf means
+that the result can be any number, for example because a partial sum overflows in some orders of addition. Left out: the
+rounding of an operator itself (error_bounds.py).
 """
 
 import itertools
@@ -59,7 +59,8 @@ def corners(args: Arrays, radii: Arrays) -> list[list[Any]]:
     """Returns every combination of the operands' smallest and largest possible values: the corners of a box that
     contains all possible operands.
 
-    An operand with the radius 0 (no error) has the same value in all combinations.
+    An operand without any error (radius 0) has a single possible value, so all returned combinations contain this
+    value.
     """
     choices = [[x] if not e.any() else [shifted(x, e, -1), shifted(x, e, 1)] for x, e in zip(args, radii)]
     return [list(c) for c in itertools.product(*choices)]
@@ -69,8 +70,8 @@ def shifted(x: Any, e: Any, sign: int) -> Any:
     """Returns x + sign * e, one end of the interval of x. Where the radius e (the error bound of x) is 0, both ends of
     the interval are x itself.
 
-    Integers stop at the limits of their dtype. An uncertain truth value (with e > 0) becomes True if `sign` is 1, and
-    False if `sign` is -1.
+    Integers stop at the limits of their dtype. A truth value whose error bound is not 0 becomes True if the argument
+    `sign` is 1, and False if `sign` is -1.
     """
     if x.dtype.kind == "b":
         return np.where(e > 0, sign > 0, x)
@@ -113,8 +114,8 @@ def _holds_zero(x: Any, e: Any) -> Any:
 
 
 def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
-    """Returns how much a small change of x or y can change x % y at a discontinuity. The change is inf where y can be
-    0, |y| where x / y can round to different integers, and 0 elsewhere.
+    """Returns how much a small change of x or y can change x % y at a discontinuity. The returned change of x % y is
+    inf where y can be 0, |y| where x / y can round to different integers, and 0 elsewhere.
     """
     places = [whole(x / y) for x, y in corners(args, radii)]
     jumps = np.logical_or.reduce([p != places[0] for p in places]) & ((radii[0] > 0) | (radii[1] > 0))
@@ -195,7 +196,9 @@ def summed(x: Any, e: Any, dtype: DType, fold: Fold) -> Any:
 
 
 def on_grid(x: Any, e: Any, grid: float) -> Any:
-    """Returns True for each element of x that has no error (e is 0 there) and is a multiple of the fraction 1 / grid."""
+    """Returns True for each element of x whose error e is 0 and which is a multiple of the fraction 1 / `grid`, such as
+    1/256.
+    """
     return (e == 0) & (x * grid == np.rint(x * grid)) & np.isfinite(x)
 
 

@@ -21,7 +21,7 @@ its operands x.
     a @ b             |a| @ |b| + |a| @ e(b) + e(a) @ |b|
 
 Outputs of the graph that are not floats stay the same. Left out: errors of second order, which are products of errors.
-Also left out: jumps of operators such as floor and ==, which are assumed to give the same result in two correct
+The analysis assumes that discontinuous operators, such as floor and ==, give the same result in two correct
 implementations.
 """
 
@@ -98,7 +98,7 @@ class _Magnitudes:
         return None
 
     def folded(self, node: Reduce | Scan, fold: Callable[[str, Node], Node]) -> Node | None:
-        """Returns the magnitude of a reduction or scan.
+        """Returns the magnitude (the scale of the rounding errors) of the result of a reduction or scan.
 
         `fold(name, x)` builds the reduction `name` of x along the same axes.
         """
@@ -114,8 +114,8 @@ class _Magnitudes:
     def cast(self, node: Apply) -> Node | None:
         """Returns the magnitude (the scale of the rounding errors) of the result of a cast.
 
-        A cast to fewer bits adds its own rounding error to the magnitude. A cast to more bits is exact, so the
-        magnitude stays the same.
+        A cast to fewer bits rounds, so the scale of the rounding errors becomes larger. A cast to more bits is exact,
+        and leaves the scale of the rounding errors unchanged.
         """
         (x,) = node.args
         made = [self.i.cast(e, node.dtype.compute) for e in self.sizes(x)]
@@ -132,12 +132,12 @@ class _Magnitudes:
         return self.total(*sizes) if sizes else None
 
     def moved(self, node: Apply, k: int) -> Node:
-        """Returns the summand for argument k in the magnitude of a function value: the change of this value if argument
-        k changes by its magnitude.
+        """Returns how much argument k adds to the magnitude (the scale of the rounding errors) of a function value. The
+        added magnitude is the change of the function value if argument k changes by its own magnitude.
 
-        The function is evaluated with the argument moved up and down by `STEP` units in the last place of the
-        argument's magnitude. The larger change of the function value, up or down, is divided by the relative step
-        (`STEP` units in the last place of 1).
+        The function is evaluated with argument k moved up and down by a small fraction s of the argument's magnitude.
+        The fraction s is `STEP` units in the last place of 1. The larger of the two changes of the function value is
+        divided by the fraction s.
         """
         dtype = node.dtype.compute
         args = [self.i.cast(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]
@@ -161,7 +161,7 @@ class _Magnitudes:
         """Returns the product a @ b, one of the terms whose sum is the magnitude (the scale of the rounding errors) of
         a matrix product. The factors a and b contain absolute values or magnitudes.
 
-        For f32, a @ b is computed in TF32, because the scale of an error needs few digits.
+        For f32, the product is computed in the less exact format TF32, because a rough estimate of an error is enough.
         """
         precision = "tf32" if node.dtype == f32 else node.precision
         a, b = (self.i.cast(x, node.dtype) for x in (a, b))

@@ -155,7 +155,8 @@ class _Proving:
     def _search(self, op: Access, tests: Sequence[Dim], **tries: int) -> Example | None:
         """Returns an example for which the access is out of bounds, or None if the search finds no example.
 
-        The returned example names each value that is loaded from memory as the text of the tile program does.
+        In the returned example, each value that is loaded from memory has its name from the text of the tile program,
+        such as `%3`.
         """
         example = out_of_bounds(self.program, op, tests, self.conditions, **tries)
         if example is None or not isinstance(op, Load):
@@ -192,10 +193,11 @@ class _Proving:
         return verdict("not proven", f"no proof of {', '.join(missing)}")
 
     def _once(self, op: Store, slices: int) -> tuple[list[Proof], list[str], list[str]]:
-        """Returns (proofs, claims without a proof, the argument in words).
+        """Returns three lists: the proofs of claims, the claims without a proof, and the argument in words.
 
-        The claims together say that a store writes each element of its buffer exactly once. If other stores write the
-        other slices of the buffer, the claims say the same of the elements of one slice out of `slices`.
+        If all claims hold, the store writes each element of its buffer exactly once. If the buffer has several slices,
+        each written by a store of its own, the claims are about the elements of one slice. The argument `slices` is the
+        number of slices.
         """
         facts, inside = self._facts(op, _tests(op)), [*self.common, *self._all_inside()]
         goals, walked, parts, numbered = list[Goal](), list[str](), list[str](), ONE

@@ -1,7 +1,7 @@
 """Runs one stage of a compilation on this machine and returns its outputs.
 
 In: a compilation, the name of a stage, and a checked call with its arrays on the CPU. Out: the outputs as numpy arrays.
-The type of a stage's value selects the evaluator, so a new stage needs no change in this file:
+The type of a stage's value (such as a graph) selects the evaluator, so a new stage needs no change in this file.
 
     a graph             minitri/graph/evaluate.py
     a plan of kernels   minitri/kernels/evaluate.py

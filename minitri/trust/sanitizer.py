@@ -95,9 +95,7 @@ class Watch:
 
     @property
     def run(self) -> int:
-        """The number of the present run (execution of one grid program). Runs of grid programs are numbered from 0 over
-        all kernels.
-        """
+        """The number of the grid program that is being executed. Executed grid programs of all kernels are counted from 0."""
         return len(self.runs) - 1
 
     # ---- accesses --------------------------------------------------------------------
@@ -244,7 +242,7 @@ def _span(program: Program, op: Op) -> Span | None:
     If the tile program was loaded from the text of a stage, the result is the line of the op in this text.
 
     If the tile program was compiled from source text, the result for a load is the text of the op that uses the loaded
-    value. The source text that belongs to the load itself is only the type of a parameter, such as `f32[M, N]`.
+    value. This op says more than the load, whose source text is only the type of a parameter, such as `f32[M, N]`.
     """
     if op.spans and op.spans[0].text.startswith("%"):
         return op.spans[0]

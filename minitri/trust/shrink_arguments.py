@@ -55,10 +55,9 @@ class _Search:
     tries: int
 
     def accepts(self, arguments: Arguments) -> bool:
-        """Checks whether the program fails for the given arguments in the same way.
+        """Checks whether the program fails for `arguments` in the same way as for the original arguments.
 
-        If the program fails for the given arguments as for the original arguments, the search for smaller arguments
-        continues from the given arguments.
+        If the program fails in the same way, the search for smaller arguments continues from `arguments`.
         """
         self.tries -= 1
         if self.tries < 0 or not self.fails(arguments):

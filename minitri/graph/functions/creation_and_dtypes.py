@@ -129,7 +129,9 @@ def result_type(t: Typer, arrays_and_dtypes: Value) -> DType:
 
 
 def can_cast(t: Typer, from_: Value, to: Value) -> bool:
-    """Checks whether the dtype of `from_` and the dtype `to` promote to `to`, as i8 and i16 promote to i16."""
+    """Checks whether promoting the argument `from_` and the argument `to` to one dtype gives the dtype `to`. For
+    example, i8 can be cast to i16, because i8 and i16 promote to i16.
+    """
     return promote(_dtype_of(from_), as_dtype(to)) == to
 
 

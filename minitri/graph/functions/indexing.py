@@ -262,10 +262,11 @@ def searchsorted(t: Typer, x1: Array, x2: Array, side: Value, sorter: Value) -> 
 
 
 def _step(t: Typer, x: Array, wanted: Array, found: Array, more: int, size: Dim, equal: bool) -> Array:
-    """Makes one step of the binary search.
+    """Makes one step of a binary search in the sorted array x, for each number in the array `wanted`.
 
-    The number `found` counts elements of x that are known to come before the wanted number. If x[found + more - 1] also
-    comes before the wanted number, the function returns `found + more`, and otherwise `found`.
+    The array `found` says, for each number in `wanted`, how many elements of x are known to come before the number. If
+    the element x[found + more - 1] comes before the number that is searched for, the result is `found + more`, and
+    otherwise `found`.
     """
     place = t.elementwise("add", [found, more])
     inside = t.elementwise("less_equal", [place, plain(size)])

@@ -127,7 +127,7 @@ def _pad_widths(t: Typer, value: Value, rank: int) -> list[ir.Shape]:
 def _stacked(t: Typer, arrays: Value, *, name: str, axis: int, new: Mapping[int, Sequence[int]]) -> Array:
     """Joins arrays along an axis.
 
-    The dictionary `new` maps the rank of an array to the positions of the size-1 axes that it gets before joining.
+    Before the arrays are joined, an array of rank k gets new axes of size 1 at the positions `new[k]`.
     """
     parts = [insert_axes(t, a, new.get(a.rank, ())) for a in _arrays(t, arrays, name)]
     return concat(t, tuple(parts), min(axis, parts[0].rank - 1))

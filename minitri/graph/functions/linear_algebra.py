@@ -5,9 +5,9 @@
 `einsum` multiplies arrays whose axes have names. The one idea: every product of two arrays is a batched matrix product.
 An axis that both factors of a product have is a batch axis if the result has this axis too. An axis of both factors
 that the result does not have is summed (K). An axis that only the left factor has is a row axis (M). An axis that only
-the right factor has is a column axis (N). The axes that `...` stands for have negative numbers as names, and the last
-axis of `...` has the name -1. Because the last axis of `...` has one name in all arrays, arrays with different numbers
-of axes align from the right, as in broadcasting.
+the right factor has is a column axis (N). The axes that `...` stands for have the names …, -2, -1: the last of these
+axes has the name -1 in every array. Axes with equal names align, so the axes that `...` stands for align from the
+right, as in broadcasting.
 
 `tensordot` moves the summed axes to the end of the first array and to the front of the second array. Next, `tensordot`
 makes a matrix of each array: it joins the summed axes into one axis, and all remaining axes into a second axis. At the

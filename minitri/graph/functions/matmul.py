@@ -18,7 +18,7 @@ from minitri.graph.typing_rules import Array, Typer, Value, contract_type, ensur
 def matmul(t: Typer, a: Array, b: Array, precision: Value) -> Array:
     """Defines numpy's matmul. A 1-D left operand is one row, and a 1-D right operand is one column.
 
-    The result does not have the axis of the single row or column that a 1-D operand stands for.
+    If the left operand is 1-D, the result has no row axis. If the right operand is 1-D, the result has no column axis.
     """
     ensure(a.rank > 0 < b.rank, "MT0203", f"@ takes arrays of rank 1 or more, not {a} and {b}", "use * for scalars")
     dtype = t.settled([a, b])
@@ -60,7 +60,7 @@ def precision_of(value: Value) -> str:
 
 
 def factor(t: Typer, x: Array, dtype: DType) -> Array:
-    """Returns an operand of a product, converted to a dtype and rounded to this dtype."""
+    """Returns an operand of a product, rounded to the given dtype."""
     return Array(t.convert(t.cast(x, dtype), dtype), dtype)
 
 

@@ -1,5 +1,5 @@
-"""Makes reductions and scans as graph nodes: sums, extremes, means, variances, argmax, argmin, cumulative sums. The
-file makes differences of neighbouring elements (`diff`) too.
+"""Makes graph nodes of reductions and scans: sums, extremes, means, variances, argmax, argmin, cumulative sums. The
+function `diff` in this file makes differences of neighbouring elements.
 
     sum(x, axis=1)                 reduce.sum x {axes = [1]}
     mean(x, axis=1)                the sum, divided by the number of elements

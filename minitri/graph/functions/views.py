@@ -82,8 +82,8 @@ def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
     """Returns the index of each old axis in one group of axes (see `_groups`), as an expression over the new axes of
     the group. Example: if [A, B] becomes [A*B], the indices are `d0 // B` and `d0 % B`.
 
-    The argument `first` is the position of the first axis of `new` in the complete new shape. The old axes and the new
-    axes of a group enumerate the same elements in row-major order.
+    The argument `first` is the position in the shape of the result at which the new axes of the group begin. The old
+    axes and the new axes of a group enumerate the same elements in row-major order.
     """
     if len(old) == len(new) == 1:
         return [ir.axis(first)]

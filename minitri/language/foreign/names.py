@@ -15,10 +15,10 @@ The file libraries.toml has the names of libraries. The columns of names.csv:
 
 If a name has several rows in names.csv, the first row that fits the call is used.
 
-The functions below `Answer` look up a name by its use in the program: as a call, as an attribute, or after the name of
-a library. Each function that looks up a name returns an `Answer`, which contains a row of names.csv. The row of an
-`Answer` says what to write instead of the name, or why the language has nothing like the name. If no library has the
-name, a function that looks up the name returns None.
+Four functions look up a name by its use: `prefixed` for `np.name`, `called` for a call, `value` for a plain name, and
+`attribute` for `x.name`. Each function that looks up a name returns an `Answer`, which contains a row of names.csv. The
+row of an `Answer` says what to write instead of the name, or why the language has nothing like the name. If no library
+has the name, a function that looks up the name returns None.
 
 The function `rewritten_call` turns a call of another library into a call of the language, with the arguments that the
 user wrote. The function `rewritten_call` takes the column `instead` of names.csv as a template, and replaces the names
@@ -99,7 +99,8 @@ class Foreign(Record):
         return not names or (self.bound(args, given) is not None and given.keys() <= {*names})
 
     def bound(self, args: Sequence[str], keywords: Mapping[str, str]) -> dict[str, str] | None:
-        """Returns a dictionary from each parameter of the row to the text of the call's argument for this parameter.
+        """Returns a dictionary from each parameter in this row of names.csv to the text of the argument that a call
+        gives for the parameter.
 
         Returns None if a parameter has neither an argument nor a default, or if the call has too many arguments.
         """

@@ -10,7 +10,8 @@ relaxed only if every float that it writes is f16 or bf16, or a temporary that o
 not relaxed if a discontinuous operation depends on its arithmetic: a comparison, floor, argmax or conversion to an
 integer. In a relaxed kernel, the compiler is allowed to round x * y + z once instead of twice. The operators of a
 relaxed kernel are allowed to use faster instructions with a relative error of about 2**-18 (`Operator.relaxed`). In a
-relaxed kernel, the following rules rewrite slow operators:
+relaxed kernel (one that may use fast math), rewrite rules replace slow operators, such as many divisions by one
+division and many multiplications:
 
     x / y, y without some axis of x         x * (1 / y): one division per row
     1 + tanh(x)                             2 * sigmoid(2 * x)
@@ -253,9 +254,9 @@ def is_of_a_row(h: Op) -> bool:
 
 
 def _may_be_spread(y: Op, c: float) -> bool:
-    """Checks whether log2 e can be merged into the constant c of y * c. The product y * (c * log2 e) must be about as
-    accurate as y * c. The product y * (c * log2 e) is accurate enough if y already has a rounding error. The product
-    y * (c * log2 e) must not overflow unless y * c overflows.
+    """Checks whether exp(y * c), for a value y and a constant c, can be computed as `2**(y * k)` with the constant k =
+    c * log2 e. The value y must already have a rounding error, so that the rounding of the constant k = c * log2 e
+    matters little. For the constants c and k = c * log2 e, the product y * k must not overflow unless y * c overflows.
     """
     inner = y
     while isinstance(inner, ir.Spread) or (isinstance(inner, Compute) and inner.op in ("where", "cast")):

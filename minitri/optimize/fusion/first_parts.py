@@ -123,19 +123,19 @@ class FirstParts:
         return False
 
     def has_costly_prologue(self, a: int, b: int) -> bool:
-        """Checks whether part `a` computes an operand of a product in part `b` with many or expensive operations."""
+        """Checks whether many or costly operations of part `a` compute an operand of a matrix product in part `b`."""
         pairs = [(n, u) for n in self.parts[a] for u in self.users[n] if u in self.parts[b]]
         if not any(isinstance(u, Contract) or u in self.prologue for _, u in pairs):
             return False
         return not all(map(_is_cheap, self.parts[a])) or not all(self._may_feed(n, u) for n, u in pairs)
 
     def _cheap_to_repeat(self, node: Node, homes: Sequence[int]) -> bool:
-        """Checks whether memory traffic is saved if the parts `homes` compute a node repeatedly, instead of loading its
-        stored value.
+        """Checks whether memory traffic is saved if several parts (`homes`) compute a node repeatedly, instead of
+        loading its stored value.
 
-        If each of the parts `homes` computes the node, each part loads the operands of the node, unless it loads these
-        operands anyway. If the node is stored, the operands are loaded once, the value is written once, and each part
-        loads the value.
+        If several parts compute a node, each part must load the operands of the node. An operand that a part loads for
+        its other nodes as well causes no additional traffic. If the value of the node is stored, the operands are
+        loaded once, the value is written once, and each part loads the value.
         """
         cone = self._repeated_nodes(node)
         operands = self.leaves(cone)

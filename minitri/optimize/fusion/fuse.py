@@ -76,11 +76,12 @@ def _as_one(rows: Sequence[Decision]) -> Decision:
 
 
 def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, int]]:
-    """Yields a tuple for each node that reads the value of `node`. The tuple holds the reading node, the number of its
-    part (future kernel), whether the reading node is fused, and a number of memory accesses. A node that reads a value
-    is fused if the part (future kernel) of the node also computes this value. For a node in the kernel that computes
-    the read value, the tuple's last number says how many loads and stores fusion saves. For a node in another kernel,
-    the tuple's last number says how many loads and stores the node causes.
+    """Yields a tuple (reader, part, fused, accesses) for each node that reads the value of `node`.
+
+    reader    the node that reads the value
+    part      the number of the part (future kernel) that contains the reader
+    fused     whether the part that contains the reader also computes the value
+    accesses  the number of loads and stores that fusion saves, or that the reader causes if it is not fused
 
     A reader in the kernel that computes the value (a fused reader) saves one load. In a kernel that does not compute
     the value, one load serves all readers of the value. The store of the value is counted only once, not for each

@@ -5,17 +5,18 @@ raises an exception with the reason.
     sum(x, axis=0)[None, :] * x    the sum lacks i: each of M rows would compute it again, so it is refused
 
 In: the nodes of a part, and the nodes that must be stored (the roots). Out: a `FusedIndexing` (the axes and indices of
-the kernel) that obeys the rules below. NotOneKernel is raised for a part that cannot be one kernel. The exception
-NotOneKernel names values of the part: if these values are stored in memory, the rest of the part can become one kernel.
+the kernel). NotOneKernel is raised for a part that cannot be one kernel. The exception NotOneKernel names values of the
+part: if these values are stored in memory, the rest of the part can become one kernel. A part can be one kernel if its
+axes and indices obey four rules, for example that each element of a result is stored once:
 
     every reduction is indexed by all parallel axes, each once, without offsets
     every result is indexed by all parallel axes, so that each element is stored once
     all products have their rows along one axis, and their columns along one axis
     a scan runs along an axis with no other loop around it or inside it
 
-A reduction that lacks one of the kernel's parallel axes would be computed again for each index along that axis.
-A reduction in a loop with matrix products, as in attention, need not depend on a parallel axis of which each grid
-program has all indices:
+A reduction that lacks one of the kernel's parallel axes would be computed again for each index along that axis. In a
+loop with matrix products, as in attention, a reduction may lack a parallel axis if each grid program computes all its
+indices.
 
     p = exp(s[i, r] - m[i])         loop r: the product and the sum run over it
     o[i, l] = sum(r) p * v[r, l]    held l: one program has all columns
@@ -122,9 +123,10 @@ def _check_scan(part: FusedIndexing, node: Scan) -> None:
 def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
     """Returns the value that must be stored in memory so that the rest of the part can be one kernel.
 
-    The set `missing` contains axes of the kernel along which the value of `node` does not vary. If another result of
-    the part varies along an axis in `missing`, that result is returned. If no result of the part varies along an axis
-    in `missing`, `node` itself is returned.
+    The argument `missing` is the set of axes of the kernel that `node` lacks: its value does not vary along these axes.
+    If another stored result of the kernel varies along an axis that `node` lacks, the function returns the other
+    result. If no stored result of the kernel varies along an axis that `node` lacks, the function returns `node`
+    itself.
     """
     for other, demand in part.stores[1:]:
         if other is not node and missing & axis_names(demand.index):
@@ -136,7 +138,8 @@ def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
 
 
 def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) -> None:
-    """Finds the loop that reductions and products share, and sets the fields `loop`, `held` and `inner`.
+    """Finds the loop that reductions and matrix products share, and stores its axes in three fields of the argument
+    `part`.
 
     loop    the axis that all reductions loop over
     held    the column axes of which a program has all indices
@@ -160,10 +163,11 @@ def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) 
 def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
     """Checks whether a product is computed in each iteration of the shared loop.
 
-    The column index of a product inside the loop is the axis of the loop, with or without an offset. The row index and
-    the batch indices of a product inside the loop are axes without offsets. A batch index of a product inside the loop
-    may be 0 instead of an axis, but the row index must be an axis. A guard (a condition of a load) is allowed to depend
-    on rows or on columns but not on both, because no factor has both axes.
+    The column index of a product inside the shared loop is the loop's axis `r`, or `r` plus an offset, such as `r + 1`.
+    The row index and the batch indices of a product inside the shared loop are plain axes such as `i`, not sums such as
+    `i + 1`. A batch index of a product inside the loop may be 0 instead of an axis, but the row index must be an axis.
+    A guard (a condition of a load) is allowed to depend on rows or on columns but not on both, because no factor has
+    both axes.
     """
     if part.loop is None or not isinstance(node, Contract) or not axis_names(demand.index) & part.reduced:
         return False

@@ -14,7 +14,7 @@ from itertools import pairwise
 import networkx as nx
 
 from minitri.base.resource_limits import check_time
-from minitri.graph.ir import Apply, Contract, Graph, Node, is_copy
+from minitri.graph.ir import Apply, Contract, Graph, Node, Reduce, is_copy
 from minitri.kernels.demand import NotOneKernel
 from minitri.optimize.fusion.computed_factor_first import in_order, trial_kernel
 from minitri.optimize.fusion.first_parts import FirstParts
@@ -104,7 +104,10 @@ class Partition(FirstParts):
         try:
             found = one_kernel(part, list(reversed(roots)), self.allows)
         except NotOneKernel as refusal:
-            return refusal
+            first = tuple(sorted(roots, key=lambda n: not isinstance(n, Reduce)))
+            return refusal if first == roots else self._attempt(part, first)
+        if any(permuted or isinstance(u, Contract) for n, permuted in found.in_parts.items() for u in self.users[n]):
+            return NotOneKernel("another kernel reads its rows", *found.in_parts)
         reason = one_loop(trial_kernel(found), found.loop) if found.loop is not None else None
         return found if reason is None else NotOneLoop(reason, roots[0])
 
@@ -215,10 +218,11 @@ class Partition(FirstParts):
         repeated operations.
 
         Operations move to the kernel that computes their operands if the kernels then store fewer bytes in total. For
-        example, one part computes a, b and c, which have one value per row, and another part begins with `a+b-c`.
-        Storing `a+b-c` is cheaper than storing a, b and c. Operations whose results have few elements move even if the
-        kernels then store as many bytes as before. For example, a part that begins with the root of the variance of
-        each column would compute the root again for each row.
+        example, if one kernel computes a, b and c, and another kernel needs only `a+b-c`, the first kernel computes and
+        stores `a+b-c`. Storing `a+b-c` is cheaper than storing a, b and c. Operations whose results have few elements
+        move to the kernel that computes their operands, even if the kernels then store as many bytes as before. For
+        example, a part that begins with the root of the variance of each column would compute the root again for each
+        row.
         """
         for a, b in sorted(graph.edges):
             self._move(self._first_steps(b), a, graph)
@@ -286,7 +290,7 @@ class Partition(FirstParts):
 
     def _sibling_pairs(self) -> list[tuple[int, int]]:
         """Returns pairs of parts (future kernels) that read the same arrays or have results of the same shape. The
-        first pair has the most arrays and result shapes in common.
+        pairs of parts are sorted: the pair with the most arrays and result shapes in common comes first.
         """
         by_key: dict[object, list[int]] = defaultdict(list)
         for h, part in sorted(self.parts.items()):
@@ -322,8 +326,8 @@ def connected(graph: nx.DiGraph[int], starts: Iterable[int], ends: Iterable[int]
     of length 0.
 
     The search follows edges forwards from `starts` and backwards from `ends`, and always continues in the direction
-    that has reached fewer new nodes. A search in both directions stays fast even if a thousand parts read the same
-    part.
+    that has reached fewer new nodes. A search for a path from both of its ends stays fast even if one node of the graph
+    has a thousand edges.
     """
     after, before = set(starts), set(ends)
     forward, backward = after, before

@@ -6,18 +6,24 @@
 In: a part of a graph (the nodes that one kernel computes). Out: the demands of the part, which say at which index each
 node is needed. A *demand* is an index at which a node is needed, such as `x[i, r]`. The file minitri/kernels/demand.py
 computes the demands of a part with a single operation. In a part with several operations, each further result or
-reduction reuses existing axes with the same extent. If several axes have the right extent, the chosen axis makes
-operations read the same operands at the same indices as often as possible.
+reduction reuses existing axes with the same extent. If several axes have the extent that a result needs, the chosen
+axis lets operations read the same elements as often as possible. If a reduction is split into parts, each grid program
+that reduces one part can also store the same part of another result.
+
+    t[i] = sum over r of x[16384*i + r]      the index takes each place of the result once,
+    out[16384*i + r] = 2 * x[16384*i + r]    so both need the same elements of x
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 
 from minitri.base import dims
-from minitri.base.dims import Dim, Symbol
-from minitri.base.intervals import simplify
+from minitri.base.dims import Dim, Symbol, axis_names
+from minitri.base.intervals import mixed_radix
 from minitri.base.symbolic_minmax import Allows
+from minitri.graph import ir
 from minitri.graph.ir import Apply, Contract, Gather, Node, Reduce, Scan, axis, axis_symbol, ranges
-from minitri.graph.scalar_form import element
+from minitri.graph.scalar_form import Element, element
+from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.demand import Demand, Indexing, NotOneKernel, plain_axis, with_axes
 
 MAX_BUFFERS = 96
@@ -29,6 +35,7 @@ class FusedIndexing(Indexing):
 
     loop, held, inner   axes that reductions and products share; minitri/optimize/fusion/one_kernel.py sets these three
                         fields
+    in_parts            results that are stored in the parts of a reduction, and whether their axes are permuted
     transposed          whether columns of products come before rows, as set by
                         minitri/optimize/fusion/computed_factor_first.py
     """
@@ -37,6 +44,7 @@ class FusedIndexing(Indexing):
         self.loop: str | None = None
         self.held: Set[str] = set()
         self.inner: set[str] = set()
+        self.in_parts: dict[Node, bool] = {}
         self.transposed = False
         self._rows: dict[Node, str] = {}  # product → its row axis, if a result needs this axis before the operands do
         super().__init__(inside, roots, allows)
@@ -61,13 +69,16 @@ class FusedIndexing(Indexing):
     def _root_demand(self, node: Node) -> Demand:
         """Returns the index at which a result of the kernel is computed and stored.
 
-        If a node of the kernel needs the result at an index of plain axes, such as `[i, j]`, the result is stored at
-        this index. A result that the kernel needs and stores at the same index is computed only once. If no node of the
-        kernel needs the result at an index of plain axes, the result uses existing axes with the right extents.
+        If a node of the kernel needs the result at an index of single axes, such as `[i, j]`, the result is stored at
+        this index. A result that the kernel needs and stores at the same index is computed only once. If no node needs
+        the result at an index such as `[i, j]`, each dimension of the result gets an existing axis with the same
+        extent.
         """
         for demand in self.demands.get(node, ()):
             if not demand.guards and self._plain(node, demand):
                 return demand
+        if (found := self._index_in_parts(node)) is not None:
+            return Demand(found)
         index: list[Dim] = []
         digits = self._digits_of_row(node)
         for k, extent in enumerate(node.shape):
@@ -75,6 +86,44 @@ class FusedIndexing(Indexing):
             name = (self._match(node, k, index) or self._fresh(extent, "ijklhgfe")) if free else None
             index.append(dims.axis(name) if name else digits.get(k, dims.ZERO))
         return Demand(tuple(index))
+
+    def _index_in_parts(self, root: Node) -> tuple[Dim, ...] | None:
+        """Returns an index for storing a result in a kernel that reduces an array in parts and computes the result from
+        the same array. Returns None if the result cannot be computed at any index that the kernel reads, or if memory
+        accesses at the index would be slow.
+
+        For example, the kernel needs `x[16384*i + r]` for a part of `sum(x)`. At the index `16384*i + r`, the kernel
+        can also store the result `2 * x`, so `sum(x)` and `2 * x` share one load of x. If the result also reads an
+        array whose axes are in another order, the function returns None, because such an array needs square tiles.
+        """
+        if not self.reduced:
+            return None
+        axes = tuple(map(axis, range(root.rank)))
+        elements = ir.postorder([element(root, axes)], self._operands)
+        whole = [e for e in elements if axis_names(e.at) == axis_names(element(root, axes).at)]
+        orders = {tuple(d.symbols() for d in e.at if d != 0) for e in whole if not self._operands(e)}
+        known = dict(element(n, d.index) for n, ds in self.demands.items() for d in ds if not d.guards)
+        for node, at in whole if len(orders) == 1 else ():
+            if node in known and {*at} <= {*axes, dims.ZERO} and self._visits_all(root, node, known[node]):
+                self.in_parts[root] = orders != {tuple(d.symbols() for d in element(root, axes).at if d != 0)}
+                return tuple(known[node][at.index(d)] if d in at else dims.ZERO for d in axes)
+        return None
+
+    def _operands(self, e: Element) -> list[Element]:
+        """Returns the elements that the kernel combines to compute an element of an elementwise node."""
+        args = e.node.args if isinstance(e.node, Apply) and not self.is_leaf(e.node) else ()
+        return [element(a, e.at) for a in args]
+
+    def _visits_all(self, root: Node, node: Node, index: Sequence[Dim]) -> bool:
+        """Checks whether the index of `node`, such as `16384*i + r`, takes each place of the result `root` once if all
+        axes of the kernel vary. Returns False if a thread cannot store 16 bytes of the result at once, or if each entry
+        of the index is a single axis.
+        """
+        place = sum((d * n for d, n in zip(index, ir.contiguous(node.shape))), dims.ZERO)
+        digits = mixed_radix(place, self.ranges.ranges, dims.product(list(root.shape)))
+        last = min(digits, key=digits.__getitem__, default=None)
+        aligned = last is not None and self.axes[last.name] * root.dtype.bytes % ALIGNMENT == 0
+        return aligned and len(digits) == len(self.axes) and not all(d == 0 or plain_axis(d) for d in index)
 
     def _digits_of_row(self, root: Node) -> dict[int, Dim]:
         """Returns the index along each axis of a result, if the result splits the row axis of a product into several
@@ -94,14 +143,14 @@ class FusedIndexing(Indexing):
                 stack += [element(a, index) for a in node.args]
         else:
             return {}
-        extents = {axis_symbol(k): e for k, e in enumerate(root.shape)}
-        digits = _digits(simplify(index[-2], ranges(root.shape)), extents, node.shape[-2])
+        digits = mixed_radix(index[-2], ranges(root.shape), node.shape[-2])
         if not digits or node not in self.inside:
             return {}
         known = [plain_axis(d.index[-2]) for d in self.demands.get(node, ()) if not d.guards]
         known.append(self._rows.get(node))
         row = self._rows[node] = next(filter(None, known), None) or self._fresh(node.shape[-2], "ijklhgfe")
-        return {k: dims.axis(row) // step % root.shape[k] for k, step in digits.items()}
+        steps = {k: digits.get(axis_symbol(k)) for k in range(root.rank)}
+        return {k: dims.axis(row) // step % root.shape[k] for k, step in steps.items() if step}
 
     def _match(self, node: Node, k: int, index: list[Dim]) -> str | None:
         """Returns the axis of the kernel that a result can use as its axis k, or None if no free axis has the right
@@ -148,8 +197,8 @@ class FusedIndexing(Indexing):
         return tuple(chosen)
 
     def column_axis(self, d: Dim) -> str | None:
-        """Returns the axis of a product's column index. If the product runs inside a shared loop, its column index is
-        the axis of the loop, with or without an offset.
+        """Returns the axis of a product's column index. In a loop that a matrix product shares with reductions, the
+        product's column index is the loop's axis `r`, or `r` plus an offset.
         """
         along_loop = d.coefficient(Symbol(self.loop, "axis")) if self.loop is not None else None
         return self.loop if along_loop is not None and along_loop[0] == 1 else plain_axis(d)
@@ -190,32 +239,15 @@ class FusedIndexing(Indexing):
         return count, len(seen) - count
 
     def _operand_demand(self, node: Reduce, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Returns the operand of a reduction, with the index at which it is needed if the reduction runs over axes that
-        the kernel already reduces. The returned list is empty if the kernel does not reduce enough axes with the
-        extents that the reduction runs over.
+        """Returns a list with one pair: the operand of a reduction, and the index at which the reduction needs the
+        operand. The reduction is assumed to run over axes that the kernel already reduces. If the kernel does not
+        reduce enough axes with the extents of the reduction's axes, the returned list is empty.
         """
         over: list[str] = []
         for extent in (node.x.shape[k] for k in node.axes):
             over += [a for a in self.axes if a in self.reduced and a not in over and self.axes[a] == extent][:1]
         whole = len(over) == len(node.axes)
         return [(node.x, Demand(with_axes(demand.index, node.axes, over), demand.guards))] if whole else []
-
-
-def _digits(index: Dim, extents: Mapping[Symbol, Dim], whole: Dim) -> dict[int, int]:
-    """Returns the factor of each axis in `index`, if `index` takes each value from 0 to `whole - 1` exactly once.
-    Returns an empty dict for an index that takes some value twice, or does not take all values from 0 to `whole - 1`.
-
-    For example, if d0 has 4 values and d1 has 32 values, the result for the index `32*d0 + d1` is {0: 32, 1: 1}.
-    """
-    weights = {s: c for m, c in index.terms if len(m) == 1 and isinstance(s := m[0], Symbol)}
-    digits: dict[int, int] = {}
-    step = 1
-    for symbol, weight in sorted(weights.items(), key=lambda item: item[1]):
-        if symbol not in extents or weight != step or extents[symbol].constant is None:
-            return {}
-        digits[int(symbol.name[1:])] = step
-        step *= int(extents[symbol])
-    return digits if len(weights) == len(index.terms) > 1 and whole == step else {}
 
 
 def _is_product(node: Node) -> bool:

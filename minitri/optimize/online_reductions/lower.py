@@ -180,8 +180,8 @@ class OnlineLowering(Lowering):
 
     def _corrected_after_loop(self, op: Reduce | Dot) -> Op:
         """Returns the final sum of `op`, multiplied by a correction factor for rows that contain only -inf. In a row
-        that contains only -inf, the loop computes the sum with a finite number instead of the maximum -inf. After the
-        loop, a factor corrects the sum for the maximum -inf.
+        that contains only -inf, the loop uses a finite number instead of the maximum, because -inf - -inf is nan. After
+        the loop, a factor changes the sum of a row of -inf to the value that the true maximum -inf would give.
         """
         assert op.rescale is not None
         (y,) = followed(op)
@@ -201,8 +201,8 @@ def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
     """Checks whether a running maximum is only subtracted, so that the lowest finite number can replace -inf.
 
     The maximum y of elements x may be subtracted from these elements, as in `exp(x - y)`. The maximum y may be
-    subtracted from its value `old y` before the current block, as in the correction factor `exp(old y - y)`. The
-    maximum may be multiplied by a positive constant of at most 1 before it is subtracted.
+    subtracted from the earlier maximum `old y` (before the current block), as in `exp(old y - y)`, the correction
+    factor of a sum. The maximum may be multiplied by a positive constant of at most 1 before it is subtracted.
     """
     if not isinstance(y, Reduce) or y.op != "max" or y.dtype not in (f32, f64):
         return False

@@ -187,8 +187,8 @@ class _Online(OpBuilder):
         return {*self.behind[op], *([op] if isinstance(op, (Reduce, Dot)) and self._over(op) else [])}
 
     def _in_one_loop(self, op: Reduction) -> Reduction:
-        """Returns the sum `op` with ops that correct its partial sums in a loop. If no correction exists, the sum is
-        not changed and gets a loop of its own.
+        """Returns the sum `op` with ops that correct its partial sums in a loop. If no op can correct the partial sums,
+        returns the sum `op` unchanged, and a separate loop computes it.
         """
         terms = [x for x in ((op.a, op.b) if isinstance(op, Dot) else (op.x,)) if self.needs(x)]
         needs = sorted({y for x in terms for y in self.needs(x)}, key=self.ops.index)
@@ -244,9 +244,10 @@ class _Online(OpBuilder):
     # ---- transports as ops -----------------------------------------------------------
 
     def _rescale(self, found: Rescale[Op]) -> Op:
-        """Makes the factor that corrects a partial sum when the running maximum changes from `old y` to y. For a sum of
-        exp(x - h(y)), the factor is exp(h(old y) - h(y)). If the sum has several exponentials, the factor is a product
-        with one exponential for each expression h in `found.shifts`.
+        """Makes the factor that corrects a partial sum when the running maximum changes from `old y` to y. If the
+        maximum grows from `old y` to y, a partial sum of exp(x - h(y)) is multiplied by exp(h(old y) - h(y)), for any
+        function h. If each term of the sum has several exponentials, the correction factor is the product of one factor
+        for each exponential. The field `found.shifts` lists h(y) for each exponential exp(x - h(y)) in a term.
         """
         y, old = found.y.y, self._old(found.y.y)
 
@@ -257,8 +258,8 @@ class _Online(OpBuilder):
 
     def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
         """Rewrites a sum of products of deviations from two means, as in a covariance. In each deviation, the running
-        mean replaces the mean of all elements. When the means of the first n elements change from a and b to a' and b',
-        `n * (a - a') * (b - b')` is added to the partial sum.
+        mean replaces the mean of all elements. If two running means change from a to a' and from b to b', the pass adds
+        `n * (a - a') * (b - b')` to the partial sum over n elements.
         """
         count = self.once(ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over))
         before = self._old(count)
@@ -276,8 +277,9 @@ class _Online(OpBuilder):
         return self.once(ir.Old(dtype=y.dtype, axes=y.axes, spans=y.spans, x=y))
 
     def _substituted(self, root: Op, new: Mapping[Op, Op]) -> Op:
-        """Returns a copy of the expression `root` in which `new` replaces some ops. If two of the copied ops are equal,
-        the kernel contains one op for both.
+        """Returns a copy of the expression `root` in which some ops are replaced. The argument `new` maps each replaced
+        op to its replacement. If the kernel already contains an op that equals an op of the copy, the existing op is
+        used.
         """
         made: dict[Op, Op] = dict(new)
         wanted = ir.needed(root)

@@ -87,8 +87,9 @@ class Task(NamedTuple):
         """Checks whether the chip is nearly full in each wave of programs, with `at_once` programs on each
         multiprocessor.
 
-        If masks give programs different numbers of iterations, a single wave is never full, because the chip waits for
-        the longest program.
+        Returns False if all programs fit into one wave (run at the same time), and masks give them different numbers of
+        iterations. In a single wave of programs with different lengths, many multiprocessors are idle until the longest
+        program ends.
         """
         programs = self.batch * -(-self.rows // tile.rows)
         wave = chip.multiprocessors * at_once
@@ -156,8 +157,9 @@ def _tile(dots: Sequence[Dot], width: int, task: Task, more: bool, chip: Chip) -
     """Returns the tile for loads without tensor descriptors.
 
     If each row skips a different part of the loop because of masks, a large tile would compute many blocks that only
-    some of its rows need. The argument `more` is true for more than two products, and for loops that load a value of
-    several bytes at each row and loop index.
+    some of its rows need. The argument `more` says whether the loop needs more registers than a usual loop of two
+    products. A loop with more than two products needs more registers. A loop needs more registers if it loads a value
+    of two or more bytes, such as a bias, for each row and key.
     """
     if max(f.dtype.bits for d in dots for f in (d.a, d.b)) >= 32:
         return AttentionTile(64, 32 if width <= 128 else 16, 4, 2)

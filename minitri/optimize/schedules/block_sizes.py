@@ -91,16 +91,17 @@ def _step(offset: Dim, symbol: Symbol) -> int:
 
 
 def _counts_along(remainder: Remainder, symbol: Symbol) -> bool:
-    """Checks whether a remainder such as `i % 64` grows by 1 from one index of an axis to the next. Returns False if
-    the remainder returns to 0 so soon that 2-byte elements fill at most one memory sector.
+    """Checks whether a remainder such as `i % 64` grows by 1 from one index of an axis to the next. Returns False if a
+    row of 2-byte elements with the length of the divisor (64 in `i % 64`) fits into one memory sector.
     """
     split = remainder.a.coefficient(symbol)
     return split is not None and split[0] == 1 and (remainder.b.constant or 0) * 2 > SECTOR
 
 
 def rival(order: Sequence[Axis], kernel: Kernel) -> Axis | None:
-    """Returns a second axis along which many bytes are contiguous, as in a transpose. The returned axis is never the
-    first axis in the list `order`. Returns None if many bytes are contiguous along the first axis only.
+    """Returns a second axis along which the kernel loads and stores many contiguous bytes, as in a transpose. The
+    returned axis is never the first axis in the list `order`. Returns None if nearly all loads and stores of the kernel
+    are contiguous along the first axis only.
     """
     weight = contiguity(kernel, fastest=True)
     second = max(order[1:], key=lambda a: weight[a.name], default=None)
@@ -139,8 +140,8 @@ def widest_bytes(kernel: Kernel) -> int:
 
 
 def elements_of_a_program(kernel: Kernel) -> int:
-    """Returns the usual number of elements of a program. A program has ENOUGH (1024) elements, or twice as many if an
-    element has at most 16 bits.
+    """Returns how many elements each grid program of a kernel usually computes: ENOUGH (1024), or twice as many if
+    elements have at most 16 bits.
     """
     return 2 * ENOUGH if widest_bytes(kernel) <= 2 else ENOUGH
 

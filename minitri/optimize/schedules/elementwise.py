@@ -50,8 +50,8 @@ def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
 
 
 def _transpose(kernel: Kernel, order: Sequence[Axis], second: Axis, chip: Chip) -> tuple[dict[str, int], int]:
-    """Returns the block sizes and the number of warps of a transpose, which is contiguous along the first axis of
-    `order` and along `second`.
+    """Returns the block sizes and the number of warps of a transpose. Memory accesses are contiguous along two axes:
+    the first axis in the list `order`, and the axis in the argument `second`.
 
     A tile has at most SQUARE elements, and fewer if not all multiprocessors would have a tile.
     """

@@ -183,7 +183,10 @@ def choose_tile(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Ch
         elif len(dots) == 1 and kind == "16" and shallow and batch * SHALLOW.number(m, n) >= 2 * chip.multiprocessors:
             chosen = TileChoice(SHALLOW)
         else:
-            chosen = TileChoice(_alone(kind, tile, tiles, chip), worth and _is_one_described(dots[0]))
+            # Each program of the largest tile has a multiprocessor to itself: two would need too many registers.
+            parts = tile.columns == DEEPER.columns and are_described(dots[0], (*dots[0].tile, dots[0].over))
+            deeper = _alone(kind, tile, 1 if worth and parts else tiles, chip)
+            chosen = TileChoice(deeper, worth and _is_one_described(dots[0]))
     return chosen._replace(tile=chosen.tile.within(chip.shared, dots))
 
 
@@ -193,7 +196,8 @@ def _kind(dot: Dot) -> str:
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
     """Returns a tile with more `stages` (blocks loaded at the same time) if a 16-bit product has no more tiles than the
-    chip has multiprocessors. Returns `tile` if the product has more tiles or another dtype.
+    chip has multiprocessors. Returns `tile` unchanged if factors do not have 16 bits, or if there are more tiles than
+    multiprocessors.
     """
     return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and tiles <= chip.multiprocessors else tile
 
@@ -265,14 +269,14 @@ def programs(tiles: int, chip: Chip) -> int:
 def _leaves_room(tile: Tile, dots: Sequence[Dot], ends: int, shared: int) -> bool:
     """Checks whether shared memory has room to store a tile while the blocks of the next tile are loaded.
 
-    The argument `ends` is the number of bytes of shared memory that storing needs for each element of the tile.
+    The argument `ends` gives the bytes of shared memory that each element of the tile needs while the tile is stored.
     """
     return tile.bytes(dots) + tile.rows * tile.columns * ends <= shared - RESERVED
 
 
 def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Schedule:
-    """Adds stores through tensor descriptors to the schedule of a persistent kernel. The stores are added only if
-    shared memory has room for the stored tile during the loads of the next tile.
+    """Adds stores through tensor descriptors to the schedule of a persistent kernel. A persistent kernel stores through
+    tensor descriptors only if shared memory has room for the stored tile while the next tile is loaded.
 
     All loads after the loop over the depth use the same piece of shared memory. Each store through a descriptor needs a
     separate piece of shared memory until the copy engine has finished this store.
@@ -305,9 +309,11 @@ def _end_bytes(kernel: Kernel, dot: Dot) -> int:
     return 1 if found == [2] else max(found, default=4)
 
 
-def are_described(dot: Dot) -> bool:
-    """Checks whether tensor descriptors can load both factors of a product."""
-    return all(isinstance(f, Load) and is_described(f) for f in (dot.a, dot.b))
+def are_described(dot: Dot, blocked: Sequence[str] = ()) -> bool:
+    """Checks whether tensor descriptors can load both factors of a product. The argument `blocked` names axes whose
+    index may have an offset, as in a product whose summed axis is split into parts.
+    """
+    return all(isinstance(f, Load) and is_described(f, blocked) for f in (dot.a, dot.b))
 
 
 def _is_one_described(dot: Dot) -> bool:
@@ -327,7 +333,7 @@ def is_described(load: Load, blocked: Sequence[str] = ()) -> bool:
 
 
 def _is_along(index: Dim, blocked: Sequence[str]) -> bool:
-    """Checks whether an index is an axis, a number, or an axis in `blocked` plus an offset."""
+    """Checks whether an index is an axis, a number, or an axis plus an offset (only for axes named in `blocked`)."""
     own = [s for s in index.symbols() if s.name in blocked]
     parted = index.coefficient(own[0]) if len(own) == 1 else None
     return index.atom is not None or index.constant is not None or parted is not None and parted[0] == 1

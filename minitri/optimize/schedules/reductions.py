@@ -1,8 +1,8 @@
 """Chooses block sizes for reductions of rows, which are contiguous in memory, and of columns, which are strided.
 
 In: a kernel with reductions. Out: a role (grid, loop or whole) and a block size for each axis, the number of warps, and
-the name of the rule. The rule for a row depends on the length of the row, on the width of its elements, and on whether
-the kernel also writes rows:
+the name of the rule. Block sizes depend on the length of a row, the size of an element, and whether the kernel writes
+results as long as a row.
 
     short             A program computes several rows, which have 1024 elements together. If a thread loads few bytes
                       at once, rows that are only reduced or share a bias or scale have 2048 elements together.
@@ -12,15 +12,16 @@ the kernel also writes rows:
     16 bits, near     The row has more than 16384 elements but fits into a quarter of the L1 cache. Each reduction has a
                       loop of its own, which reads the row again from the cache. There are no online reductions.
     longer            A program loops over blocks of a row. The blocks are large if the row is read again to write
-                      results as long as the row. Other blocks are just large enough to keep the memory busy. If at
-                      most two programs run on a multiprocessor, they have more warps and larger blocks.
+                      results as long as the row. A loop also stores rows of more than 4096 elements that depend on no
+                      reduction. Other blocks are just large enough to keep the memory busy. If at most two programs run
+                      on a multiprocessor, they have more warps and larger blocks.
 
 A program has few warps, because each reduction must wait for all warps of its program. If rows are only reduced, each
-warp has about a thousand elements. If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit
-elements. If much is computed for each element, a row has twice as many warps (long_bodies.py). The numbers in this
-module come from measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits (tests/sweep_rows.py
-measures them again). Rows of unknown size get smaller blocks than long rows. The functions `_columns` and
-`_whole_columns` choose the block sizes for columns.
+warp has about a thousand elements. If results as long as a row are written, each warp processes one kilobyte of rows,
+or two kilobytes of 16-bit elements. If much is computed for each element, a row has twice as many warps
+(long_bodies.py). The numbers in this module come from measurements on an H200 with rows of 256 to 131072 elements of 16
+and 32 bits (tests/sweep_rows.py measures them again). Rows of unknown size get smaller blocks than long rows. The
+functions `_columns` and `_whole_columns` choose the block sizes for columns.
 """
 
 import math
@@ -28,8 +29,9 @@ from collections.abc import Sequence
 
 from minitri.base.operators import OPERATORS, POSITIONS
 from minitri.hardware.chips import SECTOR, Chip
-from minitri.kernels.ir import Axis, Compute, Kernel, Load, Old, Reduce, Scan, Store, needed
+from minitri.kernels.ir import Axis, Compute, Kernel, Load, Old, Reduce, Scan, Store
 from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, rival, widest_bytes
+from minitri.optimize.schedules.dependent_results import is_chained, streams_results
 from minitri.optimize.schedules.long_bodies import more_warps
 from minitri.optimize.schedules.rule_arguments import Request
 from minitri.optimize.split_reduction import HELD_COLUMN
@@ -56,8 +58,9 @@ def reduction(kernel: Kernel, request: Request) -> Schedule | None:
         return _columns(kernel, weight, FEW * chip.multiprocessors)
     row = max(math.prod(ceil_pow2(size(a, WHOLE_ROW * 2)) for a in axes) for axes in _loops(kernel))
     sector = _rows_of_a_sector(kernel, weight, inner, chip)
-    near = _is_near(kernel, row, chip) and not sector
-    fits = row * math.prod(sector.values()) <= _longest(kernel) and not near
+    streams = _streams(kernel, sector, chip)
+    near = _is_near(kernel, row, chip) and not sector and not streams
+    fits = row * math.prod(sector.values()) <= (4 * ENOUGH if streams else _longest(kernel)) and not near
     return _whole_rows(kernel, weight, row, sector) if fits else _looped_rows(kernel, weight, near, sector, chip)
 
 
@@ -68,8 +71,7 @@ def _loops(kernel: Kernel) -> list[list[Axis]]:
 
 
 def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: Chip) -> dict[str, int]:
-    """Returns the number of rows per program if results of different rows are neighbours in memory, as in
-    `softmax(x).mT`.
+    """Returns the rows per program if results of different rows are neighbours in memory, as in `softmax(x).mT`.
 
     A program with a single row would store only a few bytes of each memory sector. The returned dict is empty if rows
     are stored one after another, or if there are few rows.
@@ -85,8 +87,8 @@ def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: 
 def _longest(kernel: Kernel) -> int:
     """Returns the length, in elements, of the longest row that a program keeps in registers.
 
-    The functions argmax and argmin need three registers for each element, and special functions of f32 need many. The
-    returned length is smaller if the kernel stores no results that are as long as a row. If each element is read only
+    The functions argmax and argmin need three registers for each element, and special functions of f32 need many. A
+    kernel that stores no results as long as a row keeps only shorter rows in registers. If each element is read only
     once, a loop over blocks of a long row is as fast as a row in registers.
     """
     if _only_reduces(kernel):
@@ -104,9 +106,7 @@ def _is_near(kernel: Kernel, row: int, chip: Chip) -> bool:
 
 
 def _read(kernel: Kernel) -> int:
-    """Returns the bytes that are loaded for each element of a row, from all arrays that have different values for each
-    row.
-    """
+    """Returns the bytes that are loaded for each element of a row, from all arrays that differ from row to row."""
     reduced, parallel = ({a.name for a in axes} for axes in (kernel.reduced, kernel.parallel))
     loads = [op for op in kernel.body if isinstance(op, Load) and reduced & {*op.axes} and parallel & {*op.axes}]
     return sum({op.buffer.name: op.buffer.dtype.bytes for op in loads}.values())
@@ -121,7 +121,7 @@ def _special(kernel: Kernel) -> int:
 
 def _is_dear(kernel: Kernel, cheap: int = 0) -> bool:
     """Checks whether an element takes many instructions and registers, as in a chain of special functions of f32. The
-    number `cheap` of special functions are not counted.
+    argument `cheap` is the number of special functions that are not counted.
     """
     return not kernel.relaxed and widest_bytes(kernel) > 2 and _special(kernel) - cheap >= DEAR
 
@@ -210,14 +210,6 @@ def _reads_again(kernel: Kernel) -> bool:
     return not _only_reduces(kernel) and not any(isinstance(op, Scan) for op in kernel.body)
 
 
-def _chained(kernel: Kernel) -> bool:
-    """Checks whether a reduction uses the result of another reduction, as a variance uses the mean. If one reduction
-    uses another, a loop would have to read the elements twice or correct its sums.
-    """
-    reductions = {op for op in kernel.body if isinstance(op, Reduce)}
-    return any(not reductions.isdisjoint(needed(op.x)) for op in reductions)
-
-
 def _warps_of_few(kernel: Kernel, chip: Chip) -> int:
     """Returns the fewest warps of a program that loops over rows, or 0 if there are many programs.
 
@@ -228,19 +220,25 @@ def _warps_of_few(kernel: Kernel, chip: Chip) -> int:
     return 0 if programs > FEW * chip.multiprocessors else 16 if programs > chip.multiprocessors else 32
 
 
+def _streams(kernel: Kernel, sector: dict[str, int], chip: Chip) -> bool:
+    """Checks whether a kernel has many rows, and stores its results while it reads each row for the first time."""
+    return not sector and not _warps_of_few(kernel, chip) and streams_results(kernel)
+
+
 def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dict[str, int], chip: Chip) -> Schedule:
     """Returns the schedule of rows that are too long for registers, or of unknown length. A program loops over blocks
     of a row.
 
     A block of a row lies along the axis that is contiguous in memory. If the contiguous axis is short, the block covers
-    the next axis too. Blocks are large if a row is read a second time to write results as long as the row. If a row is
-    read only once, blocks are just large enough to keep the memory busy.
+    the next axis too. Blocks are large if the kernel reads each row twice: first to reduce the row, then to compute
+    results as long as the row. If a row is read only once, blocks are just large enough to keep the memory busy.
     """
     scans = {op.along for op in kernel.body if isinstance(op, Scan)}
     widest = max(kernel.reduced, key=lambda a: (a.name in scans, weight[a.name], size(a, 1 << 30)))
     bytes, length = widest_bytes(kernel), size(widest, WHOLE_ROW)
     corrects = any(isinstance(op, Old) for op in kernel.body)  # has online reductions
-    reads_again = _reads_again(kernel)
+    streams = _streams(kernel, sector, chip)
+    reads_again = _reads_again(kernel) and not streams
     if near:
         longest, warps = 8192, 32
     elif reads_again:
@@ -255,13 +253,13 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
         longest, warps = 2048, 8
     if widest.extent.constant is None:  # it may be short
         longest, warps = min(longest, 4096), min(warps, 8)
-    busy = 0 if widest.extent.constant is None or sector else _warps_of_few(kernel, chip)
+    busy = _warps_of_few(kernel, chip) if widest.extent.constant and bytes <= 4 and not sector else 0
     longest, warps = max(longest, busy * ELEMENTS), max(warps, busy)
     if sector:
         longest, warps = max(1, min(longest, 8192) // math.prod(sector.values())), 8
-    blocks = filled([widest], longest)
     inside = {a for axes in _loops(kernel) if widest in axes for a in axes}
     others = [a for a in reversed(kernel.reduced) if a is not widest and a in inside]
+    blocks = filled([widest, *others] if streams else [widest], longest)
     more = corrects or blocks[widest.name] < min(max(ENOUGH, busy * ELEMENTS), longest)  # fewer corrections
     blocks = filled(others, longest if more else 0, blocks)
     for a in (a for a in kernel.reduced if a not in inside):  # its loop is another one
@@ -323,8 +321,9 @@ def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, 
     """Returns for each reduced axis whether a program keeps the whole axis in registers or loops over it, and the block
     size.
 
-    A program keeps columns of up to `most` rows in registers. A program loops over columns of more than `most` rows,
-    even if one iteration reads all rows of a column. One iteration reads up to `more * deep` rows of a column.
+    The argument `most` is the number of rows in the longest column that a program keeps in registers. Longer columns
+    get a loop, even if one iteration reads all their rows. The product of the arguments `more` and `deep` is the most
+    rows that one iteration reads.
     """
     axes: dict[str, tuple[str, int]] = {}
     for a in reversed(kernel.reduced):
@@ -337,15 +336,15 @@ def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, 
 
 def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, few: int) -> Schedule | None:
     """Returns the schedule of a program that keeps columns in registers. Returns None if the columns are too long for
-    registers. Returns None if there are few columns, and no result is as long as a column. Returns None for columns of
-    few elements with less than 4 bytes each, if rows are not aligned to 16 bytes.
+    registers. Returns None if there are few columns, and no result is as long as a column. Returns None if columns are
+    short, elements have 8 or 16 bits, and the size of a row is no multiple of 16 bytes.
 
     For example, a softmax along columns uses each element twice, but a program that keeps its columns in registers
     reads each element only once (`_kept_columns`). The function `_reduced_columns` decides whether columns stay in
     registers if no result is as long as a column.
     """
     column, bytes = math.prod(ceil_pow2(size(a, 2 * ENOUGH)) for a in kernel.reduced), widest_bytes(kernel)
-    chosen = _reduced_columns if _only_reduces(kernel) and not _chained(kernel) else _kept_columns
+    chosen = _reduced_columns if _only_reduces(kernel) and not is_chained(kernel) else _kept_columns
     fits, width, warps = chosen(kernel, column, columns, few)
     narrow = column <= SHORT_COLUMN and bytes < 4 and not _is_aligned(kernel, lanes[0])
     if not fits or narrow or math.prod(size(a, ENOUGH) for a in lanes) < width:
@@ -361,8 +360,8 @@ def _reduced_columns(kernel: Kernel, column: int, columns: int, few: int) -> tup
     the number of columns, and the number of warps.
 
     A program whose columns are only reduced has one warp, because several warps would exchange partial results of a few
-    elements through shared memory. If the columns have at most 16 elements, each warp has 512 bytes of a row, even if
-    there are few columns.
+    elements through shared memory. Columns of at most 16 elements are kept in registers even if there are few columns.
+    For columns of at most 16 elements, each warp covers 512 bytes of every row.
     """
     bytes, many = widest_bytes(kernel), columns > 512 * few
     alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1
@@ -376,12 +375,13 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[
     registers, the number of columns, and the number of warps.
 
     A program covers 256 bytes of each row. If columns are long, a program covers fewer bytes of each row, and if
-    columns are very short, it covers more bytes. A program has at least two kilobytes of column elements for each warp.
-    If there are few columns, longer columns than usual are kept in registers. If columns have more than HELD_COLUMN
-    elements, a program covers as little as one memory sector of each row, so that there are more programs.
+    columns are very short, it covers more bytes. Each warp of a grid program loads at least two kilobytes of column
+    elements. If there are few columns, longer columns than usual are kept in registers. If columns have more than
+    HELD_COLUMN elements, a program covers as little as one memory sector of each row, so that there are more programs.
 
-    If an element takes many instructions, a thread has eight elements. All threads of a column compute the values that
-    the column has once, so many columns have few threads if only divisions by such a value make their elements dear.
+    If an element takes many instructions, a thread has eight elements. All threads with elements of one column repeat
+    what is computed once for the column, such as a square root. If there are many columns, divisions of a column by one
+    value, such as its sum, are not counted as special functions.
     """
     bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
     narrowest = 32 if column <= HELD_COLUMN else SECTOR // bytes
@@ -393,7 +393,7 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[
 
 
 def _divisions_of_columns(kernel: Kernel) -> int:
-    """Returns the number of divisions of whole columns by one value. They multiply by its reciprocal."""
+    """Returns the number of ops that divide all elements of a column by one value (multiply by its reciprocal)."""
     reduced = {a.name for a in kernel.reduced}
     divisions = [op for op in kernel.body if isinstance(op, Compute) and op.op == "divide" and reduced & {*op.axes}]
     return sum(reduced.isdisjoint(op.args[1].axes) for op in divisions)

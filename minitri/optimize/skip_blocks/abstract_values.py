@@ -13,10 +13,10 @@ function returns every possible kind of number, and sometimes also kinds that ar
 "Abstract interpretation", POPL 1977).
 
 A kind stands for many numbers, for example for all negative numbers. An operator in the table `MONOTONE`, such as
-`multiply`, is monotone in an operand that is restricted to one kind, for example to negative numbers. So all results
-for operands of one kind lie between the results for the smallest and the largest number of this kind. The library numpy
-computes the results of an operator for the smallest and the largest number of each kind. Zeros of both signs are one
-kind, because a sum of 0.0 and -0.0 can have either sign (docs/reference/semantics.md).
+`multiply`, is monotone in an operand that is restricted to one kind, for example to negative numbers. If an operator is
+monotone, all its results for negative numbers lie between its results for the smallest and the largest negative number.
+The library numpy computes the results of an operator for the smallest and the largest number of each kind. Zeros of
+both signs are one kind, because a sum of 0.0 and -0.0 can have either sign (docs/reference/semantics.md).
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -176,7 +176,8 @@ def _kinds_reached(op: str, dtype: DType, operands: tuple[Operand, ...]) -> froz
 
 def _between(kinds: set[str]) -> set[str]:
     """Returns the given kinds of numbers, and all kinds between them in the order -inf, negative, zero, positive, inf.
-    For example, the kind zero lies between the kinds negative and positive.
+    For example, if a number can be negative or positive, the function adds zero, which lies between negative and
+    positive numbers.
     """
     places = [ORDER.index(k) for k in kinds if k in ORDER]
     return kinds | set(ORDER[min(places) : max(places) + 1]) if places else kinds

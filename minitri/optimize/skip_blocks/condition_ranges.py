@@ -10,7 +10,7 @@ interval that contains every index at which the condition can hold, and possibly
 `surely_holds` returns an interval that contains only indices at which the condition certainly holds.
 
 Not analysed: values that come from memory, products of positions, and numbers that could exceed 32 bits. A condition
-that is not analysed becomes `UNKNOWN`, a formula that can hold everywhere and certainly holds nowhere.
+that is not analysed becomes the formula `UNKNOWN`, which may hold at any index and is not known to hold at any index.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ NEVER, ALWAYS = Dim.of(-1), ZERO
 
 def folded(f: Formula, test: Callable[[Dim], T], unknown: T, both: Combine[T], either: Combine[T]) -> T:
     """Evaluates a formula from its leaves to its root. The function `test` evaluates a leaf of the formula. The
-    functions `both` and `either` combine the results of two formulas. The value `unknown` is the result for an unknown
-    formula.
+    functions `both` and `either` combine the results of two formulas. The argument `unknown` is the result for a
+    condition that was not analysed (the formula UNKNOWN).
     """
     if f is None or isinstance(f, Dim):
         return unknown if f is None else test(f)
@@ -205,8 +205,9 @@ def surely_holds(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
 def _where_positive(expr: Dim, axis: Symbol, extent: Dim, ends: Ends, end: int) -> Interval | None:
     """Returns the interval of the indices along `axis` at which expr >= 0, or None if the interval is unknown.
 
-    The expression `expr` has the form c * index + rest. The argument `end` chooses the value of `rest` for a block: 0
-    means the least value in the block, and 1 means the largest value.
+    The expression `expr` has the form c * index + rest. If the argument `end` is 0, the function takes the least value
+    that the summand rest has in a block. If the argument `end` is 1, the function takes the largest value that the
+    summand rest has in a block.
     """
     coefficient, others = expr.coefficient(axis) or (ZERO, ZERO)
     c, found = coefficient.constant, ends(others)
@@ -281,6 +282,9 @@ def _only_through(kernel: Kernel, loop: Axis, conditions: Set[Op]) -> bool:
 
 
 def _remaining_steps(f: Formula, at: Mapping[Symbol, int], loop: Symbol, steps: int) -> int:
-    """Returns how many of the `steps` loop indices of one row are indices at which a formula can hold."""
+    """Returns at how many indices of a loop a condition on positions can hold, for one fixed row. The argument `f` is
+    the formula of the condition, and the argument `steps` is the number of indices of the loop. The argument `at` maps
+    the symbol of the row axis to the row's index.
+    """
     found = can_hold(f, loop, Dim.of(steps), lambda d: None if (v := d.substitute(at)).constant is None else (v, v))
     return max(0, int(found.high or Dim.of(steps)) - int(found.low or ZERO))

@@ -9,14 +9,14 @@
 
 In: a loop, the ops before it, and assumptions about some ops of the loop, for example that a condition fails. Out: for
 each carried value the reason why the value does not change, or None if there is no proof. The proof evaluates one
-iteration of the loop with the assumptions (optimize/skip_blocks/abstract_values.py). The proof succeeds if each carried
-value is unchanged after the iteration.
+iteration of the loop with the assumptions (optimize/skip_blocks/abstract_values.py). The proof that an iteration has no
+effect succeeds if the evaluated iteration leaves each carried value unchanged.
 
 An online sum is multiplied by exp(m - m') when its running maximum changes from m to m'
 (minitri/optimize/online_reductions/lower.py). If the running maximum m stays the same, an online sum is multiplied by
 exp(m - m), which is 1 for a finite m and nan for any other m. The proof has a separate case for each kind of number
-that the running maximum m can be. If the running maximum m is not finite, the proof uses that the sum is then 0 or nan,
-which induction over the iterations proves:
+that the running maximum m can be. If the running maximum m of an online sum is infinite or nan, the sum is 0 or nan, as
+induction over the iterations proves.
 
     m is -inf          the sum is 0 or nan: the sum starts at 0, and an element -inf adds 0
     m is inf or nan    the sum is nan: the element that made m inf or nan adds nan to the sum
@@ -148,8 +148,8 @@ def _starts_at(carry: Carry, value: float) -> bool:
 
 
 def _own_maximum(update: Update) -> Reduce | None:
-    """Returns the maximum of the elements of one iteration if the update is a running maximum. Returns None if the
-    update is not a running maximum.
+    """Returns the op that reduces the elements of one iteration to their maximum, if the carried value is a running
+    maximum. Returns None if the carried value in `update` is not a running maximum.
     """
     op = update.following
     if not isinstance(op, Compute) or op.op != "maximum" or update.carry not in op.args:

@@ -5,10 +5,11 @@
       %9: bool[i, r] = greater_equal %7, %8             (the index of i is at least that of r)
       %10: f32[i, r] = where %9, %6, %3                 (elsewhere -inf)
 
-In: a tile program. Out: the same program, in which some loops have bounds. The bounds of a loop depend on the start of
-the block that a grid program computes. With loop bounds, causal and windowed attention compute half of their blocks or
-fewer. The pass works for all loops and contains no rule for attention in particular. A block is skipped if it is proven
-that a condition fails in the whole block, and that the iteration then changes nothing:
+In: a tile program. Out: the same program, in which some loops run over only a part of their axis. The bounds of a loop
+(the indices at which it starts and ends) depend on the start of the block that a grid program computes. With loop
+bounds, causal and windowed attention compute half of their blocks or fewer. The pass works for all loops and contains
+no rule for attention in particular. A block is skipped if it is proven that a condition fails in the whole block, and
+that the iteration then changes nothing:
 
     failing          a condition fails for every element of the block (optimize/skip_blocks/condition_ranges.py)
     no change        an iteration in which the condition fails changes no carried value
@@ -50,8 +51,9 @@ def skip(program: Program) -> Program:
 class _Choice(Record):
     """A selection (`where` op) in a loop, with a condition that depends on positions.
 
-    The field `holds` is true or false. An iteration changes no carried value if the condition of the `where` op is the
-    opposite of `holds` for all elements of the block.
+    The field `holds` is the value of the condition (true or false) with which the `where` op selects an element that
+    matters. If the condition of the `where` op has the opposite value in a whole block, the iteration over this block
+    changes no carried value.
     """
 
     op: Compute
@@ -75,8 +77,8 @@ class _Skipping:
         self.condition = ranges.all_of(dict.fromkeys(ranges.formula(c.op.args[0], c.holds) for c in self.choices))
 
     def _neutral_choices(self) -> list[_Choice]:
-        """Returns the `where` ops that let the loop skip blocks, each with a truth value. If the condition of a
-        returned `where` op has the opposite truth value in a whole block, the iteration for this block changes nothing.
+        """Returns the `where` ops that let the loop skip blocks, each with a truth value. The loop can skip a block in
+        which the condition of a `where` op never has the truth value that is returned with the op.
         """
         before = list(self.program.ops())
         before = before[: before.index(self.loop.body[0])] if self.loop.body else before
@@ -93,18 +95,18 @@ class _Skipping:
         """Returns the loops that replace the original loop (the pieces of the loop), in the order in which they run.
         The pieces of a loop run in the order along the axis, or in reverse order if the loop computes a product.
 
-        In reverse order, the piece of the loop with the most iterations comes last and needs fewer registers. In causal
-        attention, the loop over the blocks at the diagonal always has iterations. If the loop over the blocks at the
-        diagonal came last, NVIDIA's assembler would make the tensor cores wait for each instruction (message C7515). A
-        later pass, minitri/optimize/software_pipelining.py, puts each loop that it pipelines before the other pieces of
-        the original loop.
+        Reverse order of the pieces puts the piece with the most iterations last, where it needs fewer registers than in
+        another place. In causal attention, the loop over the blocks at the diagonal always has iterations. If the loop
+        over the blocks at the diagonal came last, NVIDIA's assembler would make the tensor cores wait for each
+        instruction (message C7515). A later pass, minitri/optimize/software_pipelining.py, puts each loop that it
+        pipelines before the other pieces of the original loop.
         """
         pieces = self._pieces()
         return pieces[::-1] if self._may_reverse() else pieces
 
     def _may_reverse(self) -> bool:
-        """Checks whether the loops that replace the original loop should run in reverse order. The reverse order is
-        chosen if the original loop computes a product, and no op depends on the order of blocks.
+        """Checks whether the loops that replace the original loop should run in reverse order. The loops that replace
+        one loop run in reverse order if they compute a product, and no op depends on the order of blocks.
         """
         return not any(map(self._is_ordered, self.loop.body)) and any(isinstance(op, Dot) for op in self.loop.body)
 
@@ -121,10 +123,10 @@ class _Skipping:
     # ---- pieces ----------------------------------------------------------------------------------
 
     def _pieces(self) -> list[Stmt]:
-        """Returns up to three loops, called pieces, that replace the original loop, in the order along its axis. The
-        middle loop has the blocks in which the condition of the `where` ops holds for all elements. The loops before
-        and after the middle loop have the blocks in which the condition of the `where` ops holds for some elements
-        only.
+        """Returns up to three loops, called pieces, that replace the original loop, in the order along its axis. Of
+        three pieces (loops that replace one loop), the second has the blocks in which the condition of the `where` ops
+        holds for all elements. In the blocks of the first and the third piece, the condition of the `where` ops holds
+        for some elements only.
         """
         axis, extent, ends = self.axis, self.axis.extent, partial(ends_in_block, self.program)
         whole = self._down(extent) if self._may_end_short() else extent
@@ -172,8 +174,8 @@ class _Skipping:
         return self._down(d + (self.axis.block - 1))
 
     def _loop(self, first: Dim | None, last: Dim | None, full: bool = False) -> Loop:
-        """Returns a copy of the loop that runs from `first` to `last`. If the argument `full` is true, the condition of
-        the `where` ops holds in all blocks of the copy, and is not tested.
+        """Returns a copy of the loop that runs from `first` to `last`. The argument `full` says that the conditions of
+        the `where` ops hold in the whole returned loop, so this loop does not test them.
         """
         chosen = {c.op: c.chosen for c in self.choices} if full else {}
         made: dict[Op, Op] = {}

@@ -87,7 +87,7 @@ def hide_starts(program: Program) -> Program:
 
 
 def _unknown_starts(program: Program) -> set[Carry]:
-    """Returns the accumulators that several later loops read, if a loop reduces loaded blocks into them."""
+    """Returns each accumulator into which a loop reduces loaded blocks, and which at least two later loops read."""
     loops = [stmt for stmt in program.body if isinstance(stmt, Loop)]
     return {
         carry

@@ -7,9 +7,9 @@
     add.s16x2 with a constant    If only one half of the result is used, `ptxas` takes the constant for 0. LLVM makes
                                  such additions from small indices in unrolled loops, as in `argmax`.
 
-`ptxas` 12.8 (Triton 3.6) and 12.9 (Triton 3.9) make both errors that this file rewrites; tests/test_ptxas.py shows both
-errors. This file can be deleted when all supported versions of `ptxas` assemble 16-bit negations, absolute values and
-additions correctly.
+Versions 12.8 (Triton 3.6) and 12.9 (Triton 3.9) of `ptxas` assemble `neg.s16`, `abs.s16` and `add.s16x2` wrongly, as
+tests/test_ptxas.py shows. This file can be deleted when all supported versions of `ptxas` assemble 16-bit negations,
+absolute values and additions correctly.
 
 In: the PTX of a kernel. Out: the same PTX with other instructions, which `ptxas` assembles correctly. Left out: kernels
 that Triton's own function `triton.compile` compiles, because this function does not use the rewrites of ptxas.py. The

@@ -4,17 +4,17 @@
 
 Tensor cores of Hopper GPUs read a factor of a product from shared memory, by the address of the factor's block. If the
 block of one factor replaces another factor's block at the same address, ptxas 12.8 (of Triton 3.6) computes both
-addresses from one register. If a block with at most 32 contiguous columns replaces another block, ptxas mistakenly
-reads its address from a register that no instruction has written. If an address comes from an unwritten register, a
-part of the product is missing, or the program reads memory outside of its arrays.
+addresses from one register. If a block with at most 32 contiguous columns replaces another block in shared memory,
+ptxas reads the new block's address from a register that no instruction has written. If an address comes from an
+unwritten register, a part of the product is missing, or the program reads memory outside of its arrays.
 
 Unless software pipelining copies the block of a factor in advance, Triton can store this block at the address of
 another factor's block. Triton does not copy a block in advance in three cases: if the loop has one iteration, if the
 factor is computed, or if fewer than four bytes are contiguous. Products of tiles of fewer than 64 rows use instructions
-that read the factors from registers instead of shared memory. If ptxas would compile a kernel wrongly, minitri
-therefore gives the kernel tiles of fewer than 64 rows. `python tests/undefined_registers.py` searches the machine code
-of many kernels for registers that nothing has written. This file can be deleted when only ptxas 12.9 (Triton 3.7) and
-later are supported.
+that read the factors from registers instead of shared memory. If ptxas would compile a kernel wrongly, minitri gives
+the kernel tiles of fewer than 64 rows, so that products read no factor from shared memory. `python
+tests/undefined_registers.py` searches the machine code of many kernels for registers that nothing has written. This
+file can be deleted when only ptxas 12.9 (Triton 3.7) and later are supported.
 """
 
 from dataclasses import replace

@@ -1,0 +1,28 @@
+"""Finds out whether results of a kernel depend on its reductions, so that a loop must read elements twice.
+
+    x / sum(x, axis=1)            each result depends on the sum of its row
+    sum(x, axis=1), 2 * x         a loop that adds up a row can store 2 * x at once
+
+In: a kernel. Out: facts that the rules in reductions.py use. Left out: how long a row is, and how many rows there are.
+"""
+
+from minitri.kernels.ir import Kernel, Reduce, Scan, Store, needed
+
+
+def streams_results(kernel: Kernel) -> bool:
+    """Checks whether a loop over blocks can store the results that are as long as a row while it reads the row, because
+    these results depend on no reduction. For example, a kernel stores `2 * x` while it computes the sum of a part of x.
+    Returns False if one reduction uses the result of another reduction, as a variance uses the mean.
+    """
+    reduced = {a.name for a in kernel.reduced}
+    stores = [op for op in kernel.body if isinstance(op, Store) and reduced & op.indexed_by]
+    waits = any(isinstance(o, (Reduce, Scan)) for op in stores for o in needed(op))
+    return bool(stores) and not waits and not is_chained(kernel)
+
+
+def is_chained(kernel: Kernel) -> bool:
+    """Checks whether a reduction uses the result of another reduction, as a variance uses the mean. If one reduction
+    uses another, a loop would have to read the elements twice or correct its sums.
+    """
+    reductions = {op for op in kernel.body if isinstance(op, Reduce)}
+    return any(not reductions.isdisjoint(needed(op.x)) for op in reductions)
