@@ -49,6 +49,7 @@ WHOLE = {
         "exp(x - max(x, axis=-1, keepdims=True)), x * 2, stack((x.mT, y), axis=0)",
         {"x": "bf16[64, 197, 128]", "y": "bf16[64, 128, 197]"},
     ),
+    "no elements": ("stack((roll(x, 1, axis=0), x - mean(x)))", {"x": "f32[0, 5]"}),
     "short runs": ("stack((x * 2, y), axis=2)", TWO),
     "rows of the whole result": ("softmax(concat((x * 2, y), axis=1))", TWO),
     "rows of another array": ("softmax(z) * concat((x * 2, y), axis=1)", {**TWO, "z": "f32[5, 14]"}),

@@ -101,11 +101,11 @@ def _slices(root: Node, interner: Interner) -> tuple[int, list[Node]]:
     """Divides a result into slices, each with one operand of a concatenation. Returns the axis that is divided, and the
     slices.
 
-    A result that cannot be divided, or that only copies elements, is returned as a single slice.
+    A result that cannot be divided, only copies elements, or has no elements is returned as a single slice.
     """
     cone = postorder([root], lambda n: children(n) if isinstance(n, (Apply, View, Concat)) else ())[::-1]
     x, steps = cheap_steps(root)
-    for n in cone if any(isinstance(n, COMPUTE) for n in cone) else ():
+    for n in cone if any(isinstance(n, COMPUTE) for n in cone) and 0 not in root.shape else ():
         if isinstance(n, Concat) and len(n.parts) <= MOST and len({p.shape[n.axis] for p in n.parts}) == 1:
             whole, extent = n.shape[n.axis], n.parts[0].shape[n.axis]
             for k in [n.axis] if n.shape == root.shape else [k for k, e in enumerate(root.shape) if e == whole]:
