@@ -127,8 +127,8 @@ def test_fewer_kernels_and_bytes() -> None:
         mt.compile(text, **types).lower(target="cuda:90", without=w).compilation.value("kernels")
         for w in ((), ["output-slices"])
     ]
-    (bytes, count, _, values), (more_bytes, more, _, more_values) = map(output_slices.costs, plans)
-    assert bytes < more_bytes and (count, more) == (1, 2) and values < more_values
+    (bytes, count, _), (more_bytes, more, _) = map(output_slices.costs, plans)
+    assert bytes < more_bytes and (count, more) == (1, 2)
 
 
 def test_every_stage_is_read_back() -> None:

@@ -75,18 +75,16 @@ def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Pla
     stored = [b for k in plan.kernels for b in {op.buffer.name for op in k.body if isinstance(op, Store)}]
     laid, before = lay_out(plan), lay_out(whole)
     new, old = costs(laid), costs(before)
-    pays = all(n <= o for n, o in zip(new, old)) and (new[0] < old[0] or min(runs) >= SECTOR and new != old)
+    pays = all(n <= o for n, o in zip(new, old)) and (new[0] < old[0] or min(runs) >= SECTOR)
     return plan if pays and laid.outputs == before.outputs and len({*stored}) == len(stored) else whole
 
 
-def costs(plan: Plan) -> tuple[int, int, int, int]:
-    """Returns the bytes that a plan moves, the number of its kernels, the number of kernels with rows and columns (see
-    `_mixed`), and the number of values that its ops compute. Unknown sizes count as `TYPICAL`.
+def costs(plan: Plan) -> tuple[int, int, int]:
+    """Returns the bytes that a plan moves, the number of its kernels, and the number of kernels that read or store
+    arrays in different orders (see `_mixed`). Unknown sizes count as `TYPICAL`.
     """
-    sizes = defaultdict(lambda: TYPICAL)
-    extents = {k: {a.name: a.extent.evaluate(sizes) for a in k.axes} for k in plan.kernels}
-    values = sum(prod(extents[k][a] for a in op.axes) for k in plan.kernels for op in k.body)
-    return sum(t.total for t in traffic(plan, sizes)), len(plan.kernels), sum(map(_mixed, plan.kernels)), values
+    moved = traffic(plan, defaultdict(lambda: TYPICAL))
+    return sum(t.total for t in moved), len(plan.kernels), sum(map(_mixed, plan.kernels))
 
 
 def _mixed(kernel: Kernel) -> bool:
