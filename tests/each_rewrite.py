@@ -107,6 +107,7 @@ REWRITES: dict[str, Rewrite] = {
         "optimize.split_kv.SHORTEST": 8, "optimize.split_kv.PART": 4, "optimize.split_kv.STEP": 2,
     }, exact=False),
     "fusion": Rewrite("kernels.fused", ANY),
+    "output-slices": Rewrite("kernels.fused", ("concat", "concat", "unary", "binary", "normalise", "reduce", "transpose")),
     "output-layouts": Rewrite("kernels.laid", ("transpose", "unary", "normalise", "matmul")),
     "collapse-axes": Rewrite("kernels.flat", ANY, exact=False),
     "online-reductions": Rewrite("kernels.online", ("normalise", "normalise", "masked_reduction", "heads", "reduce", "unary"), exact=False),

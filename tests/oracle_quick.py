@@ -502,6 +502,7 @@ CASES: dict[str, Case] = {
     "concat and sum": Case("sum(concat((x, y), axis=1), axis=1)", {**MN, "y": "f32[M, K]"}, lambda x, y: np.concatenate((x, y), 1).sum(1)),
     "unaligned slices of rows": Case("x[:, 2:] * 2", MN, lambda x: x[:, 2:] * 2, ({"M": 7, "N": 33}, {"M": 4, "N": 8})),
     "concat of three": Case("concat((x, y, x), axis=0) + 1", {"x": "f32[M, N]", "y": "f32[K, N]"}, lambda x, y: np.concatenate((x, y, x)) + 1),
+    "slices of a result": Case("concat((x - max(x, axis=1, keepdims=True), y + 1, x), axis=1)", TWO, lambda x, y: np.concatenate((x - x.max(1, keepdims=True), y + 1, x), 1)),
     "stack": Case("stack((x, y), axis=1) * 2", TWO, lambda x, y: np.stack((x, y), 1) * 2),
     "pad": Case("pad(x, ((1, 2), (0, 3)), constant_values=7) * 2", MN, lambda x: np.pad(x, ((1, 2), (0, 3)), constant_values=7) * 2),
     "split axis": Case("sum(reshape(x, (M, 2, N)), axis=1)", {"x": "f32[M, 2 * N]"}, lambda x: x.reshape(len(x), 2, -1).sum(1)),

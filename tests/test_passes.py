@@ -1162,6 +1162,11 @@ GOLDEN: dict[str, tuple[str, Case, dict[str, int]]] = {
     "fusion_attention": ("fusion", PROGRAMS["attention"], {}),
     "fusion_cross_entropy": ("fusion", PROGRAMS["cross_entropy"], {}),
     "fusion_siblings": ("fusion", PROGRAMS["siblings"], {}),
+    "output_slices_softmax": (
+        "fusion",
+        Case("concat((softmax(x), y), axis=1)", {"x": "f32[M, N]", "y": "f32[M, N]"}),
+        {},
+    ),
     "output_layouts_softmax": ("output-layouts", Case("softmax(x).T * 2", {"x": "f32[M, N]"}), {}),
     "collapse_axes_elementwise": ("collapse-axes", Case("x * 2 + y", {"x": "f32[B, M, N]", "y": "f32[B, M, N]"}), {}),
     "collapse_axes_bias": ("collapse-axes", Case("x * 2 + y", {"x": "f32[B, M, N]", "y": "f32[N]"}), {}),

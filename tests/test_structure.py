@@ -84,6 +84,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "optimize.index_width",
         "optimize.online_reductions.merge_loops",
         "optimize.output_layouts",
+        "optimize.output_slices",
     ),
     (
         "graph",

@@ -28,7 +28,7 @@ expressions that it computes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import ClassVar, Union
 
@@ -336,6 +336,15 @@ DOT_PRECISIONS = (*PRECISIONS, "tf32x3_unchecked")
 def buffers_of(body: Iterable[Op]) -> tuple[Buffer, ...]:
     """Returns the buffers that some ops access, each buffer once, in the order of their first access."""
     return tuple(dict.fromkeys(op.buffer for op in body if isinstance(op, (Load, Store, Scalar))))
+
+
+def are_slices(stores: Sequence[Store]) -> bool:
+    """Checks whether stores write different slices of a buffer, as `out[i, 0, j]` and `out[i, 1, j]` do. A single store
+    writes the only slice.
+    """
+    numbers = {tuple(d.constant for d in op.index) for op in stores}
+    places = {(op.buffer, *(d.constant is None for d in op.index)) for op in stores}
+    return len(numbers) == len(stores) and len(places) == 1
 
 
 def rewritten(body: Iterable[Op], change: Callable[[Op], Op]) -> dict[Op, Op]:

@@ -81,13 +81,13 @@ def read_buffer(p: Param, role: str, names: Names) -> Buffer:
     return Buffer(p.name.name, dtype, shape, _strides(p, shape, names), role)
 
 
-Buffers = dict[tuple[str, int], Buffer]  # by name and rank: an array may be used with and without merged axes
+Buffers = dict[tuple[str, int], Buffer]  # by name and rank: a kernel may use an array with merged or divided axes
 
 
 def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
     """Parses the buffers of a kernel or a tile program. Returns the buffers by name and rank. Each buffer of a kernel
     must be an array of the plan (the list of all kernels), with the same dtype and role. Neighbouring axes of the
-    buffer may be merged into one axis.
+    buffer may be merged into one axis, and an axis may be divided into two.
     """
     whole = {b.name: b for b in (*plan.inputs, *plan.outputs, *plan.temporaries)}
     found: Buffers = {}
@@ -101,8 +101,8 @@ def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
         if (b.dtype, b.role) != (seen.dtype, seen.role):
             raise Mistake(p, f"in the plan, `{name}` is an {b.role} of {b.dtype}")
         empty = 0 in b.shape and 0 in seen.shape
-        if len(seen.shape) > len(b.shape) or not empty and _merged_axes(b) != _merged_axes(seen):
-            raise Mistake(p, f"this is not how `{name}` lies in memory", "its neighbouring axes may be merged, no more")
+        if not empty and _merged_axes(b) != _merged_axes(seen):
+            raise Mistake(p, f"this is not how `{name}` lies in memory", "its axes may be merged or divided, no more")
         found[name, rank] = seen
     return found
 

@@ -35,21 +35,23 @@ def verify(plan: Plan) -> None:
 
 
 def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None:
-    """Checks that each buffer is written by exactly one kernel, before any other kernel reads the buffer.
+    """Checks that each buffer is written by exactly one kernel, before any other kernel reads the buffer. Several stores
+    of a kernel into one buffer must store different slices of it.
 
     `bodies` has the name and the ops of each kernel, in launch order. Raises ValueError if a buffer has no writer or
     several writers, or is read too early.
     """
     ready = {b.name for b in plan.inputs}
     for name, body in bodies:
-        written: set[str] = set()
+        written: dict[str, list[ir.Store]] = {}
         for op in body:
             if isinstance(op, (ir.Load, ir.Scalar)) and op.buffer.name not in ready:
                 raise BrokenRule(f"{name}: {op.buffer.name} is read before it is written", op.spans)
-            if isinstance(op, ir.Store) and op.buffer.name in ready | written:
-                raise BrokenRule(f"{name}: {op.buffer.name} is written twice", op.spans)
-            written |= {op.buffer.name} if isinstance(op, ir.Store) else set()
-        ready |= written
+            if isinstance(op, ir.Store):
+                stores = written[op.buffer.name] = [*written.get(op.buffer.name, ()), op]
+                if op.buffer.name in ready or not ir.are_slices(stores):
+                    raise BrokenRule(f"{name}: {op.buffer.name} is written twice", op.spans)
+        ready |= written.keys()
     if missing := [b.name for b in plan.outputs if b.name not in ready]:
         raise ValueError(f"nothing writes {missing[0]}")
 

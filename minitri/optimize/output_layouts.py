@@ -104,11 +104,12 @@ def _with_aligned_rows(plan: Plan) -> Plan:
     def change(op: Op) -> Op:
         return replace(op, buffer=aligned.get(op.buffer, op.buffer)) if isinstance(op, (Load, Store)) else op
 
-    kernels = tuple(_changed(k, change) for k in plan.kernels) if aligned else plan.kernels
+    kernels = tuple(changed(k, change) for k in plan.kernels) if aligned else plan.kernels
     return replace(plan, temporaries=tuple(aligned.get(b, b) for b in plan.temporaries), kernels=kernels)
 
 
-def _changed(kernel: Kernel, change: Callable[[Op], Op]) -> Kernel:
+def changed(kernel: Kernel, change: Callable[[Op], Op]) -> Kernel:
+    """Returns the kernel with `change` applied to each of its ops."""
     body = tuple(rewritten(kernel.body, change).values())
     return replace(kernel, body=body, buffers=buffers_of(body))
 
@@ -137,7 +138,7 @@ def _permuted(kernel: Kernel, orders: Mapping[Buffer, Order]) -> Kernel:
         fired(lay_out, op, made, op.spans)
         return made
 
-    return _changed(kernel, change)
+    return changed(kernel, change)
 
 
 def _in_order(kernel: Kernel) -> Kernel:

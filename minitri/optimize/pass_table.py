@@ -180,7 +180,7 @@ PASSES: tuple[Pass, ...] = (
     room(graph_pass, "split-kv", "graph.loops", "split_kv:split_loops", chip, gpu=True),
     room(graph_pass, "split-k", "graph.products", "split_k:split_products", chip, gpu=True),
     room(graph_pass, "split-scan", "graph.simplified", "split_scan:split_scans", chip, lambda c: c.layouts, gpu=True),
-    room(plan_pass, "fusion", "kernels.fused", "fusion.fuse:fuse", lambda c: c.layouts, instead=lambda g, c: one_kernel_each(g, c.layouts)),
+    room(plan_pass, "fusion", "kernels.fused", "fusion.fuse:fuse", lambda c: c.layouts, lambda c: (), lambda c: "output-slices" not in c.without, instead=lambda g, c: one_kernel_each(g, c.layouts)),
     room(plan_pass, "output-layouts", "kernels.laid", "output_layouts:lay_out"),
     room(plan_pass, "collapse-axes", "kernels.flat", "collapse_axes:flatten"),
     room(plan_pass, "online-reductions", "kernels.online", "online_reductions.merge_loops:online", lambda c: partial(looped, context=c)),
@@ -219,6 +219,7 @@ class Room(Record):
 
 # Rooms that are part of another pass, with the stage that shows their effect.
 PARTS = (
+    Room("output-slices", "kernels.fused", "minitri.optimize.output_slices"),
     Room("mask-elision", "tile.masked", "minitri.optimize.mask_elision"),
     *(Room(name, "tile", rule.__module__) for name, rule in RULES.items()),
 )  # fmt: skip

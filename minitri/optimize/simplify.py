@@ -203,7 +203,7 @@ def rotated_halves(i: Interner, node: Node) -> Node | None:
     """
     if not (isinstance(node, Concat) and len(node.parts) == 2 and node.shape[node.axis].constant):
         return None
-    (first, ops), (second, others) = map(_cheap_steps, node.parts)
+    (first, ops), (second, others) = map(cheap_steps, node.parts)
     if not (isinstance(first, View) and isinstance(second, View) and first.x is second.x):
         return None
     k, (left, right), source = axis(node.axis), (p.shape[node.axis] for p in node.parts), second.index
@@ -214,7 +214,7 @@ def rotated_halves(i: Interner, node: Node) -> Node | None:
     if moved(k + right) != first.index:
         return None
     rotated = _normal_view(i, first.x, node.shape, moved((k + right) % node.shape[node.axis]))
-    a, b = (_with_steps(i, rotated, steps) for steps in (ops, others))
+    a, b = (with_steps(i, rotated, steps) for steps in (ops, others))
     if a is b:
         return a
     place = i.index(i64, node.shape, k)
@@ -222,12 +222,12 @@ def rotated_halves(i: Interner, node: Node) -> Node | None:
     return compute(i, "where", is_first, a, b)
 
 
-def _with_steps(i: Interner, x: Node, steps: list[Apply]) -> Node:
+def with_steps(i: Interner, x: Node, steps: list[Apply]) -> Node:
     """Applies operators with one operand to `x`, the last of `steps` first."""
     return reduce(lambda y, step: i.apply(step.op, step.dtype, y.shape, (y,)), reversed(steps), x)
 
 
-def _cheap_steps(x: Node) -> tuple[Node, list[Apply]]:
+def cheap_steps(x: Node) -> tuple[Node, list[Apply]]:
     """Splits the expression `x` into an array y and a list of cheap operators that turn y into `x`. Each operator in
     the list has one operand, and the operator that is applied last comes first.
     """

@@ -17,7 +17,6 @@ A wrong mask is refuted by an example: sizes and an index for which the access g
 and ranges of values that are loaded from memory. An index that is loaded from memory can be any number.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ from minitri.base.dims import ONE, Dim, Symbol, value
 from minitri.base.inequalities import Fact, Proof
 from minitri.base.inequalities import prove as follows
 from minitri.graph.ir import Condition
-from minitri.kernels.ir import Carry, Load, Op, Scan, Store, reduced_by
+from minitri.kernels.ir import Carry, Load, Op, Scan, Store, are_slices, reduced_by
 from minitri.kernels.text import comparison, format_op
 from minitri.tiles.index_facts import known, lane_symbol, running
 from minitri.tiles.ir import Access, Program, TileAxis, enclosing, lane_number
@@ -80,20 +79,19 @@ class _Proving:
         self.statements = {op: format_op(op, self.names) for op in program.ops()}
         self.reduced = {a: op for op in program.ops() for a in _reduced(op, program)}
         self.checked = list(_checked(conditions))
+        stores = [op for op in program.ops() if isinstance(op, Store)]
+        self.stores = {s.buffer.name: [t for t in stores if t.buffer.name == s.buffer.name] for s in stores}
         self.common = [*self.checked, *running(program)]
         # If an axis of the grid has no blocks, no grid program runs.
         self.never = next((a.name for a in program.grid if a.tiles == 0), "")
 
     def run(self, needed: bool) -> list[Verdict]:
         found: list[Verdict] = []
-        stores: defaultdict[str, list[Store]] = defaultdict(list)
         for op in self.program.ops():
             if isinstance(op, (Load, Store)):
                 found.append(self._in_bounds(op))
                 found += [self._needed(op, c) for c in _tests(op)] if needed else []
-            if isinstance(op, Store):
-                stores[op.buffer.name].append(op)
-        return found + [self._written_once(group) for group in stores.values()]
+        return found + [self._written_once(group) for group in self.stores.values()]
 
     def _verdict(self, op: Access, claim: str, subject: str, **more: Any) -> Callable[..., Verdict]:
         """Returns a function that makes the verdict on a claim from its status, its reason, and the proofs if any."""
@@ -141,7 +139,9 @@ class _Proving:
         if example is None and (missing := self._bounds(op, rest)[1]):
             example = self._search(op, rest)
         if example is None and isinstance(op, Store):
-            example = not_written_once(self.program, [op], [rest], self.conditions)
+            stores = self.stores[op.buffer.name]
+            tests = [rest if s is op else _tests(s) for s in stores]
+            example = not_written_once(self.program, stores, tests, self.conditions)
         if example is not None:
             return verdict("needed", f"without it {example}", example=example)
         if follows(test, self._facts(op, rest)) is not None:
@@ -184,28 +184,33 @@ class _Proving:
         verdict = self._verdict(op, ONCE, op.buffer.name)
         if self.never and any(e == 0 for e in op.buffer.shape):
             return verdict("proven", "it has no elements")
-        proofs, missing, parts = self._once(op) if len(stores) == 1 else ([], ["one store, not several"], [])
+        found = [self._once(s, len(stores)) for s in stores] if are_slices(stores) else [([], ["different slices"], [])]
+        proofs, missing = [p for claims, _, _ in found for p in claims], [m for _, claims, _ in found for m in claims]
         if not missing:
-            return verdict("proven", "; ".join(parts), tuple(proofs))
+            return verdict("proven", "; ".join(found[0][2]), tuple(proofs))
         if example := not_written_once(self.program, stores, [_tests(s) for s in stores], self.conditions):
             return verdict("refuted", str(example), example=example)
         return verdict("not proven", f"no proof of {', '.join(missing)}")
 
-    def _once(self, op: Store) -> tuple[list[Proof], list[str], list[str]]:
+    def _once(self, op: Store, slices: int) -> tuple[list[Proof], list[str], list[str]]:
         """Returns three lists: the proofs of claims, the claims without a proof, and the argument in words.
 
-        If all claims hold, the store writes each element of its buffer exactly once.
+        If all claims hold, the store writes each element of its buffer exactly once. If the buffer has several slices,
+        each written by a store of its own, the claims are about the elements of one slice. The argument `slices` is the
+        number of slices.
         """
         facts, inside = self._facts(op, _tests(op)), [*self.common, *self._all_inside()]
-        goals, walked, parts = list[Goal](), list[str](), list[str]()
+        goals, walked, parts, numbered = list[Goal](), list[str](), list[str](), ONE
         for d, extent in zip(op.index, op.buffer.shape):
             a = self.axes.get(d.atom.name) if isinstance(d.atom, Symbol) and d.atom.kind == "axis" else None
             if a is None:
-                goals += [(f"{d} = 0", -d, inside), (f"the extent {extent} = 1", ONE - extent, inside)]
+                numbered *= extent
+                goals.append((f"{d} = {d.constant or 0}", (d.constant or 0) - d, inside))
             else:
                 walked.append(a.name)
                 goals += self._covers(a, extent, facts, inside)
                 parts.append(self._said(a, extent, _tests(op)))
+        goals.append((f"the extent {numbered} = {slices}", slices - numbered, inside))
         goals += [(f"{comparison(c)} on every element", c, inside) for c in _tests(op)]
         twice = [n for n in set(walked) if walked.count(n) > 1]
         over = {*(a.name for a in self.program.grid), *enclosing(self.program, op), *op.value.axes} - set(walked)

@@ -9,7 +9,7 @@ minitri/optimize/fusion/partition.py merges parts.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from minitri.base.dims import product
 from minitri.base.operators import OPERATORS
@@ -26,13 +26,14 @@ class FirstParts:
     """The initial parts of a graph, before fusion merges parts. A part is a set of nodes that one kernel computes. The
     parts that contain a node are called the homes of the node.
 
-    `stored` contains the nodes whose values must be stored in memory.
+    The set `stored` contains the nodes whose values must be stored in memory. A node that only copies elements is stored
+    too, unless it is in `free`.
     """
 
-    def __init__(self, graph: Graph, stored: set[Node]) -> None:
+    def __init__(self, graph: Graph, stored: set[Node], free: Collection[Node] = ()) -> None:
         self.graph, self.allows = graph, allows(graph.conditions)
         self.order = graph.nodes()
-        self.stored = stored | {n for n in self.order if is_copy(n)}
+        self.stored = stored | {n for n in self.order if is_copy(n) and n not in free}
         self.position = {n: k for k, n in enumerate(self.order)}
         self.compute = [n for n in self.order if isinstance(n, COMPUTE)]
         self.reads = self._reads()

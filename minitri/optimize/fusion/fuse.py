@@ -23,18 +23,25 @@ from minitri.kernels.demand import COMPUTE, NotOneKernel
 from minitri.kernels.ir import Decision, Plan
 from minitri.kernels.lower_graph import decision, plan_of, with_copies, with_stored_outputs
 from minitri.optimize.fusion.partition import Partition
+from minitri.optimize.output_slices import with_slices
 
 
-def fuse(graph: Graph, layouts: Layouts = {}, kept: Iterable[Node] = ()) -> Plan:
+def fuse(graph: Graph, layouts: Layouts = {}, kept: Iterable[Node] = (), slices: bool = False) -> Plan:
     """Decides which nodes of a graph share a kernel, and returns the plan: the kernels in launch order.
 
     layouts   strides in elements of inputs that are not contiguous
     kept      values that must be stored in memory, even if this costs time
+    slices    whether the operands of a concatenated result may be stored one by one (output_slices.py)
     """
+    plan = _fused(graph, layouts, kept)
+    return with_slices(graph, plan, lambda sliced: _fused(sliced, layouts, (), True)) if slices else plan
+
+
+def _fused(graph: Graph, layouts: Layouts, kept: Iterable[Node], sliced: bool = False) -> Plan:
     graph = with_stored_outputs(graph)
     stored: set[Node] = set(kept)
     while True:
-        parts = Partition(graph, stored)
+        parts = Partition(graph, stored, graph.outputs if sliced else ())
         try:
             return plan_of(graph, parts.run(), _ledger(parts), layouts)
         except NotOneKernel as refusal:

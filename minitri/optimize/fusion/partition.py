@@ -8,7 +8,7 @@ traffic comes first.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 
 import networkx as nx
@@ -33,8 +33,8 @@ class NotOneLoop(NotOneKernel):
 class Partition(FirstParts):
     """The parts of a graph (sets of nodes, each a future kernel) while they are being merged."""
 
-    def __init__(self, graph: Graph, stored: set[Node]) -> None:
-        super().__init__(graph, stored)
+    def __init__(self, graph: Graph, stored: set[Node], free: Collection[Node] = ()) -> None:
+        super().__init__(graph, stored, free)
         self._merged: dict[int, int] = {}  # parts that are now within another part
         self._attempts: dict[object, FusedIndexing | NotOneKernel] = {}  # for the nodes and the roots of a part
 

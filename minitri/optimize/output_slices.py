@@ -1,0 +1,117 @@
+"""graph.simplified → kernels: stores each operand of a concatenated result into its own slice of the result.
+
+    out = concat((softmax(x), y))      over i: M, j: 2*N                    over i: M, reduce j: N
+    f32[M, N] each                       store out[i, j] where(j < N, …)      store out[i, 0, j] %6
+                                                                              store out[i, 1, j] %7
+                                                                              (out seen as f32[M, 2, N])
+
+Without this optimisation, a kernel computes all operands of a concatenation for every element of the result, and
+selects one of them. This kernel has an axis of the length of the result, so it cannot also compute a softmax of the
+rows of one operand. With this optimisation, the axis has the length of one operand. Each operand is computed once, and
+is stored into its own slice of the result. So the operands must have equal extents. While fusion decides which nodes
+share a kernel, the slices count as separate results of the program. Afterwards, they become slices of one array again.
+
+Operations after a concatenation are applied to each slice. For example, `relu(concat((x, y)))` has the slices `relu(x)`
+and `relu(y)`.
+
+In: a graph, its plan (list of kernels) without slices, and a function that makes the plan of a graph. Out: a plan that
+stores results in slices, or the given plan if a cost becomes larger with slices, such as the bytes that are moved. One
+kernel must store all slices of a result.
+
+Left out: results with more than `MOST` slices, because one grid program computes all slices and keeps their values in
+registers. Also left out: results that are not row-major in memory, and slices of fewer than `SECTOR` neighbouring
+bytes, unless they save bytes.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+
+from minitri.base.dims import Dim
+from minitri.graph.ir import Apply, Concat, Graph, Interner, Node, View, axis, children, contiguous, postorder
+from minitri.graph.rewrite import apply_rules
+from minitri.kernels.demand import COMPUTE
+from minitri.kernels.ir import Buffer, Kernel, Load, Op, Plan, Reduce, Store
+from minitri.kernels.memory_traffic import traffic
+from minitri.optimize.fusion.first_parts import TYPICAL
+from minitri.optimize.output_layouts import changed, lay_out
+from minitri.optimize.simplify import cheap_steps, compose_views, identity_view, view_of_concat, with_steps
+
+MOST = 4  # slices of one result
+SECTOR = 32  # bytes that a GPU stores together
+
+
+def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Plan:
+    """Returns a plan that stores results of the graph in slices, or the plan `whole`, if no cost becomes smaller.
+
+    whole   the plan without slices
+    fuse    makes the plan of a graph whose results are slices
+    """
+    interner, spans = Interner(graph.conditions), dict(graph.spans)
+    outputs, places, runs = list[Node](), list[tuple[Buffer, int, Dim]](), list[int]()
+    for root, buffer in zip(graph.outputs, whole.outputs):
+        k, slices = _slices(root, interner)
+        outputs += slices
+        spans |= {x: tuple(dict.fromkeys((*spans.get(x, ()), *spans.get(root, ())))) for x in slices}
+        if len(slices) > 1:
+            shape = (*root.shape[:k], Dim.of(len(slices)), *slices[0].shape[k:])
+            buffer = replace(buffer, shape=shape, strides=contiguous(shape))
+            runs.append(buffer.dtype.bytes * prod(d.constant or TYPICAL for d in shape[k + 1 :]))
+        places += [(buffer, k, Dim.of(p)) for p in range(len(slices))]
+    if not runs:
+        return whole
+    plan = fuse(replace(graph, outputs=tuple(outputs), spans=spans))
+    placed = {b.name: place for b, place in zip(plan.outputs, places)}
+
+    def into_slice(op: Op) -> Op:
+        if not isinstance(op, (Load, Store)) or op.buffer.name not in placed:
+            return op
+        buffer, k, p = placed[op.buffer.name]
+        index = op.index if len(op.index) == len(buffer.shape) else (*op.index[:k], p, *op.index[k:])
+        return replace(op, buffer=buffer, index=index)
+
+    plan = replace(plan, outputs=whole.outputs, kernels=tuple(changed(k, into_slice) for k in plan.kernels))
+    stored = [b for k in plan.kernels for b in {op.buffer.name for op in k.body if isinstance(op, Store)}]
+    laid, before = lay_out(plan), lay_out(whole)
+    new, old = costs(laid), costs(before)
+    pays = all(n <= o for n, o in zip(new, old)) and (new[0] < old[0] or min(runs) >= SECTOR)
+    return plan if pays and laid.outputs == before.outputs and len({*stored}) == len(stored) else whole
+
+
+def costs(plan: Plan) -> tuple[int, int, int]:
+    """Returns the bytes that a plan moves, the number of its kernels, and the number of kernels that read or store
+    arrays in different orders (see `_mixed`). Unknown sizes count as `TYPICAL`.
+    """
+    moved = traffic(plan, defaultdict(lambda: TYPICAL))
+    return sum(t.total for t in moved), len(plan.kernels), sum(map(_mixed, plan.kernels))
+
+
+def _mixed(kernel: Kernel) -> bool:
+    """Checks whether a kernel with a reduction has accesses to whole arrays in different orders, such as `x[i, k]` and
+    `y[k, i]`. A schedule for such a kernel accesses one of the arrays slowly.
+    """
+    whole = [op for op in kernel.body if isinstance(op, (Load, Store)) and len(op.indexed_by) == len(kernel.axes)]
+    return any(isinstance(op, Reduce) for op in kernel.body) and len({op.index[-1].symbols() for op in whole}) > 1
+
+
+def _slices(root: Node, interner: Interner) -> tuple[int, list[Node]]:
+    """Divides a result into slices, each with one operand of a concatenation. Returns the axis that is divided, and the
+    slices.
+
+    A result that cannot be divided, only copies elements, or has no elements is returned as a single slice.
+    """
+    cone = postorder([root], lambda n: children(n) if isinstance(n, (Apply, View, Concat)) else ())[::-1]
+    x, steps = cheap_steps(root)
+    for n in cone if any(isinstance(n, COMPUTE) for n in cone) and 0 not in root.shape else ():
+        if isinstance(n, Concat) and len(n.parts) <= MOST and len({p.shape[n.axis] for p in n.parts}) == 1:
+            whole, extent = n.shape[n.axis], n.parts[0].shape[n.axis]
+            for k in [n.axis] if n.shape == root.shape else [k for k, e in enumerate(root.shape) if e == whole]:
+                places = [[axis(d) + (extent * p if d == k else 0) for d in range(x.rank)] for p in range(len(n.parts))]
+                shape = (*x.shape[:k], extent, *x.shape[k + 1 :])
+                views = (apply_rules(interner, interner.view(x, shape, tuple(at)), RULES) for at in places)
+                return k, [with_steps(interner, view, steps) for view in views]
+    return 0, [root]
+
+
+RULES = compose_views, view_of_concat, identity_view
