@@ -66,7 +66,7 @@ def test_a_part_has_the_tiles_that_the_split_was_chosen_for(m: int, depth: int, 
 
 def test_there_is_a_tile_for_each_choice() -> None:
     assert set(TRANSPOSED) == {p.rows for p in PACES["transposed"]}
-    assert {t.columns for t in TRANSPOSED.values()} == {dequantised_product_cost.COLUMNS}
+    assert {t.columns for t in TRANSPOSED.values()} == {p.columns for p in PACES["transposed"]}
 
 
 # ---- the products ----------------------------------------------------------------------

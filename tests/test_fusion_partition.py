@@ -14,7 +14,7 @@ import pytest
 import minitri as mt
 from minitri.graph.ir import Reduce
 from minitri.kernels.demand import NotOneKernel
-from minitri.kernels.ir import Compute, Plan, Store
+from minitri.kernels.ir import Compute, Load, Plan, Store
 from minitri.optimize.fusion.partition import Partition, _chains, connected
 
 MN = {"x": "f32[M, N]", "y": "f32[M, N]", "z": "f32[M, N]"}
@@ -186,3 +186,27 @@ def test_a_value_is_not_stored_for_parts_that_load_its_operands_anyway() -> None
         .compilation.value("kernels")
     )
     assert not [b for b in plan.temporaries if b.dtype.name == "bool"]
+
+
+def test_a_condition_of_computed_values_is_not_stored_for_parts_that_compute_them_anyway() -> None:
+    """Each pass over x divides again, so the bytes of `y > 0` would only add traffic."""
+    text = "def f(x: bf16[16777216]):\n    y = x / sum(abs(x))\n    z = where(y > 0, y, 0.01 * y)\n    v = z / sum(z * z)\n    return v / sum(v * v)\n"
+    made = mt.compile(text).lower(target="h200").compilation.value("kernels")
+    assert not [b for b in made.temporaries if b.dtype.name == "bool"]
+
+
+def test_a_costly_factor_is_stored_as_the_product_needs_it() -> None:
+    """The exponential is not stored alone: it has f32 elements, and the factor has 16 bits."""
+    factor = "where(x > 0, x, exp(minimum(x, 0)) - 1)"
+    f = mt.compile(f"{factor}.mT @ x, x[..., 1:] * 2", x="bf16[430, 4095]").configured(without=["pack-operands"])
+    made = f.lower(target="h200").compilation.value("kernels.fused")
+    assert {b.dtype.name for b in made.temporaries} == {"bf16"}
+
+
+@pytest.mark.parametrize("order", ["v, w", "w, v"])
+def test_a_total_and_a_result_load_each_element_once(order: str) -> None:
+    """1023 parts of 2048 elements have the lengths of the columns and rows, but other elements."""
+    text = f"def f(x: bf16[2048, 1023]):\n    v = where(x > 0, x, exp(minimum(x, 0)) - 1)\n    w = max(abs(x))\n    return {order}\n"
+    first = mt.compile(text).lower(target="h200").compilation.value("kernels").kernels[0]
+    (load,) = [op for op in first.body if isinstance(op, Load)]
+    assert len(load.axes) == 2 and sum(isinstance(op, Store) for op in first.body) == 2

@@ -209,6 +209,16 @@ def test_a_thread_has_few_elements_if_each_takes_long(text: str, x: str, expecte
     assert (dict(chosen.axes), chosen.warps) == expected
 
 
+@pytest.mark.parametrize(
+    ("columns", "warps"), [(65536, 8), (67584, 8), (67648, 4), (96000, 4), (101376, 4), (101440, 8)]
+)
+def test_programs_of_costly_columns_run_at_once_if_half_of_the_warps_suffice(columns: int, warps: int) -> None:
+    """1056 programs of 64 columns and 8 warps run at once, or 2112 programs of 4 warps."""
+    f = mt.compile("softmax(1 / (1 + exp(-log(abs(x) + 1))), axis=0)", x=f"f32[32, {columns}]")
+    (kernel,) = f.lower(target="h200").compilation.value("kernels").kernels
+    assert scheduled(kernel).warps == warps
+
+
 @pytest.mark.parametrize(("text", "x", "block", "warps"), [
     ("sum(x, axis=1)", "f32[132, 50257]", 8192, 32), ("sum(x, axis=1)", "bf16[100, 50257]", 8192, 32),
     ("sum(x, axis=1)", "f32[133, 50257]", 4096, 16), ("sum(x, axis=1)", "f32[264, 50257]", 4096, 16),
@@ -216,6 +226,7 @@ def test_a_thread_has_few_elements_if_each_takes_long(text: str, x: str, expecte
     ("logsumexp(x, axis=1)", "f32[96, 50257]", 8192, 32), ("logsumexp(x, axis=1)", "f32[300, 50257]", 8192, 4),
     ("argmax(x, axis=1)", "f32[96, 50257]", 8192, 32), ("argmax(x, axis=1)", "f32[300, 50257]", 512, 8),
     ("softmax(x)", "bf16[96, 50257]", 8192, 32), ("cumulative_sum(x, axis=1)", "f32[128, 50257]", 8192, 32),
+    ("cumulative_sum(x, axis=1)", "bf16[1600, 50257]", 4096, 4), ("cumulative_sum(x, axis=1)", "f32[300, 100001]", 4096, 4),
     ("sum(x, axis=(0, 2))", "f32[96, 99, 512]", 8192, 32), ("sum(x, axis=1)", "f32[N, 50257]", 2048, 8),
     ("sum(x, axis=1)", "f32[96, N]", 2048, 8),
 ])  # fmt: skip

@@ -25,11 +25,12 @@ the factor is not packed. A first factor with rows at multiples of 4 bytes is pa
 each element has at least REUSE_OF_ASYNC (1536) uses. If the rows of a 16-bit factor begin at odd multiples of 2 bytes,
 each element needs a load of its own. A factor whose rows begin at odd multiples of 2 bytes is packed (copied to aligned
 rows) even if the product has few operations. For example, `pad(x, ((0, 0), (1, 1))) @ w` loads blocks of x that begin
-at x[i, r - 1], one element before an aligned address. A second factor that is computed from other arrays is stored in
-memory before the product starts, if several tiles of rows use it. Without a copy of a computed factor, the tensor core
-waits until each block is computed. Weights of 8 bits are copied only if the product has many rows. The copy of 8-bit
-weights contains the weights without their scale (weight_scales.py). If the product has few rows, tensor cores take
-8-bit weights from registers (fusion/computed_factor_first.py).
+at x[i, r - 1], one element before an aligned address. A first factor that is a concatenation is packed if more than one
+tile of columns uses it, because each element of a concatenation needs several loads and a test. A second factor that is
+computed from other arrays is stored in memory before the product starts, if several tiles of rows use it. Without a
+copy of a computed factor, the tensor core waits until each block is computed. Weights of 8 bits are copied only if the
+product has many rows. The copy of 8-bit weights contains the weights without their scale (weight_scales.py). If the
+product has few rows, tensor cores take 8-bit weights from registers (fusion/computed_factor_first.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
@@ -60,15 +61,15 @@ from minitri.optimize.split_k import ASYNC, fastest, is_read
 from minitri.optimize.split_kv import loops
 from minitri.optimize.two_step_reductions import made_of, padded
 
-DEPTH = 512  # the least depth of a product
+DEPTH, DEPTH_OF_COPY = 512, 64  # the least depth of a product, and of a product with rows at odd multiples of 2 bytes
 REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # the fewest uses of an element
 REUSE_OF_F32 = 128  # the fewest uses in f32
 SWAPPED = 1.1  # an estimate of how much longer a product of TF32 parts takes that stores its result transposed
 WORTH = 1 << 34  # the fewest operations of a product whose first factor is copied; 2**34 take about 25 microseconds
-WORTH_COMPUTED = 1 << 31  # the same for a second factor, and for a first factor with rows at odd multiples of 2 bytes
-WORTH_F32 = 1 << 30  # the same in f32; 2**30 operations take more than ten microseconds
+WORTH_COMPUTED = 1 << 31  # the same for a second factor
+WORTH_F32 = 1 << 30  # the same in f32, and for a concatenation; 2**30 operations take more than ten microseconds
 WORTH_OF_PARTS = 1 << 26  # the fewest operations of a product of TF32 parts
-WORTH_OF_COPY = 1 << 29  # the fewest operations of a product of TF32 parts of which a factor is copied
+WORTH_OF_COPY = 1 << 29  # the same if a factor is copied, and for rows at odd multiples of 2 bytes
 SIDE_OF_PARTS, COLUMNS_OF_PARTS = 32, 16  # the fewest rows (tensor cores compute 64 at a time) and columns
 LARGEST = 1 << 28  # the most elements of scores that are stored between the products of attention
 
@@ -109,13 +110,15 @@ def _moves_first(node: Contract, layouts: Layouts, wanted: str) -> bool:
     last, columns = node.rank - 1, node.shape[-1].constant or 0
     if not (is_read(node.a) and is_read(node.b)) or _fits(node.a, last, layouts, wanted):
         return False
+    if any(isinstance(n, ir.Concat) for n in made_of(node.a)):  # two loads and a test for each element
+        return columns >= REUSE_OF_COMPUTED and _is_large(node, WORTH_F32)
     if _is_of_parts(node, wanted):
         return columns >= REUSE_OF_ASYNC and _is_large(node, WORTH_F32)
     reuse, worth = _least(node)
     if _fits(node.a, last, layouts, wanted, ASYNC):  # the hardware can copy the rows as they are
         reuse = REUSE_OF_ASYNC
     elif wanted == "any" and not is_along_depth(node.a, last, layouts, ASYNC):  # each element is a load of its own
-        worth = min(worth, WORTH_COMPUTED)
+        return columns >= reuse and _is_large(node, WORTH_OF_COPY, DEPTH_OF_COPY)
     return columns >= reuse and _is_large(node, worth)
 
 
@@ -128,6 +131,8 @@ def _moves_second(node: Contract, layouts: Layouts, wanted: str) -> bool:
         return False
     reuse, worth = _least(node)
     computed = _places(node.b, layouts) is None
+    if wanted == "any" and not computed and not _fits(node.b, depth, layouts, wanted, ASYNC):
+        return rows >= reuse and _is_large(node, WORTH_OF_COPY, DEPTH_OF_COPY)
     if computed:
         reuse = REUSE_OF_CONVERTED if is_converted(node) else min(reuse, REUSE_OF_COMPUTED)
     if computed or wanted == "any":
@@ -235,13 +240,13 @@ def in_loops(graph: Graph, parts: bool) -> set[Node]:
     return found
 
 
-def _is_large(node: Contract, worth: int) -> bool:
+def _is_large(node: Contract, worth: int, depth: int = DEPTH) -> bool:
     """Checks whether a product is so large that a copy of a factor is worth one more kernel. The argument `worth` is
     the fewest operations of a product for which copying a factor saves time. A product counts as large only if its
-    summed axis has at least DEPTH (512) elements, or if its factors have dtype f32.
+    summed axis has at least `depth` elements, or if its factors have dtype f32.
     """
     sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
-    deep = len(sizes) > node.rank and (sizes[-1] >= DEPTH or node.a.dtype == f32)
+    deep = len(sizes) > node.rank and (sizes[-1] >= depth or node.a.dtype == f32)
     return deep and 2 * math.prod(sizes) >= worth
 
 

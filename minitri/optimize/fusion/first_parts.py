@@ -118,7 +118,12 @@ class FirstParts:
             return False  # Triton 3.6 cannot compile an f64 product whose operand it computes from 16 bits or fewer
         alone = all(isinstance(r, Input) for r in leaves)  # otherwise it can be the epilogue of another kernel
         depth = self.prologue.get(user, 0) + 1
-        if _is_cheap(node) and alone and depth <= MAX_PROLOGUE_OPS and self._bytes_read(node) <= 2 * self.bytes(node):
+        if (
+            all(map(_is_cheap, cone))
+            and alone
+            and depth <= MAX_PROLOGUE_OPS
+            and self._bytes_read(node) <= 2 * self.bytes(node)
+        ):
             self.prologue[node] = depth
             return True
         return False
@@ -138,12 +143,20 @@ class FirstParts:
         its other nodes as well causes no additional traffic. If the value of the node is stored, the operands are
         loaded once, the value is written once, and each part loads the value.
         """
-        cone = self._repeated_nodes(node)
-        operands = self.leaves(cone)
-        known = (self.leaves(self.parts[h] - cone) for h in homes)
-        again = sum(self.bytes(r) for leaves in known for r in operands - leaves)
+        again = sum(self.bytes(r) for h in homes for r in self._further_loads(node, h))
         stored = self._bytes_read(node) + (1 + len(homes)) * self.bytes(node)
-        return len(cone) <= MAX_REPEATED_OPS and again < stored
+        return len(self._repeated_nodes(node)) <= MAX_REPEATED_OPS and again < stored
+
+    def _further_loads(self, node: Node, home: int) -> set[Node]:
+        """Returns the values that a part must load only because it also computes `node`, and not for its other nodes."""
+        known = {r for n in self.parts[home] for r in self.reads[n]}
+        found, stack = set[Node](), [node]
+        while stack:
+            for r in self.reads[stack.pop()]:
+                if r not in known:
+                    known.add(r)
+                    (stack.append if isinstance(r, Apply) and r not in self.stored else found.add)(r)
+        return found
 
     def _repeated_nodes(self, node: Node) -> set[Node]:
         """Returns the node and the elementwise nodes that must be computed again if the node is computed again."""

@@ -101,11 +101,14 @@ class Partition(FirstParts):
 
     def _attempt(self, part: frozenset[Node], roots: tuple[Node, ...]) -> FusedIndexing | NotOneKernel:
         check_time()
+        first = tuple(sorted(roots, key=lambda n: not isinstance(n, Reduce)))
         try:
             found = one_kernel(part, list(reversed(roots)), self.allows)
         except NotOneKernel as refusal:
-            first = tuple(sorted(roots, key=lambda n: not isinstance(n, Reduce)))
             return refusal if first == roots else self._attempt(part, first)
+        if first != roots and any(len(ds) > 1 for n, ds in found.demands.items() if found.is_leaf(n)):
+            other = self._attempt(part, first)
+            found = found if isinstance(other, NotOneKernel) else min(found, other, key=_loads)
         if any(permuted or isinstance(u, Contract) for n, permuted in found.in_parts.items() for u in self.users[n]):
             return NotOneKernel("another kernel reads its rows", *found.in_parts)
         reason = one_loop(trial_kernel(found), found.loop) if found.loop is not None else None
@@ -349,3 +352,8 @@ def detour(graph: nx.DiGraph[int], a: int, b: int) -> bool:
         return False
     starts = (s for s in graph.successors(a) if s != b)
     return connected(graph, starts, (p for p in graph.predecessors(b) if p != a))
+
+
+def _loads(found: FusedIndexing) -> int:
+    """Returns how often a kernel loads an array: an array that is needed at two different indices is loaded twice."""
+    return sum(len(ds) for n, ds in found.demands.items() if found.is_leaf(n))

@@ -38,6 +38,7 @@ from minitri.optimize.split_reduction import HELD_COLUMN
 from minitri.tiles.schedule import Schedule, ceil_pow2, size
 
 WHOLE_ROW = 32768  # longest row held in registers
+WARPS_AT_ONCE = 32  # warps that a chip runs at once, for each of FEW programs of a multiprocessor
 FEW = 2  # with this many programs for each multiprocessor or fewer, most of the chip is idle
 ELEMENTS = 256  # elements of a warp whose threads have eight each
 SHORT_ROW = 64  # longest row of which a warp computes several at once
@@ -251,7 +252,7 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
     elif _finds_positions(kernel):
         longest, warps = 512, 4 if bytes <= 2 else 8
     else:
-        longest, warps = 4096 if scans else 2048, 8
+        longest, warps = (4096, 4) if scans else (2048, 8)  # the warps of a scan wait for each other
     if bytes <= 2 and (corrects or reads_again) and not near and not _is_aligned(kernel, widest):  # narrow loads
         longest, warps = 2048, 8
     if widest.extent.constant is None:  # it may be short
@@ -382,7 +383,8 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[
     elements. If there are few columns, longer columns than usual are kept in registers. If columns have more than
     HELD_COLUMN elements, a program covers as little as one memory sector of each row, so that there are more programs.
 
-    If an element takes many instructions, a thread has eight elements. All threads with elements of one column repeat
+    If an element takes many instructions, a thread has eight elements. A thread has sixteen elements if otherwise a few
+    programs would start only after the other programs have ended. All threads with elements of one column repeat
     what is computed once for the column, such as a square root. If there are many columns, divisions of a column by one
     value, such as its sum, are not counted as special functions.
     """
@@ -392,4 +394,6 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[
     longest = HELD_COLUMN if scans or _reads_again(kernel) or columns > 16 * few else ENOUGH
     dear = _is_dear(kernel, by_one=columns <= 256 * few)
     warps = column * width // ELEMENTS if dear else ceil_pow2(column * width * _read(kernel)) // 4096
+    if dear and 1 < columns // width * warps / (WARPS_AT_ONCE * few) <= 1.5:
+        warps //= 2
     return column <= longest, width, warps
