@@ -196,6 +196,10 @@ def joined_columns(x: f32[M, N], y: f32[M, K]) -> f32[M, N + K]:
     return concat([x, y], axis=1)
 
 
+def two_norms(x: f32[M, N], y: f32[M, N]) -> f32[M, 2 * N]:
+    return concat([layer_norm(x), rms_norm(y)], axis=1)
+
+
 def pattern(x: f32[M, N]) -> f32[M, N]:
     return where((arange(M)[:, None] * 31 + arange(N) * 17) % 1000 < 900, x, 0)
 
