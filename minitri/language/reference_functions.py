@@ -340,6 +340,10 @@ def isdtype(dtype: DType, kind: Value) -> bool:
     return any(dtype == k if isinstance(k, DType) else dtype.kind in KINDS[k] for k in items_of(kind))
 
 
+# Functions that numpy has by the same name, and with the same parameters.
+_VIEWS = ("broadcast_to", "expand_dims", "flip", "moveaxis", "roll", "squeeze", "swapaxes")
+_JOINS = ("column_stack", "dstack", "hstack", "stack", "vstack")
+
 # Maps names of the language to functions. A function above with a name of the language is in the map too.
 FUNCTIONS: dict[str, Callable[..., Value]] = {
     **{name: function for name, function in globals().items() if name in SIGNATURES},
@@ -350,16 +354,12 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "tril": partial(_triangle, np.tril), "triu": partial(_triangle, np.triu),
     "asarray": lambda obj, dtype: strong(obj) if dtype is None else rounded(obj, dtype),
     "astype": lambda x, dtype: rounded(x, dtype),
-    "expand_dims": lifted.view(np.expand_dims), "squeeze": lifted.view(np.squeeze),
+    **{name: lifted.view(getattr(np, name)) for name in _VIEWS},
+    **{name: partial(lifted.join, getattr(np, name)) for name in _JOINS},
     "permute_dims": lifted.view(np.transpose), "matrix_transpose": lifted.view(lambda x: np.swapaxes(x, -1, -2)),
-    "broadcast_to": lifted.view(np.broadcast_to), "flip": lifted.view(np.flip), "roll": lifted.view(np.roll),
-    "moveaxis": lifted.view(np.moveaxis), "swapaxes": lifted.view(np.swapaxes),
-    "tile": lifted.view(lambda x, repetitions: np.tile(x, repetitions)),
+    "tile": lifted.view(lambda x, repetitions: np.tile(x, repetitions)), "concat": partial(lifted.join, np.concatenate),
     "broadcast_arrays": partial(_together, np.broadcast_arrays), "meshgrid": partial(_together, np.meshgrid),
     "split": partial(_divided, np.split), "unstack": partial(_divided, lambda x, axis: np.moveaxis(x, axis, 0)),
-    "concat": partial(lifted.join, np.concatenate), "stack": partial(lifted.join, np.stack),
-    "hstack": partial(lifted.join, np.hstack), "vstack": partial(lifted.join, np.vstack),
-    "dstack": partial(lifted.join, np.dstack), "column_stack": partial(lifted.join, np.column_stack),
     "finfo": lambda type: finfo(type.dtype if isinstance(type, Array) else type),
     "iinfo": lambda type: iinfo(type.dtype if isinstance(type, Array) else type),
 }  # fmt: skip
