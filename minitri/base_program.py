@@ -19,14 +19,14 @@ from minitri.base.diagnostics import CompileError, listed, misspelt, printable
 from minitri.base.lru_cache import Recent
 from minitri.base.resource_limits import current
 from minitri.graph.index_width import LIMIT, needs_64_bits, numbers_fit
-from minitri.graph.ir import Condition, Graph
+from minitri.graph.ir import Condition, Graph, check_conditions
 from minitri.graph.parameter_binding import Instance
 from minitri.hardware.targets import ALIGNMENT, Target
 from minitri.language import ast
 from minitri.language.linking import Read
 from minitri.pipeline import Compilation, Context, Start
 from minitri.runtime.array_interop import ArrayView
-from minitri.runtime.call_binding import Call, bind, check_conditions
+from minitri.runtime.call_binding import Call, bind
 from minitri.runtime.launch import Bound, Executable
 from minitri.tiles.schedule import Options
 

@@ -115,11 +115,11 @@ def _module(value: Any, source: Source) -> ast.Module:
     The parameters of the function are the inputs that the stage lists.
     """
     place = Span(source, 0, len(source.text))
-    params = tuple(_param(i, place) for i in _head(value).inputs)
+    params = tuple(map(_param, _head(value).inputs))
     return ast.Module(place, source, (ast.Function(place, _head(value).name, params, None, ()),))
 
 
-def _param(i: Input | Buffer, place: Span) -> ast.Param:
+def _param(i: Input | Buffer) -> ast.Param:
     scalar = i.scalar if isinstance(i, Input) else i.role == "scalar"
     text = "float" if scalar else f"{i.dtype}[{', '.join(map(str, i.shape))}]"
     try:

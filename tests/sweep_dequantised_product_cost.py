@@ -16,7 +16,7 @@ from unittest import mock
 import torch
 
 import minitri as mt
-from minitri.bench.alternating_timer import Cuda, Pace, alternating_times
+from minitri.bench.alternating_timer import Pace, alternating_times
 from minitri.bench.cases import Input, program
 from minitri.bench.measure_case import forget, rotated, tensor
 from minitri.bench.torch_twin import torch_twin
@@ -61,7 +61,7 @@ def main() -> None:
             own = dequantised_product_cost.choose(H200, 1, m, columns, depth)._replace(time=0.0)
             for choice in {own, *choices(m, depth, columns)}:
                 peers[choice] = chosen(choice, sets)
-            times = alternating_times(peers, Pace(0.03, 0.03), Cuda())
+            times = alternating_times(peers, Pace(0.03, 0.03))
             best = sorted(
                 (t, (c.parts, c.pace.rows)) for c, t in times.items() if c != "compile" and isinstance(t, float)
             )

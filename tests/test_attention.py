@@ -21,6 +21,7 @@ from stages import SMALL
 import minitri as mt
 from minitri.base.dims import Symbol, product
 from minitri.explore.kernel_statistics import resources
+from minitri.explore.machine_code import MachineCode
 from minitri.hardware.chips import shared_bytes
 from minitri.hardware.targets import Target
 from minitri.kernels.ir import Compute, Inside, Load, Store
@@ -445,7 +446,7 @@ def test_products_are_of_tensor_cores(d: int, known: dict[str, int]) -> None:
     pytest.importorskip("triton")
     low = program("causal").lower(**known, D=d, E=d, target="cuda:90")
     assert "wgmma.mma_async" in low["ptx"] and "ex2.approx.ftz" in low["ptx"] and "ex2.approx.f32" not in low["ptx"]
-    (taken,) = resources(low.compilation)
+    (taken,) = resources(MachineCode(low.compilation))
     assert taken.shared <= 227 * 1024 and taken.blocks
     loops = in_loops(low["sass"])
     assert any("HGMMA" in line for line in loops) and not any("STL" in line or "LDL" in line for line in loops)

@@ -18,6 +18,7 @@ import torch
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError
+from minitri.base.types import items_of
 from minitri.bench import cases as table
 from minitri.bench import measure_case, run
 from minitri.bench.alternating_timer import Calls, Pace, Run
@@ -28,7 +29,6 @@ from minitri.bench.measure_case import (
     COPY_BYTES,
     MOVING,
     as_tensors,
-    as_tuple,
     compare,
     error_of,
     shrunk,
@@ -50,7 +50,7 @@ def wide(x: Any) -> Any:
 def error(case: Case, way: Any) -> float:
     """The error of the reference against a function of torch, for small arrays."""
     arrays = [tensor(i, "cpu") for i in shrunk(case).inputs]
-    return error_of(tuple(as_tensors(mt.compile(case.program).numpy(*arrays))), as_tuple(way(*map(wide, arrays))))
+    return error_of(tuple(as_tensors(mt.compile(case.program).numpy(*arrays))), items_of(way(*map(wide, arrays))))
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda c: c.name)

@@ -364,7 +364,8 @@ def attention(text: str = ATTENTION, dtype: str = "f32", **sizes: int) -> Indexi
 
 def loops(found: Indexing) -> tuple[list[str], Dim | None, list[Dim], list[Dim]]:
     """The parallel axes, and the extents of the loop, of the axes in registers, and of the axes inside the loop."""
-    held, inner = ([found.axes[a] for a in sorted(names)] for names in (found.held, found.inner))
+    within = found.reduced - {found.loop} if found.loop else set[str]()
+    held, inner = ([found.axes[a] for a in sorted(names)] for names in (found.held, within))
     return found.parallel, found.axes[found.loop] if found.loop else None, held, inner
 
 

@@ -17,9 +17,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import minitri as mt
+from minitri.base.types import items_of
 from minitri.bench import measure_case, random_programs, random_run
 from minitri.bench.alternating_timer import Calls, Pace
-from minitri.bench.measure_case import as_tuple, tensor
+from minitri.bench.measure_case import tensor
 from minitri.bench.random_programs import EVERYDAY, TABLE, RandomProgram, draw
 from minitri.bench.random_run import Measure, Session
 from minitri.bench.result_tables import Peer, Row
@@ -36,7 +37,7 @@ def test_torch_computes_what_the_reference_computes(program: RandomProgram) -> N
     arrays = [tensor(i, "cpu") for i in case.inputs]
     wide = [a.double() if a.is_floating_point() else a for a in arrays]
     ours = mt.compile(case.program.replace("f32", "f64")).numpy(*[a.numpy() for a in wide])
-    for a, b in zip(as_tuple(ours), as_tuple(case.eager(*wide)), strict=True):
+    for a, b in zip(items_of(ours), items_of(case.eager(*wide)), strict=True):
         assert np.shape(a) == tuple(b.shape)
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9, err_msg=program.text)
 
@@ -67,7 +68,7 @@ class Largest(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         self.bytes = max(
-            self.bytes, *(t.untyped_storage().nbytes() for t in as_tuple(made) if isinstance(t, torch.Tensor)), 0
+            self.bytes, *(t.untyped_storage().nbytes() for t in items_of(made) if isinstance(t, torch.Tensor)), 0
         )
         return made
 

@@ -11,6 +11,7 @@ import tracing
 import minitri as mt
 from minitri.explain import explain
 from minitri.explore.kernel_statistics import resources
+from minitri.explore.machine_code import MachineCode
 from minitri.hardware.chips import blocks_at_once, chip_of, multiprocessor
 from minitri.hardware.predicted_work import Work, graph_work, tile_work
 from minitri.hardware.roofline import LAUNCH, Roofline, predicted_seconds, roofline
@@ -170,7 +171,7 @@ def test_occupancy(target: str, warps: int, registers: int, shared: int, blocks:
 @pytest.mark.parametrize("target", ["cuda:90", "hip:gfx942"])
 def test_resources_of_a_product(target: str) -> None:
     low = mt.compile(EXAMPLES / "matmul.mt").lower(target=target, **tracing.SIZES["matmul"])
-    (found,) = resources(low.compilation)
+    (found,) = resources(MachineCode(low.compilation))
     assert found.kernel == "k0" and 16 <= found.registers <= 512 and found.shared > 0
     assert found.instructions["matrix"] > 0 and found.instructions["global memory"] > 0
     assert found.blocks is not None and found.occupancy is not None and 0 < found.occupancy <= 1
@@ -179,7 +180,7 @@ def test_resources_of_a_product(target: str) -> None:
 
 def test_resources_of_an_addition() -> None:
     low = mt.compile("x + y", x="f32[4096]", y="f32[4096]").lower()
-    (found,) = resources(low.compilation)
+    (found,) = resources(MachineCode(low.compilation))
     assert (found.shared, found.local, found.spills) == (0, 0, 0)
     assert found.instructions["float"] > 0 and "matrix" not in found.instructions
     instructions = [line for line in low["sass"].split("\n") if "\t" in line]
@@ -189,9 +190,10 @@ def test_resources_of_an_addition() -> None:
 def test_a_kernel_with_too_many_registers_spills() -> None:
     options = mt.Options(blocks={"i": 64, "j": 128}, warps=1)  # 256 sums per thread
     low = mt.compile("x.mT + y", x="f32[512, 512]", y="f32[512, 512]").lower(options=options)
-    (found,) = resources(low.compilation)
+    (found,) = resources(MachineCode(low.compilation))
     assert found.spills > 0 and found.local > 0 and found.occupancy is not None and found.occupancy < 1
 
 
 def test_the_interpreter_has_no_resources() -> None:
-    assert resources(mt.compile("x + 1", x="f32[8]").lower(target="interpreter").compilation) == ()
+    low = mt.compile("x + 1", x="f32[8]").lower(target="interpreter")
+    assert resources(MachineCode(low.compilation)) == ()

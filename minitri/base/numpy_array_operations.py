@@ -69,9 +69,23 @@ def position(row: Reduction, x: Any, axis: int | None, keepdims: bool = False) -
     If `axis` is None, the index counts all elements of the array in row-major order: for element [1, 0] of a 2 × 3
     array, the index is 3.
     """
-    best = row.ufunc.reduce(x, axis=axis, keepdims=True)
-    found = np.argmax((x == best) | ((x != x) & (best != best)), axis=axis, keepdims=keepdims)
+    found = np.argmax(_best(row, x, axis), axis=axis, keepdims=keepdims)
     return np.asarray(found).astype(np.int64)
+
+
+def least_index(row: Reduction, x: Any, index: Any, axis: int) -> Any:
+    """Returns the index of the largest (argmax) or smallest (argmin) element along an axis, which the result keeps.
+
+    `index` holds the index of each element of `x`, in any order. If several elements are the largest, the result is the
+    smallest of their indices. A NaN counts as in `position`.
+    """
+    return np.where(_best(row, x, axis), index, np.iinfo(index.dtype).max).min(axis, keepdims=True)
+
+
+def _best(row: Reduction, x: Any, axis: int | None) -> Any:
+    """Returns for each element whether it is as large (argmax) or as small (argmin) as the best element of its row."""
+    best = row.ufunc.reduce(x, axis=axis, keepdims=True)
+    return (x == best) | ((x != x) & (best != best))
 
 
 def _dtype_of(x: Any) -> DType:

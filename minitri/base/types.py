@@ -118,6 +118,11 @@ def promote(a: DType, b: DType) -> DType:
     return f32 if is_mixed else BY_NUMPY_NAME[np.promote_types(a.numpy, b.numpy).name]
 
 
+def items_of(value: Any) -> tuple[Any, ...]:
+    """Returns a tuple unchanged, and any other value as a tuple of one item."""
+    return value if isinstance(value, tuple) else (value,)
+
+
 class ListValue(tuple[Any, ...]):
     """A subclass of tuple for the value of a list `[a, b]`.
 

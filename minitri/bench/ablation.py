@@ -26,10 +26,11 @@ import torch
 import minitri as mt
 from minitri.base.nodes import Record
 from minitri.base.text_tables import table
+from minitri.base.types import items_of
 from minitri.bench import call_costs
 from minitri.bench.alternating_timer import Calls, Clock, Pace, Times, alternating_times
 from minitri.bench.cases import INTERPRETED, Case
-from minitri.bench.measure_case import as_tuple, forget, make_ready, rotated, tensor, time_together, within
+from minitri.bench.measure_case import forget, make_ready, rotated, tensor, time_together, within
 from minitri.bench.result_tables import Row, number, write_json
 from minitri.bench.roofline_plot import heat_map
 from minitri.cli.terminal import track
@@ -124,7 +125,7 @@ def measure(case: Case, optimisations: Sequence[str], clock: Clock, device: str)
     The function `clock` times all versions together, so that the versions alternate.
     """
     arrays = [tensor(i, device) for i in case.inputs]
-    reference = as_tuple(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
+    reference = items_of(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
     row, sets = Row(case.name, within(case), flops=case.flops), rotated(arrays)
     versions = versions_of(case, optimisations, arrays)
     with call_costs.empty_caches():

@@ -58,36 +58,7 @@ class Pace(NamedTuple):
 Clock = Callable[[Mapping[str, Calls], Pace], Times]
 
 
-class Cuda:
-    """The current stream of the current GPU.
-
-    Queued work of the stream runs in order, and the host does not wait for this work.
-    """
-
-    def spin(self) -> None:
-        """Keeps the GPU busy for about `SPIN` seconds, without touching memory."""
-        torch.cuda._sleep(SPIN_CYCLES)
-
-    def mark(self) -> Any:
-        """Returns an event that records when all work queued so far is done."""
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def wait(self) -> None:
-        """Makes the host wait until all queued work is done."""
-        torch.cuda.synchronize()
-
-    def seconds(self, start: Any, end: Any) -> float:
-        """Returns the seconds between two events of `mark`, both of which the GPU has reached."""
-        return start.elapsed_time(end) * 1e-3
-
-    def now(self) -> float:
-        """Returns the time of the host's clock, in seconds."""
-        return time.perf_counter()
-
-
-def alternating_times(peers: Mapping[str, Calls], pace: Pace, device: Cuda = Cuda()) -> dict[str, float | Exception]:
+def alternating_times(peers: Mapping[str, Calls], pace: Pace) -> dict[str, float | Exception]:
     """Returns the median time of a call of each implementation, in seconds, or the exception that the implementation
     raised.
 
@@ -98,7 +69,7 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace, device: Cuda = Cud
     call of any implementation.
     """
     finish_launchers()
-    each = {name: _Peer(calls, device) for name, calls in peers.items()}
+    each = {name: _Peer(calls) for name, calls in peers.items()}
     for peer in each.values():
         peer.attempt(peer.find_spins)
     spins = max((peer.spins for peer in each.values()), default=1)
@@ -117,24 +88,24 @@ class _Peer:
     the same number of calls.
     """
 
-    def __init__(self, calls: Calls, device: Cuda) -> None:
-        self.calls, self.device, self.length, self.spins = calls, device, 0.0, 1
+    def __init__(self, calls: Calls) -> None:
+        self.calls, self.length, self.spins = calls, 0.0, 1
         self.seconds: list[float] = []
         self.failed: Exception | None = None
 
     def find_spins(self) -> None:
         """Finds how often the GPU must spin before a call, so that the host has queued the call when the spins end."""
-        whole, host = _call_seconds(self.calls, self.device)
+        whole, host = _call_seconds(self.calls)
         computing = 3 * (whole - host)  # how long the GPU still runs when the host has queued three calls
         self.spins = min(max(math.ceil((SLACK * host - computing) / SPIN), 1), MOST_SPINS)
 
     def measure(self, pace: Pace, spins: int) -> None:
         if not self.length:  # timed only now: the chip may have slowed down since `find_spins`
-            self.length = max(_call_seconds(self.calls, self.device)[0], 1e-6)
+            self.length = max(_call_seconds(self.calls)[0], 1e-6)
         period = spins * SPIN + self.length
         warm = math.ceil(pace.warm_up / period)
         repetitions = max(LEAST, math.ceil(pace.timed / period))
-        self.seconds += _timed_calls(self.calls, warm, repetitions, spins, self.device)
+        self.seconds += _timed_calls(self.calls, warm, repetitions, spins)
 
     def attempt(self, step: Callable[..., None], *arguments: Any) -> None:
         """Runs a step of the measurement (`find_spins` or `measure`), and records its error if it fails. Does nothing
@@ -151,25 +122,25 @@ class _Peer:
         return statistics.median(self.seconds) if self.failed is None else self.failed
 
 
-def _call_seconds(calls: Calls, device: Cuda) -> tuple[float, float]:
+def _call_seconds(calls: Calls) -> tuple[float, float]:
     """Returns two times: the seconds that a call takes, and the seconds that the host takes to queue the call.
 
     Three batches of three calls are timed, and each returned time is a third of the shortest time of a batch.
     """
     rotation, found = cycle(calls), list[tuple[float, float]]()
     for _ in range(3):
-        device.wait()
-        start, before = device.mark(), device.now()
+        torch.cuda.synchronize()
+        start, before = _mark(), time.perf_counter()
         for call in islice(rotation, 3):
             call()
-        end, host = device.mark(), device.now() - before
-        device.wait()
-        found.append((device.seconds(start, end), host))
+        end, host = _mark(), time.perf_counter() - before
+        torch.cuda.synchronize()
+        found.append((start.elapsed_time(end) * 1e-3, host))
     whole, host = (min(seconds) / 3 for seconds in zip(*found))
     return whole, host
 
 
-def _timed_calls(calls: Calls, warm: int, timed: int, spins: int, device: Cuda) -> list[float]:
+def _timed_calls(calls: Calls, warm: int, timed: int, spins: int) -> list[float]:
     """Makes `warm` calls that are not timed, then `timed` calls that are timed, and returns the seconds of each timed
     call.
     """
@@ -177,10 +148,17 @@ def _timed_calls(calls: Calls, warm: int, timed: int, spins: int, device: Cuda) 
     marks: list[tuple[Any, Any]] = []
     for call in islice(cycle(calls), warm + timed):
         for _ in range(spins):
-            device.spin()
-        start = device.mark()
+            torch.cuda._sleep(SPIN_CYCLES)  # touches no memory
+        start = _mark()
         result = call()
-        marks.append((start, device.mark()))
+        marks.append((start, _mark()))
         kept.append(result)
-    device.wait()
-    return [device.seconds(*pair) for pair in marks[warm:]]
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) * 1e-3 for start, end in marks[warm:]]
+
+
+def _mark() -> Any:
+    """Returns an event that records when all work queued so far on the current stream is done."""
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event

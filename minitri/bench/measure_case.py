@@ -24,7 +24,7 @@ import torch
 
 import minitri as mt
 from minitri.base.text_tables import table
-from minitri.base.types import DTYPES
+from minitri.base.types import DTYPES, items_of
 from minitri.bench import call_costs
 from minitri.bench.alternating_timer import Calls, Clock, Pace, Run
 from minitri.bench.cases import Case, Input
@@ -54,7 +54,7 @@ def compare(case: Case, device: str, clock: Clock, copy: Run | None, tune: bool 
     field `tuned` of the case is false.
     """
     arrays = [tensor(i, device) for i in case.inputs]
-    reference = as_tuple(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
+    reference = items_of(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
     torch.backends.cuda.matmul.allow_tf32 = case.tf32
     row = Row(case.name, within(case), case.kind, flops=case.flops)
     row.bytes = _bytes_moved(case, arrays, reference)
@@ -222,12 +222,8 @@ def copy_rate(time: float | Exception) -> float:
 
 def error_of(result: Any, reference: Arrays) -> float:
     """Returns the largest relative error of the outputs."""
-    norm, pairs = torch.linalg.vector_norm, zip(as_tuple(result), reference, strict=True)
+    norm, pairs = torch.linalg.vector_norm, zip(items_of(result), reference, strict=True)
     return max(float(norm(got.double() - r.double()) / norm(r.double()).clamp_min(1e-300)) for got, r in pairs)
-
-
-def as_tuple(result: Any) -> tuple[Any, ...]:
-    return result if isinstance(result, tuple) else (result,)
 
 
 # ---- memory, bytes and operations --------------------------------------------------------
@@ -301,4 +297,4 @@ def _small(case: Case) -> Row:
 
 def as_tensors(results: Any) -> list[Any]:
     """Returns results of numpy as tensors of torch."""
-    return [as_tensor(np.asarray(r)) for r in as_tuple(results)]
+    return [as_tensor(np.asarray(r)) for r in items_of(results)]

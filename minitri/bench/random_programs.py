@@ -189,7 +189,7 @@ class EverydayWriter(StatementWriter):
         self.values[name] = Value(_meta(self.arrays[name]), NORMAL)
         return name
 
-    def value(self, text: str, reads: Sequence[str], kind: str, group: str) -> Value:
+    def value(self, text: str, reads: Sequence[str], group: str) -> Value:
         operands = [self.values[n] for n in reads]
         meta = torch_twin(f"def f({', '.join(reads)}):\n    return {text}\n")(*(v.meta for v in operands))
         log = max(v.log for v in operands if v.meta.is_floating_point())

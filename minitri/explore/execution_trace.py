@@ -39,14 +39,14 @@ import numpy as np
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Symbol
 from minitri.explore.provenance import Trace
-from minitri.graph.ir import Contract, Graph
+from minitri.graph.ir import Contract, Graph, check_conditions
 from minitri.graph.parameter_binding import sizes_of
 from minitri.graph.text import format_number
 from minitri.kernels.evaluate import Memory, allocate, result
 from minitri.kernels.ir import Buffer, Load, Mask, Op, Plan, Store, children
 from minitri.language import ast
 from minitri.pipeline import Compilation, Context
-from minitri.runtime.call_binding import check_conditions, float_default
+from minitri.runtime.call_binding import float_default
 from minitri.tiles.evaluate import places, run
 from minitri.tiles.ir import Program
 from minitri.tiles.rewrite import exchange

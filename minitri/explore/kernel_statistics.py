@@ -31,7 +31,6 @@ from minitri.hardware.chips import SIMDS, Multiprocessor, Peak, blocks_at_once, 
 from minitri.hardware.predicted_work import Work
 from minitri.hardware.roofline import Row, roofline
 from minitri.hardware.targets import Target
-from minitri.pipeline import Compilation
 from minitri.triton.compiled_stages import inspected
 
 
@@ -59,16 +58,13 @@ class Resources(NamedTuple):
     instructions: Mapping[str, int]
 
 
-def resources(compiled: Compilation, machine: MachineCode | None = None) -> tuple[Resources, ...]:
+def resources(machine: MachineCode) -> tuple[Resources, ...]:
     """Returns the resources of each distinct kernel.
 
     The result is empty if the target is not a GPU. Raises StageUnavailable (MT0402) if the machine code of a kernel is
     not available.
     """
-    target = compiled.context.target
-    if not target.stages:
-        return ()
-    return tuple(_resources(k, target) for k in (machine or MachineCode(compiled)).kernels)
+    return tuple(_resources(k, machine.target) for k in machine.kernels) if machine.target.stages else ()
 
 
 # ---- figures of a page ------------------------------------------------------------------
@@ -91,7 +87,7 @@ def figures(trace: Trace, measured: Mapping[str, float] | None = None, quick: bo
         missing.append(f"Measured times are left out: {found.mismatch}.")
     if not quick:
         try:
-            taken = [r._asdict() for r in resources(trace.compilation, trace.machine)]
+            taken = [r._asdict() for r in resources(trace.machine)]
         except CompileError as error:
             missing.append(str(error))
     return {"chip": chip and chip._asdict(), "kernels": kernels, "resources": taken, "missing": missing}

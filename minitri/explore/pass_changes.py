@@ -31,7 +31,6 @@ from difflib import SequenceMatcher
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from minitri.base.dims import Dim
 from minitri.base.json_child_process import environment
 from minitri.base.pass_logs import Firing, recorded
 from minitri.base.resource_limits import using
@@ -117,8 +116,6 @@ def _shown(item: Any, depth: int = 2) -> str:
             return f"{item.name}: {item.extent}"
         case tuple():
             return ", ".join(_shown(i, depth) for i in item)
-        case Dim():
-            return str(item)
     return _call(item, depth)
 
 

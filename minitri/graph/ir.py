@@ -31,7 +31,7 @@ from __future__ import annotations
 import operator
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import cache
@@ -224,6 +224,19 @@ class Condition(Record):
 
     def error(self) -> CompileError:
         return CompileError(self.code, self.message, self.span, label=self.label, help=self.help)
+
+
+def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) -> tuple[Condition, ...]:
+    """Returns the conditions that these sizes leave open, with the sizes in place of the names.
+
+    Raises the CompileError of the first condition that is false for these sizes.
+    """
+    env = {Symbol(name): Dim.of(n) for name, n in sizes.items()} if conditions else {}
+    known = [c.substitute(env) for c in conditions]
+    for c in known:
+        if c.decided() is False:
+            raise c.error()
+    return tuple(c for c in known if c.decided() is None)
 
 
 def allows(conditions: Iterable[Condition]) -> Allows:

@@ -16,7 +16,7 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import ONE, Dim, Symbol
 from minitri.base.nodes import Record
 from minitri.base.resource_limits import MAX_RANK
-from minitri.base.types import DType
+from minitri.base.types import DType, items_of
 from minitri.graph.ir import Concat, Const, Node, Shape, View, along, children, postorder
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def leaves(items: tuple[Value, ...]) -> list[Value]:
             raise CompileError("MT0205", "an empty list is no array", help="write `zeros(0)`, or `zeros(0, dtype=i64)`")
         if not any(isinstance(v, tuple) for v in found):
             return found
-        found = [leaf for v in found for leaf in (v if isinstance(v, tuple) else (v,))]
+        found = [leaf for v in found for leaf in items_of(v)]
     raise CompileError("MT0401", f"lists are more than {MAX_RANK} deep here, the limit of axes")
 
 

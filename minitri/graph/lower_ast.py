@@ -26,7 +26,7 @@ from minitri.base.dims import Dim
 from minitri.base.operators import BY_SYMBOL
 from minitri.base.resource_limits import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
 from minitri.base.spans import Span
-from minitri.base.types import f64
+from minitri.base.types import f64, items_of
 from minitri.graph import parameter_binding, partial_evaluation
 from minitri.graph.corrections import correct
 from minitri.graph.functions import FUNCTIONS
@@ -112,7 +112,7 @@ class _Builder(Interpreter):
         value = self.body(function, scope)
         if self.errors:
             raise together(self.errors)
-        results = parameter_binding.items_of(value)
+        results = items_of(value)
         parameter_binding.require_count(function, len(results))
         outputs = [self._output(r, function, k, sizes) for k, r in enumerate(results)]
         t = self.typer
@@ -203,7 +203,7 @@ class _Builder(Interpreter):
             self.calls.pop()
         if value is BROKEN:
             return value
-        results = parameter_binding.items_of(value)
+        results = items_of(value)
         parameter_binding.require_count(function, len(results))
         typed_result = partial(parameter_binding.declared_result, self.typer, function, sizes)
         results = tuple(typed_result(k, r) if isinstance(r, Array) else r for k, r in enumerate(results))

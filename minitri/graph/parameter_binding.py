@@ -26,7 +26,7 @@ from minitri.base.dims import Dim, sign, size
 from minitri.base.nodes import Record
 from minitri.base.resource_limits import MAX_ELEMENTS, MAX_RANK, check_time
 from minitri.base.spans import Span
-from minitri.base.types import ArrayType, DType, dtype
+from minitri.base.types import ArrayType, DType, dtype, items_of
 from minitri.graph import corrections
 from minitri.graph.ir import Shape, along
 from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure, view
@@ -260,11 +260,6 @@ def as_int(value: Any, what: str) -> int:
 def as_bool(value: Any, what: str) -> bool:
     ensure(isinstance(value, bool), "MT0106", f"{what} must be True or False, not {describe(value)}")
     return value
-
-
-def items_of(value: Value) -> tuple[Any, ...]:
-    """Returns a tuple unchanged, and any other value as a tuple of one item."""
-    return value if isinstance(value, tuple) else (value,)
 
 
 def as_shape(value: Value) -> Shape:

@@ -29,7 +29,7 @@ from minitri.base.pass_logs import fired
 from minitri.base.spans import Span
 from minitri.base.types import i64
 from minitri.graph import ir
-from minitri.graph.ir import MAX_SPANS, Condition, Graph, Interner, Node, Shape, axis, children
+from minitri.graph.ir import MAX_SPANS, Condition, Graph, Interner, Node, Shape, axis, check_conditions, children
 
 Rule = Callable[[Interner, Node], "Node | None"]
 Make = Callable[[Interner, Node, tuple[Node, ...]], Node]
@@ -141,12 +141,8 @@ def specialise(graph: Graph, sizes: Mapping[str, int]) -> Graph:
     """
     if not sizes:
         return graph
+    still_open = check_conditions(graph.conditions, sizes)
     env: dict[Symbol, Dim] = {Symbol(name): Dim.of(n) for name, n in sizes.items()}
-    conditions = [c.substitute(env) for c in graph.conditions]
-    for c in conditions:
-        if c.decided() is False:
-            raise c.error()
-    still_open = tuple(c for c in conditions if c.decided() is None)
     return rebuild(graph, lambda i, node, args: copy(i, node, args, env), still_open)
 
 

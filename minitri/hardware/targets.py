@@ -75,12 +75,9 @@ class Target(NamedTuple):
         """
         return self.kind == "cuda" and int(self.arch) >= 90
 
-    @property
-    def has_early_starts(self) -> bool:
-        """Whether a kernel can start before the previous kernel has ended (programmatic dependent launch). NVIDIA GPUs
-        have programmatic dependent launch since Hopper.
-        """
-        return self.has_descriptors
+    # Whether a kernel can start before the previous kernel has ended (programmatic dependent launch). NVIDIA GPUs have
+    # programmatic dependent launch since Hopper, which is also the first GPU with a copy engine.
+    has_early_starts = has_descriptors
 
     @property
     def warp(self) -> int:

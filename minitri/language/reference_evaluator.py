@@ -23,7 +23,7 @@ from minitri.base import numpy_array_operations
 from minitri.base.diagnostics import CompileError
 from minitri.base.operators import BY_SYMBOL
 from minitri.base.spans import Span
-from minitri.base.types import BY_NUMPY_NAME, DTYPES, Info, ListValue
+from minitri.base.types import BY_NUMPY_NAME, DTYPES, Info, ListValue, items_of
 from minitri.language import ast
 from minitri.language.interpreter_base import Interpreter, Scope
 from minitri.language.reference_arrays import Array, Value, array, elementwise, rounded, settled, strong
@@ -43,7 +43,7 @@ def evaluate(
     with np.errstate(all="ignore"):
         given = {name: _entered(value) for name, value in arguments.items()}
         result = reference.inlined(reference.functions[entry], given, sizes)
-        results = [strong(r) for r in (result if isinstance(result, tuple) else (result,))]
+        results = [strong(r) for r in items_of(result)]
         return tuple(np.asarray(numpy_array_operations.cast(r.data, r.dtype)) for r in results)
 
 

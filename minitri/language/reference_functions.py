@@ -21,7 +21,7 @@ import numpy as np
 from minitri.base import numpy_array_operations
 from minitri.base.diagnostics import CompileError
 from minitri.base.operators import REDUCTIONS, SCANS, Reduction
-from minitri.base.types import KINDS, DType, bool_, f32, f64, finfo, i64, iinfo, promote, u64
+from minitri.base.types import KINDS, DType, bool_, f32, f64, finfo, i64, iinfo, items_of, promote, u64
 from minitri.language import reference_arrays as lifted
 from minitri.language.reference_arrays import Array, Value, array, convert, elementwise, rounded, settled, strong
 from minitri.language.signatures import SIGNATURES
@@ -40,7 +40,7 @@ def _reduction(row: Reduction, x: Value, axis: Value, keepdims: bool, dtype: DTy
     if row.kind in ("sum", "product"):
         return _accumulate(row.ufunc.reduce, x, dtype, axis=axis, keepdims=bool(keepdims))
     if row.kind == "position":
-        (axis,) = _listed(axis)
+        (axis,) = items_of(axis)
         return Array(numpy_array_operations.position(row, array(x).data, axis, bool(keepdims)), i64)
     a = Array(array(x).data != 0, bool_) if row.kind == "logical" else strong(x)
     return Array(np.asarray(row.ufunc.reduce(a.data, axis=axis, keepdims=bool(keepdims))), a.dtype)
@@ -65,7 +65,7 @@ def _scan(
 def _average(x: Array, axis: Value, keepdims: bool, correction: float = 0) -> Array:
     """Returns the sum of elements, divided by their number minus `correction`, or NaN if the divisor is <= 0."""
     total = _accumulate(np.add.reduce, x, None, axis=axis, keepdims=bool(keepdims))
-    axes = range(x.data.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes = range(x.data.ndim) if axis is None else items_of(axis)
     rest = math.prod(x.data.shape[k] for k in axes) - correction
     return elementwise("divide", [total, rest if rest > 0 else np.nan])
 
@@ -232,10 +232,6 @@ def _triangle(function: Any, x: Value, k: int) -> Array:
 # ---- moving data -----------------------------------------------------------------------
 
 
-def _listed(value: Value) -> tuple[Value, ...]:
-    return value if isinstance(value, tuple) else (value,)
-
-
 @lifted.view
 def reshape(x: Any, shape: Value) -> Any:
     """Evaluates `reshape`.
@@ -244,7 +240,7 @@ def reshape(x: Any, shape: Value) -> Any:
     size beside a 0. To compute the size for -1, each size that occurs in both the old and the new shape is removed from
     both shapes.
     """
-    shape = _listed(shape)
+    shape = items_of(shape)
     if -1 in shape and 0 in shape:
         rest = list(x.shape)
         for extent in shape:
@@ -290,7 +286,7 @@ def repeat(x: Any, repeats: Value, axis: int | None) -> Any:
 
 def _together(function: Any, arrays: Value, **given: Value) -> tuple[Array, ...]:
     """Applies a numpy function, such as `np.meshgrid`, that returns one array for each given array."""
-    parts = [array(a) for a in _listed(arrays)]
+    parts = [array(a) for a in items_of(arrays)]
     return tuple(Array(d, p.dtype, p.weak) for d, p in zip(function(*(p.data for p in parts), **given), parts))
 
 
@@ -332,7 +328,7 @@ def searchsorted(x1: Value, x2: Value, side: str, sorter: Value) -> Array:
 
 
 def result_type(arrays_and_dtypes: Value) -> DType:
-    given = _listed(arrays_and_dtypes)
+    given = items_of(arrays_and_dtypes)
     return settled(*(Array(np.zeros((), v.compute.numpy), v) if isinstance(v, DType) else v for v in given))
 
 
@@ -341,8 +337,12 @@ def can_cast(from_: Value, to: DType) -> bool:
 
 
 def isdtype(dtype: DType, kind: Value) -> bool:
-    return any(dtype == k if isinstance(k, DType) else dtype.kind in KINDS[k] for k in _listed(kind))
+    return any(dtype == k if isinstance(k, DType) else dtype.kind in KINDS[k] for k in items_of(kind))
 
+
+# Functions that numpy has by the same name, and with the same parameters.
+_VIEWS = ("broadcast_to", "expand_dims", "flip", "moveaxis", "roll", "squeeze", "swapaxes")
+_JOINS = ("column_stack", "dstack", "hstack", "stack", "vstack")
 
 # Maps names of the language to functions. A function above with a name of the language is in the map too.
 FUNCTIONS: dict[str, Callable[..., Value]] = {
@@ -354,16 +354,12 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "tril": partial(_triangle, np.tril), "triu": partial(_triangle, np.triu),
     "asarray": lambda obj, dtype: strong(obj) if dtype is None else rounded(obj, dtype),
     "astype": lambda x, dtype: rounded(x, dtype),
-    "expand_dims": lifted.view(np.expand_dims), "squeeze": lifted.view(np.squeeze),
+    **{name: lifted.view(getattr(np, name)) for name in _VIEWS},
+    **{name: partial(lifted.join, getattr(np, name)) for name in _JOINS},
     "permute_dims": lifted.view(np.transpose), "matrix_transpose": lifted.view(lambda x: np.swapaxes(x, -1, -2)),
-    "broadcast_to": lifted.view(np.broadcast_to), "flip": lifted.view(np.flip), "roll": lifted.view(np.roll),
-    "moveaxis": lifted.view(np.moveaxis), "swapaxes": lifted.view(np.swapaxes),
-    "tile": lifted.view(lambda x, repetitions: np.tile(x, repetitions)),
+    "tile": lifted.view(lambda x, repetitions: np.tile(x, repetitions)), "concat": partial(lifted.join, np.concatenate),
     "broadcast_arrays": partial(_together, np.broadcast_arrays), "meshgrid": partial(_together, np.meshgrid),
     "split": partial(_divided, np.split), "unstack": partial(_divided, lambda x, axis: np.moveaxis(x, axis, 0)),
-    "concat": partial(lifted.join, np.concatenate), "stack": partial(lifted.join, np.stack),
-    "hstack": partial(lifted.join, np.hstack), "vstack": partial(lifted.join, np.vstack),
-    "dstack": partial(lifted.join, np.dstack), "column_stack": partial(lifted.join, np.column_stack),
     "finfo": lambda type: finfo(type.dtype if isinstance(type, Array) else type),
     "iinfo": lambda type: iinfo(type.dtype if isinstance(type, Array) else type),
 }  # fmt: skip

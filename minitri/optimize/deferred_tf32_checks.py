@@ -41,12 +41,12 @@ def defer(program: Program) -> Program:
     loops = program.loops
     for carry in dict.fromkeys(c for loop in loops for c, _ in loop.carries):
         found = [loop for loop in loops if carry in dict(loop.carries)]
-        if all(_is_deferrable(program, loop) for loop in found):
+        if all(map(_is_deferrable, found)):
             program = _deferred(program, carry, found)
     return program
 
 
-def _is_deferrable(program: Program, loop: Loop) -> bool:
+def _is_deferrable(loop: Loop) -> bool:
     """Checks whether a loop does nothing except add a product of TF32 parts to its carried value."""
     if len(loop.carries) != 1:
         return False

@@ -26,11 +26,10 @@ import numpy as np
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError, misspelt
-from minitri.base.dims import Dim, Symbol
-from minitri.base.types import ArrayType, DType, dtype
-from minitri.graph.ir import Condition
+from minitri.base.dims import Dim
+from minitri.base.types import ArrayType, DType, dtype, items_of
 from minitri.graph.lower_ast import default
-from minitri.graph.parameter_binding import Instance, Sizes, array_type, items_of, sizes_of
+from minitri.graph.parameter_binding import Instance, Sizes, array_type, sizes_of
 from minitri.graph.shape_unification import match_sizes, solve_sizes
 from minitri.language import ast
 from minitri.runtime.array_interop import ArrayView, view
@@ -295,7 +294,7 @@ def _type_of(array: ArrayView, sizes: dict[str, int], taken: Sizes) -> ArrayType
 
     All dimensions of equal size get the same symbol, such as `n0`; a dimension of size 1 stays the literal 1.
     """
-    declared = {str(d) for known in taken.values() for d in (known if isinstance(known, tuple) else (known,))}
+    declared = {str(d) for known in taken.values() for d in items_of(known)}
     free = (name for name in (f"n{k}" for k in count()) if name not in declared and name not in sizes)
     for n in array.shape:
         if n != 1 and n not in sizes.values():
@@ -326,14 +325,6 @@ def _check_size(
     why = f"which is {extent} for no `{own[0]}`" if own else f"but {extent} is {wanted}{origin}"
     size = f"has size {array.shape[axis]} along axis {axis}"
     raise _wrong_argument("MT0304", param, f"{size}, {why}", label=f"called with {array}")
-
-
-def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) -> None:
-    """Raises a CompileError for the first condition of the program that is false for the sizes of a call."""
-    env = {Symbol(name): Dim.of(n) for name, n in sizes.items()} if conditions else {}
-    for known in (c.substitute(env) for c in conditions):
-        if known.decided() is False:
-            raise known.error()
 
 
 # ---- sizes instead of arrays ---------------------------------------------------------------------

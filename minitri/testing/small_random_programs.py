@@ -127,7 +127,7 @@ class SmallWriter(FormFiller):
         found = self.found(suits)
         return found or self.array(self.choose([*dtypes[:1] * 8, *dtypes]), [self.new_axis(130) for _ in range(rank)])
 
-    def value(self, text: str, reads: Sequence[str], kind: str, group: str) -> Value:
+    def value(self, text: str, reads: Sequence[str], group: str) -> Value:
         operands = [self.values[n] for n in reads]
         exact = all(v.exact for v in operands)
         if "jumps" in group and not exact:

@@ -67,13 +67,13 @@ class StatementWriter:
 
     A subclass of `StatementWriter` defines two methods:
 
-    placeholder(name, filled)         returns the text for a placeholder; raises DoesNotFit if there is none
-    value(text, reads, kind, group)   returns the value that a statement computes; raises DoesNotFit if it has none.
-                                      `group` names the list of forms that the statement is from
+    placeholder(name, filled)   returns the text for a placeholder; raises DoesNotFit if there is none
+    value(text, reads, group)   returns the value that a statement computes; raises DoesNotFit if it has none. `group`
+                                names the list of forms that the statement is from
     """
 
     placeholder: Callable[[str, Filled], Any]
-    value: Callable[[str, Sequence[str], str, str], Any]
+    value: Callable[[str, Sequence[str], str], Any]
 
     drawn_again: frozenset[str] = frozenset()
     refusals: tuple[type[Exception], ...] = (DoesNotFit,)
@@ -97,7 +97,7 @@ class StatementWriter:
         try:
             text = chosen.format_map(Filled(self, kind, operand))
             reads = sorted(self.values.keys() & words(text))
-            self.values[name] = self.value(text, reads, kind, group)
+            self.values[name] = self.value(text, reads, group)
         except self.refusals:
             for made in self.arrays.keys() - before:
                 del self.arrays[made], self.values[made]

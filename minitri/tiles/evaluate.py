@@ -17,6 +17,7 @@ import numpy as np
 
 from minitri.base import numpy_array_operations
 from minitri.base.dims import Dim, Symbol
+from minitri.base.operators import reduction
 from minitri.kernels.evaluate import Arrays, Sizes, Values, allocate, result
 from minitri.kernels.ir import Access, Carry, Dot, Load, Op, Plan, Reduce, Scan
 from minitri.tiles.ir import Loop, Program
@@ -150,14 +151,10 @@ class _Run(Values):
         return np.broadcast_to(self.values[op.initial], shape).copy()
 
     def reduce(self, op: Reduce) -> Any:
-        best = super().reduce(op)
         if op.index is None:
-            return best
-        x, k = self.values[op.x], self.names.index(op.over[0])
-        index = np.broadcast_to(self.values[op.index], x.shape)
-        value = np.take_along_axis(x, best, k)
-        same = (x == value) | (np.isnan(x) & np.isnan(value) if x.dtype.kind == "f" else False)
-        return np.where(same, index, np.iinfo(np.int64).max).min(axis=k, keepdims=True)
+            return super().reduce(op)
+        x, index, k = self.values[op.x], self.values[op.index], self.names.index(op.over[0])
+        return numpy_array_operations.least_index(reduction(op.op), x, index, k)
 
     # ---- accesses --------------------------------------------------------------------
 

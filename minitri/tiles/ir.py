@@ -320,12 +320,6 @@ class Programs(Record, eq=False):
     def __iter__(self) -> Iterator[Program]:
         return iter(self.programs)
 
-    def __len__(self) -> int:
-        return len(self.programs)
-
-    def __getitem__(self, number: int) -> Program:
-        return self.programs[number]
-
     def map(self, change: Callable[[Program], Program]) -> Programs:
         """Applies `change` to each program. If `change` returns every program unchanged, the result is `self`."""
         made = tuple(map(change, self.programs))

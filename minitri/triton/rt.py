@@ -295,14 +295,12 @@ def _better_minimum(v1, i1, v2, i2):
 @triton.jit
 def reduce_argmax(x, index, axis: tl.constexpr):
     """Returns the largest value along an axis, and its index. The tile `index` holds the index of each element."""
-    x, index = tl.broadcast(x, index)
     return tl.reduce((x, index), axis, _better_maximum)
 
 
 @triton.jit
 def reduce_argmin(x, index, axis: tl.constexpr):
     """Returns the smallest value along an axis, and its index. The tile `index` holds the index of each element."""
-    x, index = tl.broadcast(x, index)
     return tl.reduce((x, index), axis, _better_minimum)
 
 

@@ -94,26 +94,15 @@ class Namespace:
 
 def _reduction(row: Reduction) -> Callable[..., Any]:
     if row.kind == "position":
-        return _argument(row.ufunc)
+        return partial(_argument, row)
     is_logical = row.kind == "logical"  # the interpreter may represent truth values as integers
     return lambda x, axis: numpy_array_operations.reduce(row.name, x != 0 if is_logical else x, (axis,))
 
 
-def _argument(ufunc: np.ufunc) -> Callable[..., Any]:
-    """Returns a function that computes an argmax or argmin: the best value along an axis, and an index of this value.
-
-    If several elements have the best value, the index is the smallest of their indices. For argmax and argmin, NaN is
-    better than any number.
-    """
-
-    def reduce(x: Any, index: Any, axis: int) -> tuple[Any, Any]:
-        x, index = np.broadcast_arrays(x, index)
-        best = ufunc.reduce(x, axis=axis, keepdims=True)
-        candidates = (x == best) | ((x != x) & (best != best))
-        none = np.iinfo(index.dtype).max
-        return best.squeeze(axis), np.where(candidates, index, none).astype(index.dtype).min(axis)
-
-    return reduce
+def _argument(row: Reduction, x: Any, index: Any, axis: int) -> tuple[Any, Any]:
+    """Returns the best value along an axis, and the smallest index of this value, for an argmax or argmin."""
+    best = row.ufunc.reduce(x, axis=axis)
+    return best, numpy_array_operations.least_index(row, x, index, axis).squeeze(axis)
 
 
 def _dot(a: Any, b: Any, acc: Any, precision: str = "ieee") -> Any:

@@ -34,10 +34,11 @@ import numpy as np
 
 from minitri.base.diagnostics import CompileError
 from minitri.base_program import BaseProgram
+from minitri.graph.ir import check_conditions
 from minitri.hardware.targets import INTERPRETER, StageUnavailable, Target
 from minitri.language.program_forms import is_module
 from minitri.pipeline import Compilation
-from minitri.runtime.call_binding import Call, bind, check_conditions
+from minitri.runtime.call_binding import Call, bind
 from minitri.runtime.launch import on_cpu
 from minitri.tiles.ir import Program, Programs
 from minitri.trust import run_stage, shrink_arguments

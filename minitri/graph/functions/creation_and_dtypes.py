@@ -15,10 +15,10 @@ from minitri.base import types
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dims import Dim
 from minitri.base.symbolic_minmax import largest
-from minitri.base.types import KINDS, DType, Info, f32, i64, promote, u64
+from minitri.base.types import KINDS, DType, Info, f32, i64, items_of, promote, u64
 from minitri.graph.functions.views import expand_dims
 from minitri.graph.ir import Shape, along
-from minitri.graph.parameter_binding import FAR, as_dim, as_dtype, as_int, as_offset, as_shape, items_of
+from minitri.graph.parameter_binding import FAR, as_dim, as_dtype, as_int, as_offset, as_shape
 from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure
 
 

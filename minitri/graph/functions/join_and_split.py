@@ -18,11 +18,11 @@ from typing import Any
 from minitri.base.dims import ONE, ZERO, Dim, product
 from minitri.base.resource_limits import current, exceeded
 from minitri.base.symbolic_minmax import largest, smallest
-from minitri.base.types import bool_
+from minitri.base.types import bool_, items_of
 from minitri.graph import ir, typing_rules
 from minitri.graph.functions.creation_and_dtypes import eye, full
 from minitri.graph.functions.views import expand_dims, one_axis, permute_dims, reshape
-from minitri.graph.parameter_binding import as_axes, as_axis, as_dim, as_int, as_offset, as_shape, items_of, plain
+from minitri.graph.parameter_binding import as_axes, as_axis, as_dim, as_int, as_offset, as_shape, plain
 from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, insert_axes, read_at, view
 
 # ---- axes in another order -----------------------------------------------------------------

@@ -26,13 +26,14 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.nodes import Record
 from minitri.base.symbolic_minmax import largest
+from minitri.base.types import items_of
 from minitri.graph import ir
 from minitri.graph.functions.creation_and_dtypes import eye
 from minitri.graph.functions.join_and_split import moveaxis, stack
 from minitri.graph.functions.matmul import factor, matmul, multiplied, precision_of, product, total
 from minitri.graph.functions.reductions import accumulate, extreme
 from minitri.graph.functions.views import permute_dims, reshape, squeeze
-from minitri.graph.parameter_binding import as_axes, as_axis, as_bool, as_int, items_of
+from minitri.graph.parameter_binding import as_axes, as_axis, as_bool, as_int
 from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, read_at, view
 
 

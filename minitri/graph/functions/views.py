@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from minitri.base import dims, intervals
 from minitri.base.dims import Dim
 from minitri.base.symbolic_minmax import largest
+from minitri.base.types import items_of
 from minitri.graph import ir
 from minitri.graph.ir import Shape
 from minitri.graph.literals import shown
-from minitri.graph.parameter_binding import FAR, as_axes, as_axis, as_dim, as_shape, items_of
+from minitri.graph.parameter_binding import FAR, as_axes, as_axis, as_dim, as_shape
 from minitri.graph.typing_rules import Array, Typer, Value, ensure, insert_axes, read_at, view
 
 

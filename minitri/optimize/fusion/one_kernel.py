@@ -138,12 +138,11 @@ def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
 
 
 def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) -> None:
-    """Finds the loop that reductions and matrix products share, and stores its axes in three fields of the argument
+    """Finds the loop that reductions and matrix products share, and stores its axes in two fields of the argument
     `part`.
 
-    loop    the axis that all reductions loop over
-    held    the column axes of which a program has all indices
-    inner   the axes of products inside the loop
+    loop   the axis that all reductions loop over
+    held   the column axes of which a program has all indices
 
     The argument `contracts` lists the matrix products. The argument `mixed` is true if there are reductions besides
     matrix products.
@@ -157,7 +156,7 @@ def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) 
     short = all((n := part.axes[a].constant) is not None and 1 <= n <= MAX_HELD for a in held | inner)
     known = all(n.dtype == f32 and n.precision != "tf32x3" for n in contracts)
     if mixed and contracts and len(loops) == 1 and short and known:
-        (part.loop,), part.held, part.inner = loops, held, inner
+        (part.loop,), part.held = loops, held
 
 
 def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:

@@ -33,17 +33,15 @@ class FusedIndexing(Indexing):
     """The axes and demands (needed elements) of a kernel with several operations. Raises NotOneKernel if the kernel
     would read too many arrays.
 
-    loop, held, inner   axes that reductions and products share; minitri/optimize/fusion/one_kernel.py sets these three
-                        fields
-    in_parts            results that are stored in the parts of a reduction, and whether their axes are permuted
-    transposed          whether columns of products come before rows, as set by
-                        minitri/optimize/fusion/computed_factor_first.py
+    loop, held   axes that reductions and products share; minitri/optimize/fusion/one_kernel.py sets these two fields
+    in_parts     results that are stored in the parts of a reduction, and whether their axes are permuted
+    transposed   whether columns of products come before rows, as set by
+                 minitri/optimize/fusion/computed_factor_first.py
     """
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> None:
         self.loop: str | None = None
         self.held: Set[str] = set()
-        self.inner: set[str] = set()
         self.in_parts: dict[Node, bool] = {}
         self.transposed = False
         self._rows: dict[Node, str] = {}  # product → its row axis, if a result needs this axis before the operands do
