@@ -18,7 +18,7 @@ import numpy as np
 from minitri.base.operators import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.base.text_tables import table
 from minitri.base.types import DTYPES
-from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
+from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_spans
 from minitri.testing.small_random_programs import HELPERS, RandomProgram
 
 SYMBOLS = {
@@ -35,7 +35,7 @@ OF_ARGUMENTS = (
     "repeated elements", "NaN", "an infinity", "a denormal", "a negative zero",
 )  # fmt: skip
 CONSTRUCTS: dict[str, tuple[str, ...]] = {
-    "operators": tuple(OPERATORS), "functions": (*SIGNATURES, *library_functions()), "dtypes": tuple(DTYPES),
+    "operators": tuple(OPERATORS), "functions": (*SIGNATURES, *library_spans()), "dtypes": tuple(DTYPES),
     "programs": OF_PROGRAMS, "arguments": OF_ARGUMENTS,
 }  # fmt: skip
 

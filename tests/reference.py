@@ -33,7 +33,14 @@ from minitri.base.types import DTYPES, promote
 from minitri.errors.pages import PAGES, Example, joined, python_names
 from minitri.explore.completions import MEANINGS, written
 from minitri.language.foreign.names import LIBRARIES, Foreign, table
-from minitri.language.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, described, library_functions
+from minitri.language.signatures import (
+    FUNCTION_ALIASES,
+    KEYWORD_ALIASES,
+    SIGNATURES,
+    described,
+    library_function,
+    library_spans,
+)
 from minitri.optimize import pass_table
 from minitri.pipeline import CORE
 
@@ -111,7 +118,7 @@ def functions() -> str:
 def definitions() -> str:
     """The source of the library, one block for each file."""
     blocks: list[str] = []
-    for source, group in groupby(library_functions().values(), key=lambda f: f.span.source):
+    for source, group in groupby(map(library_function, library_spans()), key=lambda f: f.span.source):
         names = ", ".join(code(f.name) for f in group)
         blocks.append(f"{names} (`{source.name}`)\n\n```python module\n{source.text.strip()}\n```\n")
     return "\n".join(blocks)
@@ -222,7 +229,7 @@ def grammar(of: str) -> str:
 
 def definition(name: str) -> str:
     """The source of a library function."""
-    return f"```python module\ndef {library_functions()[name].span.text}\n```\n"
+    return f"```python module\ndef {library_function(name).span.text}\n```\n"
 
 
 PARTS: dict[str, Callable[..., str]] = {part.__name__: part for part in (promotion, codes, passes, grammar, definition)}

@@ -10,7 +10,7 @@ import pytest
 
 import minitri as mt
 from minitri.hardware.chips import shared_bytes
-from minitri.language.signatures import library_functions
+from minitri.language.signatures import library_spans
 from minitri.triton import compiled_stages
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
@@ -39,7 +39,7 @@ def test_examples(path: Path, target: str) -> None:
 
 
 def test_the_table_has_the_whole_library() -> None:
-    assert set(library_functions()) <= set(LIBRARY)
+    assert set(library_spans()) <= set(LIBRARY)
 
 
 @pytest.mark.parametrize("name", LIBRARY)

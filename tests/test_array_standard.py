@@ -16,7 +16,7 @@ from stages import CPU_STAGES, program
 
 from minitri.base.operators import ALIASES, OPERATORS
 from minitri.language.ast import CONSTANTS
-from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
+from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_function, library_spans
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -58,7 +58,7 @@ def names(of: dict[str, str]) -> list[str]:
 
 
 def test_every_name_is_here_or_has_a_reason() -> None:
-    here = {*OPERATORS, *SIGNATURES, *library_functions(), *ALIASES, *FUNCTION_ALIASES, *CONSTANTS, "newaxis"}
+    here = {*OPERATORS, *SIGNATURES, *library_spans(), *ALIASES, *FUNCTION_ALIASES, *CONSTANTS, "newaxis"}
     assert len({*names(STANDARD)}) == 172
     assert sorted({*names(STANDARD)} - here) == sorted(names(MISSING))
 
@@ -241,6 +241,6 @@ PARAMETERS = {  # the standard's keyword parameters, except `device` and `copy`
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_parameters_have_the_names_of_the_standard(name: str) -> None:
     plain = FUNCTION_ALIASES.get(name, name)
-    library_function = library_functions().get(plain)
-    own = [p.name for p in library_function.params] if library_function else [p.lstrip("*") for p in SIGNATURES[plain]]
+    parameters = library_function(plain).params if plain in library_spans() else None
+    own = [p.name for p in parameters] if parameters else [p.lstrip("*") for p in SIGNATURES[plain]]
     assert {*PARAMETERS[name].split()} <= {*own}

@@ -29,7 +29,7 @@ from minitri.base.types import DTYPES
 from minitri.explore.completions import MEANINGS, TABLE, completions
 from minitri.graph.unknown_names import ATTRIBUTES, function_names
 from minitri.language.ast import CONSTANTS
-from minitri.language.signatures import SIGNATURES, library_functions
+from minitri.language.signatures import SIGNATURES, library_spans
 from minitri.tiles.text import program_lines
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -129,7 +129,7 @@ def test_the_readme_shows_every_part_of_the_package() -> None:
 
 
 def test_every_name_has_a_meaning() -> None:
-    names = {"function": {*SIGNATURES, *library_functions()}, "type": {*DTYPES}, "constant": {*CONSTANTS, "newaxis"}}
+    names = {"function": {*SIGNATURES, *library_spans()}, "type": {*DTYPES}, "constant": {*CONSTANTS, "newaxis"}}
     names |= {"attribute": {*ATTRIBUTES}, "keyword": {*TABLE["keyword"]}}
     assert {kind: {*rows, *(MEANINGS if kind == "function" else ())} for kind, rows in TABLE.items()} == names
     assert {row["name"] for row in completions() if row["kind"] == "function"} == set(function_names())

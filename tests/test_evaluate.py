@@ -27,7 +27,7 @@ from minitri.language import ast
 from minitri.language.parser import parse_module
 from minitri.language.program_forms import parse_program
 from minitri.language.reference_evaluator import evaluate
-from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
+from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_spans
 from minitri.optimize.simplify import simplify
 
 Sizes = dict[str, int]
@@ -643,7 +643,7 @@ def test_the_table_covers_the_language() -> None:
         for node in ast.postorder(parse_program(text, "<case>", types))
         if isinstance(node, ast.Call)
     }
-    assert set(SIGNATURES) | set(FUNCTION_ALIASES) | set(library_functions()) <= called
+    assert set(SIGNATURES) | set(FUNCTION_ALIASES) | set(library_spans()) <= called
 
 
 @pytest.mark.parametrize("name", [*OPERATORS, *ALIASES])

@@ -30,7 +30,7 @@ from minitri.base.types import DTYPES, DType, bool_, f32
 from minitri.language import signatures
 from minitri.language.ast_dump import format_module
 from minitri.language.parser import parse_module, parse_module_at
-from minitri.language.signatures import SIGNATURES, library_functions
+from minitri.language.signatures import SIGNATURES, library_function, library_spans
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the oracles may warn, stages must not
 EVERY = dtypes("fiub")
@@ -602,8 +602,8 @@ def test_every_function_is_tested() -> None:
         "layer_norm", "rms_norm", "attention", "cross_entropy",
     }  # fmt: skip
     others = (Path(__file__).parent / "test_array_api.py").read_text(encoding="utf-8")
-    missing = {n for n in {*SIGNATURES, *library_functions()} - tested if not re.search(rf"\b{n}\b", others)}
-    assert not missing and tested <= {*SIGNATURES, *library_functions()}
+    missing = {n for n in {*SIGNATURES, *library_spans()} - tested if not re.search(rf"\b{n}\b", others)}
+    assert not missing and tested <= {*SIGNATURES, *library_spans()}
 
 
 def test_a_library_function_is_parsed_alone_at_its_first_use(monkeypatch):
@@ -611,16 +611,17 @@ def test_a_library_function_is_parsed_alone_at_its_first_use(monkeypatch):
     monkeypatch.setattr(
         signatures, "parse_module_at", lambda place: parsed.append(place.text) or parse_module_at(place)
     )
-    library = signatures.Library()
-    assert "softmax" in set(library) and not parsed
-    assert library["softmax"] is library["softmax"] and len(parsed) == 1 and parsed[0].startswith("def softmax(")
+    library_function.cache_clear()
+    assert "softmax" in library_spans() and not parsed
+    assert library_function("softmax") is library_function("softmax")
+    assert len(parsed) == 1 and parsed[0].startswith("def softmax(")
 
 
 def test_each_library_function_is_the_one_of_its_file():
     files = (Path(signatures.__file__).parent / "library").glob("*.mt")
     modules = [parse_module(file.read_text()) for file in files]
     whole = {function.name: (module, function) for module in modules for function in module.functions}
-    assert whole.keys() == library_functions().keys()
+    assert whole.keys() == library_spans().keys()
     for name, (module, function) in whole.items():
-        alone = replace(module, functions=(library_functions()[name],))
+        alone = replace(module, functions=(library_function(name),))
         assert format_module(alone) == format_module(replace(module, functions=(function,)))

@@ -54,9 +54,18 @@ def test_loads_before_the_loop(name: str) -> None:
 def test_large_tiles_stay() -> None:
     f = mt.compile("x @ w + b", **{x: TYPES[x] for x in "xwb"})
     for columns, count in ((hoist_loads.LANES, 1), (2 * hoist_loads.LANES, 0)):
-        g = f.configured(options=mt.Options({"i": 16, "j": columns, "r": 16}))
+        g = f.configured(options=mt.Options({"i": 16, "j": columns, "r": 16}, warps=columns // 128))
         before, after = loads(g, N=8192)
         assert len(before) == count and len(before) + len(after) == 3
+
+
+def test_loads_after_large_tiles_stay() -> None:
+    """128 by 256 accumulators are 128 numbers for each thread of 8 warps."""
+    f = mt.compile("x @ w + b", x="bf16[M, K]", w="bf16[K, N]", b="bf16[N]")
+    for columns, count in ((128, 1), (256, 0)):
+        g = f.configured(options=mt.Options({"i": 128, "j": columns, "r": 64}, warps=8))
+        before, _ = loads(g, M=4096, N=4096, K=4096)
+        assert len(before) == count
 
 
 def test_persistent_programs_stay() -> None:

@@ -15,7 +15,7 @@ from stages import program
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError
-from minitri.language.signatures import REQUIRED, SIGNATURES, library_functions
+from minitri.language.signatures import REQUIRED, SIGNATURES, library_function, library_spans
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 STAGES = ("ast", "graph.simplified", "kernels", "tile.target", "triton")
@@ -62,14 +62,14 @@ FOLLOWS = {"start of arange": {"stop": "{0} + 3"}, "stop of arange": {"start": "
 def parameters() -> Iterator[tuple[str, str]]:
     for name, signature in SIGNATURES.items():
         yield from ((name, p.lstrip("*")) for p in signature)
-    for name, function in library_functions().items():
+    for name, function in ((name, library_function(name)) for name in library_spans()):
         yield from ((name, p.name) for p in function.params)
 
 
 def required(name: str) -> list[str]:
     if name in SIGNATURES:
         return [p.lstrip("*") for p, default in SIGNATURES[name].items() if default is REQUIRED]
-    return [p.name for p in library_functions()[name].params if p.default is None]
+    return [p.name for p in library_function(name).params if p.default is None]
 
 
 def call(name: str, parameter: str, value: int) -> str:

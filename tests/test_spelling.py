@@ -19,7 +19,7 @@ from minitri.base.diagnostics import CODES, suggest
 from minitri.base.spelling import _PLACES, distance
 from minitri.base.types import DTYPES
 from minitri.graph.unknown_names import function_names
-from minitri.language.signatures import KEYWORD_ALIASES, SIGNATURES, library_functions
+from minitri.language.signatures import KEYWORD_ALIASES, SIGNATURES, library_function, library_spans
 from minitri.optimize.pass_table import OPTIONAL
 from minitri.pipeline import OUR_STAGES
 
@@ -55,7 +55,7 @@ def slips(name: str, few: random.Random | None) -> Iterator[tuple[str, str]]:
 
 def parameters() -> set[str]:
     plain = {p.lstrip("*") for signature in SIGNATURES.values() for p in signature}
-    return plain | {p.name for f in library_functions().values() for p in f.params} | set(KEYWORD_ALIASES)
+    return plain | {p.name for f in map(library_function, library_spans()) for p in f.params} | set(KEYWORD_ALIASES)
 
 
 KINDS: dict[str, list[str]] = {

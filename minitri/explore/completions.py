@@ -14,7 +14,7 @@ from functools import cache
 
 from minitri.base.operators import ALIASES, OPERATORS, REDUCTIONS, SCANS, Operator
 from minitri.base.toml_tables import table_beside
-from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, described, library_functions
+from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, described, library_function, library_spans
 
 TABLE: dict[str, dict[str, str]] = table_beside(__file__, "completions.toml")
 # What each function that is not elementwise does.
@@ -34,7 +34,7 @@ def written(row: Operator) -> str:
 
 @cache
 def completions() -> list[dict[str, str]]:
-    library = {name: f"{f.span.text.partition('):')[0]})" for name, f in library_functions().items()}
+    library = {n: f"{library_function(n).span.text.partition('):')[0]})" for n in library_spans()}
     signatures = library | {name: described(name, s).strip("`") for name, s in SIGNATURES.items()}
     functions = {name: (written(row), row.doc) for name, row in OPERATORS.items()}
     functions |= {name: (signature, MEANINGS[name]) for name, signature in signatures.items()}

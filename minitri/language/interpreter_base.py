@@ -17,7 +17,7 @@ from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.spans import Span
 from minitri.base.types import DTYPES, ListValue
 from minitri.language import ast
-from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, bind, library_functions
+from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, bind, library_function, library_spans
 
 Value = Any
 Scope = dict[str, Value]  # what each name is bound to
@@ -122,8 +122,8 @@ class Interpreter:
         if name in SIGNATURES:
             defaults = {parameter.lstrip("*"): default for parameter, default in SIGNATURES[name].items()}
             return self.structured(name, defaults | bind(name, SIGNATURES[name], args, keywords))
-        if name in library_functions():
-            return self.library_call(library_functions()[name], args, keywords, node.span)
+        if name in library_spans():
+            return self.library_call(library_function(name), args, keywords, node.span)
         raise self.unknown(node, scope, root)
 
     def library_call(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:

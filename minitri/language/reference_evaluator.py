@@ -28,7 +28,7 @@ from minitri.language import ast
 from minitri.language.interpreter_base import Interpreter, Scope
 from minitri.language.reference_arrays import Array, Value, array, elementwise, rounded, settled, strong
 from minitri.language.reference_functions import FUNCTIONS, subscript
-from minitri.language.signatures import bind, library_functions, signature_of
+from minitri.language.signatures import bind, library_spans, signature_of
 
 
 def evaluate(
@@ -85,7 +85,7 @@ class Reference(Interpreter):
     def called(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
         given = bind(function.name, signature_of(function), args, keywords)
         calls = {n.function for s in function.body for n in ast.postorder(s) if isinstance(n, ast.Call)}
-        if calls.isdisjoint({*self.functions, *library_functions()}):
+        if calls.isdisjoint({*self.functions, *library_spans()}):
             return self.inlined(function, given)
         return self.once(function, given, lambda: self.inlined(function, given))
 

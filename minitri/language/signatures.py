@@ -9,7 +9,6 @@ without a default. A parameter with a leading `*` takes all remaining positional
 
 import ast as python
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 from minitri.base.diagnostics import CompileError, misspelt
 from minitri.base.operators import ALIASES, OPERATORS, REDUCTIONS, SCANS
+from minitri.base.spans import Span
 from minitri.base.toml_tables import table_beside
 from minitri.language import ast
 from minitri.language.parser import parse_module_at, whole_text
@@ -48,31 +48,25 @@ KEYWORD_ALIASES: dict[str, str] = _TABLES["parameter_aliases"]
 EXAMPLES: dict[str, str] = _TABLES["examples"]
 
 
-class Library(Mapping[str, ast.Function]):
-    """The functions that are written in the language itself, by name. A function is parsed at its first use.
+@cache
+def library_spans() -> dict[str, Span]:
+    """Returns the place of each function that is written in the language itself, by the name of the function."""
+    files = sorted((Path(__file__).parent / "library").glob("*.mt"))
+    texts = [whole_text(file.read_text(), f"minitri/language/library/{file.name}") for file in files]
+    found = [(text, function) for text in texts for function in _FUNCTION.finditer(text.source.text)]
+    return {f["name"]: replace(text, start=f.start(), end=f.end()) for text, f in found}
+
+
+@cache
+def library_function(name: str) -> ast.Function:
+    """Returns a function that is written in the language itself. The function is parsed at the first call.
 
     Calls of functions that are written in the language itself are inlined.
     """
-
-    def __init__(self) -> None:
-        files = sorted((Path(__file__).parent / "library").glob("*.mt"))
-        texts = [whole_text(file.read_text(), f"minitri/language/library/{file.name}") for file in files]
-        found = [(text, function) for text in texts for function in _FUNCTION.finditer(text.source.text)]
-        self._places = {f["name"]: replace(text, start=f.start(), end=f.end()) for text, f in found}
-        self._parsed = cache(lambda name: parse_module_at(self._places[name]).functions[0])
-
-    def __getitem__(self, name: str) -> ast.Function:
-        return self._parsed(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
+    return parse_module_at(library_spans()[name]).functions[0]
 
 
 _FUNCTION = re.compile(r"^def (?P<name>\w+).*?(?=^def |\Z)", re.MULTILINE | re.DOTALL)
-library_functions = cache(Library)
 
 
 def signature_of(function: ast.Function) -> Signature:
@@ -121,4 +115,4 @@ def described(name: str, signature: Signature) -> str:
 
 def function_names() -> list[str]:
     """Returns the names of all functions of the language, including aliases."""
-    return [*OPERATORS, *ALIASES, *SIGNATURES, *FUNCTION_ALIASES, *library_functions()]
+    return [*OPERATORS, *ALIASES, *SIGNATURES, *FUNCTION_ALIASES, *library_spans()]

@@ -12,28 +12,36 @@ memory. A load before the loop ends while the loop runs. Triton does not move lo
 out of a loop is called loop-invariant code motion (Aho, Lam, Sethi and Ullman, "Compilers", 2006, section 9.5); this
 pass moves a load that is not inside of the loop, but after it.
 
-Left out: tiles of more than 1024 elements, because a loaded tile stays in registers during the loop. Loads whose index
-depends on a value of the loop. Persistent programs, because Triton merges the two nested loops of a persistent program
+Left out: tiles of more than 1024 elements, because a loaded tile stays in registers during the loop. Loops that pass
+more than 64 numbers a thread from one iteration to the next, because few registers are left. Loads whose index depends
+on a value of the loop. Persistent programs, because Triton merges the two nested loops of a persistent program
 into one loop, and the merged loop would have to carry the loaded value.
 """
 
 import math
 from dataclasses import replace
 
-from minitri.kernels.ir import Carry, Dot, Load, needed
+from minitri.kernels.ir import Carry, Dot, Load, Op, needed
 from minitri.tiles.ir import Program
 
 LANES = 1024  # the most elements of a tile that is loaded before the loop: 8 registers a thread, with 4 warps
+CARRIED = 64 * 32  # the most elements that a warp passes from one iteration to the next: 64 registers a thread
 
 
 def hoist(program: Program) -> Program:
     loops = program.loops
     if not loops or program.persistent or not any(isinstance(op, Dot) for op in loops[0].body):
         return program
+    if sum(_lanes(program, carry) for carry, _ in loops[0].carries) > CARRIED * program.warps:
+        return program
     first = program.body.index(loops[0])
     before, after = program.body[:first], program.body[first:]
-    loads = [s for s in after if isinstance(s, Load) and math.prod(program.axis(a).lanes for a in s.axes) <= LANES]
+    loads = [s for s in after if isinstance(s, Load) and _lanes(program, s) <= LANES]
     free = [load for load in loads if not any(isinstance(op, Carry) for op in needed(load))]
     moved = {op for load in free for op in needed(load)}
     hoisted = [s for s in after if s in moved]
     return replace(program, body=(*before, *hoisted, *(s for s in after if s not in moved)))
+
+
+def _lanes(program: Program, op: Op) -> int:
+    return math.prod(program.axis(a).lanes for a in op.axes)

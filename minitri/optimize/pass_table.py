@@ -21,6 +21,7 @@ from minitri import pipeline
 from minitri.base.diagnostics import CompileError, misspelt
 from minitri.base.nodes import Record
 from minitri.base.resource_limits import check_time
+from minitri.base.toml_tables import table_beside
 from minitri.graph.rewrite import legalise
 from minitri.hardware.chips import Chip, chip_of, has_fast_tf32
 from minitri.hardware.targets import Target
@@ -229,14 +230,7 @@ OPTIONAL = tuple(room.name for room in ROOMS)
 
 # ---- names ---------------------------------------------------------------------------------
 
-OLD_NAMES = {
-    "pack": "pack-operands", "fuse": "fusion", "flatten": "collapse-axes", "online": "online-reductions",
-    "relax": "fast-math", "hoist": "hoist-loads", "skip": "skip-blocks", "rotate": "software-pipelining",
-    "order": "program-order", "peel": "boundary-peeling", "narrow": "narrow-integers", "halve": "f16-multiplication", "f16-products": "f16-multiplication",
-    "maxima-in-parts": "row-maximum-tree", "deferred-checks": "deferred-tf32-checks",
-    "descriptors": "tensor-descriptors", "join": "collapse-reduced-axes",
-    "split": "split-reduction,split-kv,split-k,split-scan",
-}  # fmt: skip
+OLD_NAMES: dict[str, str] = table_beside(__file__, "old_pass_names.toml")
 
 
 def check_names(without: Collection[str]) -> None:

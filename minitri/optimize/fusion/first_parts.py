@@ -112,18 +112,13 @@ class FirstParts:
         """
         if not isinstance(user, Contract) and user not in self.prologue:
             return True
-        cone = self._repeated_nodes(node)
-        leaves = self.leaves(cone)
+        cone, leaves = self._cone(node)
         if isinstance(user, Contract) and user.dtype == f64 and any(n.dtype.bits < 32 for n in cone | leaves):
             return False  # Triton 3.6 cannot compile an f64 product whose operand it computes from 16 bits or fewer
         alone = all(isinstance(r, Input) for r in leaves)  # otherwise it can be the epilogue of another kernel
+        few = sum(map(self.bytes, leaves)) <= 2 * self.bytes(node)
         depth = self.prologue.get(user, 0) + 1
-        if (
-            all(map(_is_cheap, cone))
-            and alone
-            and depth <= MAX_PROLOGUE_OPS
-            and self._bytes_read(node) <= 2 * self.bytes(node)
-        ):
+        if all(map(_is_cheap, cone)) and alone and few and depth <= MAX_PROLOGUE_OPS:
             self.prologue[node] = depth
             return True
         return False
@@ -143,33 +138,25 @@ class FirstParts:
         its other nodes as well causes no additional traffic. If the value of the node is stored, the operands are
         loaded once, the value is written once, and each part loads the value.
         """
-        again = sum(self.bytes(r) for h in homes for r in self._further_loads(node, h))
-        stored = self._bytes_read(node) + (1 + len(homes)) * self.bytes(node)
-        return len(self._repeated_nodes(node)) <= MAX_REPEATED_OPS and again < stored
+        cone, loads = self._cone(node)
+        known = [{r for n in self.parts[h] for r in self.reads[n]} for h in homes]
+        again = sum(self.bytes(r) for read in known for r in self._cone(node, read)[1])
+        stored = sum(map(self.bytes, loads)) + (1 + len(homes)) * self.bytes(node)
+        return len(cone) <= MAX_REPEATED_OPS and again < stored
 
-    def _further_loads(self, node: Node, home: int) -> set[Node]:
-        """Returns the values that a part must load only because it also computes `node`, and not for its other nodes."""
-        known = {r for n in self.parts[home] for r in self.reads[n]}
-        found, stack = set[Node](), [node]
-        while stack:
-            for r in self.reads[stack.pop()]:
-                if r not in known:
-                    known.add(r)
-                    (stack.append if isinstance(r, Apply) and r not in self.stored else found.add)(r)
-        return found
-
-    def _repeated_nodes(self, node: Node) -> set[Node]:
-        """Returns the node and the elementwise nodes that must be computed again if the node is computed again."""
-        found, stack = set[Node](), [node]
-        while stack and len(found) <= MAX_REPEATED_OPS:
+    def _cone(self, node: Node, known: Collection[Node] = ()) -> tuple[set[Node], set[Node]]:
+        """Returns the node and the elementwise nodes that must be computed again if the node is computed again, and
+        the values that they load. Values in `known` are available already.
+        """
+        again, loads, stack = set[Node](), set[Node](), [node]
+        while stack and len(again) <= MAX_REPEATED_OPS:
             n = stack.pop()
-            if isinstance(n, Apply) and n not in found and n not in self.stored:
-                found.add(n)
-                stack += self.sources[n]
-        return found
-
-    def _bytes_read(self, node: Node) -> int:
-        return sum(map(self.bytes, self.leaves(self._repeated_nodes(node))))
+            if isinstance(n, Apply) and n not in self.stored:
+                again.add(n)
+                stack += [r for r in self.reads[n] if r not in known and r not in again]
+            elif n is not node:
+                loads.add(n)
+        return again, loads.union(stack)
 
     def bytes(self, node: Node) -> int:
         elements = product(list(node.shape))
