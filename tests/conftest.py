@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,6 +39,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     reason = _no_gpu() if marked else ""
     for item in marked if reason else []:
         item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish() -> None:
+    """Lets the garbage collector skip the tests themselves and the imported modules, and run less often."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def _no_gpu() -> str:

@@ -11,7 +11,9 @@ Left out: a wrong store further away from the array than the width of a guard ba
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,15 +29,17 @@ from minitri.trust.sanitizer import AccessError
 
 
 class InterpretedKernel(NamedTuple):
-    """One emitted kernel, and its function in Triton's interpreter."""
+    """One emitted kernel, and its function, rewritten for Triton's interpreter."""
 
     kernel: EmittedKernel
     function: Any
 
     def run(self, programs: int, _stream: int, arguments: tuple[Any, ...]) -> None:
         """Runs the kernel without numpy's warnings, because overflow and nan are ordinary results of a kernel."""
+        from triton.runtime.interpreter import GridExecutor
+
         with np.errstate(all="ignore"), LANGUAGE.interpreted():
-            self.function[(programs,)](*arguments)
+            GridExecutor(self.function, [*signature(self.function).parameters], (programs,))(*arguments)
 
     def pointer(self, array: ArrayView) -> HostPointer:
         return HostPointer(array)
@@ -48,15 +52,23 @@ class InterpretedKernel(NamedTuple):
 
 
 def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> tuple[InterpretedKernel, ...]:
-    """Returns the kernels of a source text with their functions in Triton's interpreter."""
+    """Returns the kernels of a source text with their functions in Triton's interpreter.
+
+    Triton rewrites the source of a kernel for its interpreter, and parses the source twice for that. Here, `functions`
+    parses the source once. Triton's interpreter also tests each sum of integers for overflow, and it reports an
+    overflow only if `debug` is set. So the tests are turned off without `debug`.
+    """
     import triton.language as tl
-    from triton.runtime.interpreter import InterpretedFunction
+    from triton.runtime import interpreter
 
     from minitri.triton import rt_interpreter
 
+    options = interpreter.interpreter_builder.options
+    interpreter.interpreter_builder.options = replace(options, sanitize_overflow=options.debug)
     namespace = {"tl": _Language(tl), "rt": rt_interpreter.rt, "libdevice": rt_interpreter.libdevice, "range": _range}
-    made = functions(text, namespace | {"triton_language": tl})  # the interpreter looks for this name
-    return tuple(InterpretedKernel(k, InterpretedFunction(made[k.name])) for k in kernels)
+    namespace |= {"triton_language": tl}  # the interpreter looks for this name
+    made = functions(text, vars(interpreter) | namespace, interpreter.ASTTransformer())
+    return tuple(InterpretedKernel(k, made[k.name]) for k in kernels)
 
 
 def _range(*bounds: Any, **_hints: Any) -> range:

@@ -103,16 +103,20 @@ def _known_attribute(node: ast.Attribute) -> bool:
     return node.attr == "to" or moves or (of_module and not node.attr.startswith("_"))
 
 
-def functions(text: str, namespace: Mapping[str, Any]) -> dict[str, FunctionType]:
+def functions(
+    text: str, namespace: Mapping[str, Any], rewrite: ast.NodeTransformer | None = None
+) -> dict[str, FunctionType]:
     """Returns the kernels of a module text as plain Python functions.
 
-    `namespace` has the modules that the kernels use as global names: tl, rt and libdevice.
+    `namespace` has the modules that the kernels use as global names: tl, rt and libdevice. `rewrite` changes the syntax
+    tree after the check.
     """
     kernels = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
     for kernel in kernels:
         kernel.decorator_list = []
     tree = ast.Module([*kernels], [])
     check(tree)
+    tree = ast.fix_missing_locations(rewrite.visit(tree)) if rewrite else tree
     name = f"<minitri {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     scope: dict[str, Any] = dict(namespace)
