@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # test products are small: more threads would only wait
 os.environ.setdefault("MINITRI_TRACEBACK", "1")  # a test that fails shows its traceback
+os.environ["PYTHONDONTWRITEBYTECODE"] = ""  # tests start Python hundreds of times: it must keep what it has compiled
+sys.dont_write_bytecode = False
 
 import pytest
 
@@ -44,7 +47,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Lets the garbage collector skip the tests themselves and the imported modules, and run less often."""
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(50_000, 20, 20)
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # Triton counts the objects that are left at the end
 
 
 def _no_gpu() -> str:
