@@ -37,6 +37,7 @@ if settings is not None:
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+@pytest.hookimpl(trylast=True)  # torch need not be imported if no selected test needs a GPU
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     marked = [item for item in items if item.get_closest_marker("gpu")]
     reason = _no_gpu() if marked else ""

@@ -101,7 +101,7 @@ def test_a_recipe_works_literally(title: str, tmp_path: Path) -> None:
     for insertion in RECIPES[title].insertions:
         insertion.apply(tmp_path)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PATH": path}
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PATH": path, "PYTEST_ADDOPTS": "-m 'not gpu'"}
     command = ["bash", "-ec", RECIPES[title].commands]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
