@@ -6,6 +6,7 @@ chromium-driver. `missing` names the part that is not installed. Tests use it as
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -29,6 +30,12 @@ def missing() -> str:
     if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
         return "there is no chromium with its driver (Debian: chromium, chromium-driver)"
     return ""
+
+
+def pauses() -> Iterator[float]:
+    """Seconds between questions to a page. They become longer, because each question takes processor time."""
+    yield from (0.02 * 1.2**k for k in range(14))
+    yield from itertools.repeat(0.25)
 
 
 class Browser:
@@ -72,16 +79,20 @@ class Browser:
     def wait(self, expression: str, seconds: float = 120) -> None:
         """Until an expression of the page is true. A busy machine is slow."""
         end = time.monotonic() + seconds
-        while not self.ask(expression):
+        for pause in pauses():
+            if self.ask(expression):
+                return
             assert time.monotonic() < end, f"still not: {expression}\n{self.errors()}"
-            time.sleep(0.02)
+            time.sleep(pause)
 
     def until(self, wanted: Any, shown: Callable[[], Any], seconds: float = 120) -> None:
         """Until the page shows what is wanted."""
         end = time.monotonic() + seconds
-        while (found := shown()) != wanted:
+        for pause in pauses():
+            if (found := shown()) == wanted:
+                return
             assert time.monotonic() < end, f"{found!r} instead of {wanted!r}\n{self.errors()}"
-            time.sleep(0.02)
+            time.sleep(pause)
 
     def find(self, selector: str) -> Any:
         return self.driver.find_element("css selector", selector)

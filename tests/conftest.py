@@ -10,13 +10,19 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # test products are small: more threads would only wait
 os.environ.setdefault("MINITRI_TRACEBACK", "1")  # a test that fails shows its traceback
+os.environ["PYTHONDONTWRITEBYTECODE"] = ""  # tests start Python hundreds of times: it must keep what it has compiled
+sys.dont_write_bytecode = False
 
 import pytest
 
@@ -33,11 +39,30 @@ if settings is not None:
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+def pytest_configure() -> None:
+    """Turns off tests of Triton's interpreter: it tests each sum of integers for overflow, and reports it only in debug mode."""
+    with suppress(ImportError, TypeError, AttributeError):
+        from triton.runtime.interpreter import interpreter_builder
+
+        interpreter_builder.options = replace(interpreter_builder.options, sanitize_overflow=False)
+
+
+@pytest.hookimpl(trylast=True)  # torch need not be imported if no selected test needs a GPU
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     marked = [item for item in items if item.get_closest_marker("gpu")]
     reason = _no_gpu() if marked else ""
     for item in marked if reason else []:
         item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish() -> None:
+    """Lets the garbage collector skip the tests themselves and the imported modules, and run less often."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # Triton counts the objects that are left at the end
 
 
 def _no_gpu() -> str:

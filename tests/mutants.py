@@ -31,6 +31,7 @@ from typing import Any
 from patched import ROOT, Job, replaced, run
 
 USUAL = ("interpreter", "cuda", "cuda general")
+AFTER = ("mask", "emit")  # a bug shows after one of these passes; the results after the others take longer
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,7 @@ def noticed(name: str, thorough: bool = False) -> dict[str, Any]:
     m = next(m for m in GALLERY if m.name == name)
     anywhere = thorough and not m.lowered  # a threshold is lowered for one case only
     with lowered(m.lowered):
-        failure = (
-            oracle.first_failure() if anywhere else oracle.first_failure([m.case], [m.schedule], after=("mask", "emit"))
-        )
+        failure = oracle.first_failure() if anywhere else oracle.first_failure([m.case], [m.schedule], after=AFTER)
         found = {"noticed": failure is not None, "what": failure and f"{failure.case}: {failure.what}".splitlines()[0]}
         if m.text and m.text not in oracle.program(m.case).lower()["triton"]:
             found |= {"noticed": True, "what": f"no {m.text} in the source"}

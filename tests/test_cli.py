@@ -646,5 +646,5 @@ def test_the_demo_is_short_and_shows_every_stage() -> None:
 
 @pytest.mark.parametrize("name", ["softmax", "vector_add", "layer_norm", "cross_entropy"])
 def test_the_demo_of_any_module(name: str) -> None:
-    result = child("demo", str(EXAMPLES / f"{name}.mt"))
-    assert result.returncode == 0 and "checked against numpy: ok" in result.stdout, result.stderr
+    result = minitri("demo", str(EXAMPLES / f"{name}.mt"))
+    assert result.exit_code == 0 and "checked against numpy: ok" in result.stdout, result.output

@@ -24,6 +24,7 @@ from browser import Browser
 from click.testing import CliRunner
 from gallery import gallery
 from opening import REQUIRED, opened, slowest_hover
+from test_explore_layout import page as shared_page
 
 import minitri as mt
 from minitri.cli.main import main
@@ -52,7 +53,7 @@ def f(x: f32[N], approximate: f32[N]) -> f32[N]:
 
 @cache
 def html(name: str) -> str:
-    return mt.compile(f"examples/{name}.mt").explore(**SIZES[name]).html
+    return shared_page(name, **SIZES[name]).html
 
 
 @cache
@@ -573,7 +574,7 @@ def test_every_line_is_printed(tab: Browser) -> None:
 
 
 def test_the_player_shows_the_effect_of_a_missing_mask(tab: Browser) -> None:
-    tab.open(mt.compile("examples/vector_add.mt").explore().html, "#panes=player,tile.masked")
+    tab.open(shared_page("vector_add").html, "#panes=player,tile.masked")
     assert tab.texts(".statement.now code")[0].strip().endswith("load x[i] {mask = [i < 7], other = 0}")
     assert "reads 4 elements of x" in tab.find(".said").text
     tab.find("[aria-label='next grid program']").click()
@@ -596,7 +597,7 @@ def test_the_player_shows_the_effect_of_a_missing_mask(tab: Browser) -> None:
 
 
 def test_the_player_shows_the_operands_of_a_reduction(tab: Browser) -> None:
-    tab.open(mt.compile("examples/softmax.mt").explore().html, "#panes=player")
+    tab.open(shared_page("softmax").html, "#panes=player")
     line = next(k for k, text in enumerate(tab.texts(".statement")) if "reduce.sum" in text)
     tab.driver.execute_script(f"explorer.panes[0].view.jump({line})")
     taken, made = tab.all(".shown figure")
@@ -620,7 +621,7 @@ def test_the_player_goes_to_the_step_that_a_missing_mask_breaks(tab: Browser) ->
 
 
 def test_the_player_is_linked_to_every_pane(tab: Browser) -> None:
-    tab.open(mt.compile("examples/softmax.mt").explore(M=64, N=100).html, "#panes=player,source,triton,sass")
+    tab.open(shared_page("softmax", M=64, N=100).html, "#panes=player,source,triton,sass")
     line = next(s for s in tab.all(".statement") if "= exp" in s.text)
     tab.point(line)
     assert "exp(x - max" in "".join(tab.texts(".is-source .piece.on"))
@@ -658,7 +659,7 @@ def test_the_player_draws_an_array_of_four_axes_as_slices_with_values(tab: Brows
 
 
 def test_masked_elements_and_elements_past_the_end_look_different(tab: Browser) -> None:
-    tab.open(mt.compile("examples/vector_add.mt").explore().html, "#panes=player")
+    tab.open(shared_page("vector_add").html, "#panes=player")
     looks = """['masked', 'past'].map(kind => {
         const cell = document.createElement('i');
         cell.className = `cell ${kind}`;

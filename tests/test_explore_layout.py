@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,13 +23,17 @@ RIGHT, LEFT, ENTER, ESCAPE, TAB, DOWN, HOME = "\ue014", "\ue012", "\ue007", "\ue
 
 
 @cache
+def page(name: str, **sizes: Any) -> Any:
+    """The page of an example, which all tests of the explorer share."""
+    return mt.compile(f"examples/{name}.mt").explore(**sizes)
+
+
 def attention() -> str:
-    return mt.compile("examples/attention.mt").explore(B=(2, 4), T=512, S=512, D=64).html
+    return page("attention", B=(2, 4), T=512, S=512, D=64).html
 
 
-@cache
 def softmax() -> str:
-    return mt.compile("examples/softmax.mt").explore(M=1000, N=300).html
+    return page("softmax", M=1000, N=300).html
 
 
 @cache
@@ -58,8 +63,8 @@ def test_nothing_is_cut_off_or_overlaps(tab: Browser, width: int, height: int, d
 LAYER = "    x = x + softmax(x @ (layer_norm(x, g, b) @ w).mT) @ w\n"
 LAYERS = f"def f(x: f16[D, D], w: f16[D, D], g: f16[D], b: f16[D]) -> f16[D, D]:\n{LAYER * 6}    return x\n"
 PAGES = {
-    "softmax": lambda: mt.compile("examples/softmax.mt").explore().html,
-    "attention": lambda: mt.compile("examples/attention.mt").explore().html,
+    "softmax": lambda: page("softmax").html,
+    "attention": lambda: page("attention").html,
     "attention of known sizes": attention,
     "layers": layers,
 }

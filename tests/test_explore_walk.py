@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import threading
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 
 pytest.importorskip("triton")
 from browser import Browser
-from test_explore_layout import faults
+from test_explore_layout import faults, page
 
 import minitri as mt
 from minitri.explore.document import document
@@ -38,17 +37,11 @@ def layers(count: int) -> str:
     return LAYERS.format(weights=weights, calls="".join(f"    x = layer(x, w{k})\n" for k in range(count)))
 
 
-@cache
 def softmax() -> Any:
-    return mt.compile("examples/softmax.mt").explore(M=1000, N=300)
+    return page("softmax", M=1000, N=300)
 
 
 EXAMPLES = sorted(path.stem for path in Path("examples").glob("*.mt"))
-
-
-@cache
-def page(name: str) -> Any:
-    return mt.compile(f"examples/{name}.mt").explore()
 
 
 def walk_of(name: str) -> list[dict[str, Any]]:
@@ -216,10 +209,7 @@ def test_names_of_sizes_are_explained_as_in_the_launch_plan() -> None:
 
 
 def test_a_loop_and_a_product_are_drawn() -> None:
-    sketches = [
-        step["sketch"]
-        for step in mt.compile("examples/matmul.mt").explore(M=512, K=512, N=512).document["programs"][0]["walk"]
-    ]
+    sketches = [step["sketch"] for step in page("matmul", M=512, K=512, N=512).document["programs"][0]["walk"]]
     tile = next(s for s in sketches if s and s["kind"] == "tile")
     assert [d["role"] for d in tile["dims"]] == ["grid", "loop"]
 

@@ -57,7 +57,7 @@ def test_parser_tables_for_stage_texts_are_read_from_the_cache(monkeypatch: pyte
     "entry", [{}, {"data": {}, "memo": {}}, [1], "text", {"data": {"parser": None}, "memo": {"1": 2}}]
 )
 def test_damaged_parser_tables_are_computed_again(entry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parser_table_cache.json_disk_cache, "get", lambda kind, key: entry)
+    monkeypatch.setattr(parser_table_cache.json_disk_cache, "get", lambda kind, key, objects: entry)
     assert parsed(monkeypatch).functions[0].name == "f"
 
 

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,21 @@ from minitri.bench.result_tables import Peer, Row
 
 TINY = {"least": 24, "most": 600, "last": (3, 4, 5, 8, 12, 16), "inner": (2, 3, 4, 8), "widths": (1, 3, 8)}
 FACTS = {"device": "a GPU", "torch": "1", "triton": "2"}
-PROGRAMS = [draw(f"7/{k}", "f32", TINY) for k in range(300)]
+COUNT = 300
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
-def test_torch_computes_what_the_reference_computes(program: RandomProgram) -> None:
+@cache
+def tiny_program(number: int) -> RandomProgram:
+    return draw(f"7/{number}", "f32", TINY)
+
+
+def tiny_programs() -> list[RandomProgram]:
+    return [tiny_program(k) for k in range(COUNT)]
+
+
+@pytest.mark.parametrize("number", range(COUNT))
+def test_torch_computes_what_the_reference_computes(number: int) -> None:
+    program = tiny_program(number)
     case = program.case()
     torch.manual_seed(0)
     arrays = [tensor(i, "cpu") for i in case.inputs]
@@ -43,7 +54,7 @@ def test_torch_computes_what_the_reference_computes(program: RandomProgram) -> N
 
 
 def test_every_kind_of_statement_occurs() -> None:
-    texts = "\n".join(s.text for p in PROGRAMS for s in p.statements)
+    texts = "\n".join(s.text for p in tiny_programs() for s in p.statements)
     for kind, row in TABLE["kinds"].items():
         for form in (form for forms in row.values() if isinstance(forms, list) for form in forms):
             pattern = re.sub(r"\\{\w+\\}", r"[^\n]+?", re.escape(form))
@@ -83,7 +94,7 @@ def test_no_array_is_too_large() -> None:
 
 
 def test_arrays_have_their_layouts() -> None:
-    inputs = {i.layout: i for p in PROGRAMS for i in p.arrays.values() if i.dtype == "f32"}
+    inputs = {i.layout: i for p in tiny_programs() for i in p.arrays.values() if i.dtype == "f32"}
     for layout, given in inputs.items():
         first, second = measure_case.rotated([tensor(given, "cpu")])[0][0], measure_case._copied(tensor(given, "cpu"))
         assert tuple(first.shape) == given.shape and first.stride() == second.stride()
@@ -96,7 +107,7 @@ def test_arrays_have_their_layouts() -> None:
 
 def test_parts_compute_what_the_whole_computes() -> None:
     """A program without its first statement, called with the first value, has the results of the whole program."""
-    program = next(p for p in PROGRAMS if len(p.statements) > 3 and len(p.results) == 1)
+    program = next(p for p in tiny_programs() if len(p.statements) > 3 and len(p.results) == 1)
     *_, rest = program.parts(len(program.statements) - 1)
     torch.manual_seed(0)
     values = {n: tensor(i, "cpu").double() for n, i in program.arrays.items()}
@@ -123,7 +134,7 @@ def slow_scans(program: RandomProgram) -> float:
 
 
 def test_a_slow_program_shrinks_to_the_statement_that_is_slow() -> None:
-    program = next(p for p in PROGRAMS if sum(s.kind == "scan" for s in p.statements) == 1 < len(p.statements))
+    program = next(p for p in tiny_programs() if sum(s.kind == "scan" for s in p.statements) == 1 < len(p.statements))
     seen: list[str] = []
     measure = rows_of(slow_scans, seen)
     (whole,) = measure([program])
@@ -133,7 +144,7 @@ def test_a_slow_program_shrinks_to_the_statement_that_is_slow() -> None:
 
 
 def test_a_program_of_fast_parts_stays_whole() -> None:
-    program = next(p for p in PROGRAMS if len(p.statements) == 4)
+    program = next(p for p in tiny_programs() if len(p.statements) == 4)
     measure = rows_of(lambda p: 2.0 if len(p.statements) == 4 else 0.9, [])
     (whole,) = measure([program])
     assert random_run.slowest_part(program, whole, 0.9, measure) is whole
@@ -187,7 +198,7 @@ def test_programs_are_measured_like_cases(tmp_path: Path) -> None:
         return dict.fromkeys(peers, 1.0)
 
     (tmp_path / "a.best_config").write_text("measured while others used the GPU")
-    programs = PROGRAMS[:3]
+    programs = [tiny_program(k) for k in range(3)]
     with ThreadPoolExecutor(1) as pool:
         rows = list(random_run.measured(programs, "cpu", clock, pool, tmp_path))
     assert not list(tmp_path.iterdir())
@@ -204,7 +215,7 @@ def test_a_program_that_is_too_large_is_a_line_of_the_report(
 
     monkeypatch.setattr(random_run, "compare", fails)
     with ThreadPoolExecutor(1) as pool:
-        rows = list(random_run.measured(PROGRAMS[:1], "cpu", lambda *_: {}, pool, tmp_path))
+        rows = list(random_run.measured([tiny_program(0)], "cpu", lambda *_: {}, pool, tmp_path))
     assert not rows[0].ok
     random_run.run(Session(1, dtype="f32"), lambda programs: iter(rows), FACTS, 1)
     shown = capsys.readouterr().out

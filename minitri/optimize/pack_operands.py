@@ -240,13 +240,13 @@ def in_loops(graph: Graph, parts: bool) -> set[Node]:
     return found
 
 
-def _is_large(node: Contract, worth: int, depth: int = DEPTH) -> bool:
+def _is_large(node: Contract, worth: int, depth: int | None = None) -> bool:
     """Checks whether a product is so large that a copy of a factor is worth one more kernel. The argument `worth` is
     the fewest operations of a product for which copying a factor saves time. A product counts as large only if its
-    summed axis has at least `depth` elements, or if its factors have dtype f32.
+    summed axis has at least `depth` (by default DEPTH) elements, or if its factors have dtype f32.
     """
     sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
-    deep = len(sizes) > node.rank and (sizes[-1] >= depth or node.a.dtype == f32)
+    deep = len(sizes) > node.rank and (sizes[-1] >= (depth or DEPTH) or node.a.dtype == f32)
     return deep and 2 * math.prod(sizes) >= worth
 
 
