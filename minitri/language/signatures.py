@@ -53,8 +53,8 @@ def library_spans() -> dict[str, Span]:
     """Returns the place of each function that is written in the language itself, by the name of the function."""
     files = sorted((Path(__file__).parent / "library").glob("*.mt"))
     texts = [whole_text(file.read_text(), f"minitri/language/library/{file.name}") for file in files]
-    found = [(text, function) for text in texts for function in _FUNCTION.finditer(text.source.text)]
-    return {f["name"]: replace(text, start=f.start(), end=f.end()) for text, f in found}
+    found = [(text, f) for text in texts for f in re.finditer(r"(?ms)^def (\w+).*?(?=^def |\Z)", text.source.text)]
+    return {f[1]: replace(text, start=f.start(), end=f.end()) for text, f in found}
 
 
 @cache
@@ -64,9 +64,6 @@ def library_function(name: str) -> ast.Function:
     Calls of functions that are written in the language itself are inlined.
     """
     return parse_module_at(library_spans()[name]).functions[0]
-
-
-_FUNCTION = re.compile(r"^def (?P<name>\w+).*?(?=^def |\Z)", re.MULTILINE | re.DOTALL)
 
 
 def signature_of(function: ast.Function) -> Signature:

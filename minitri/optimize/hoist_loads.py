@@ -24,8 +24,8 @@ from dataclasses import replace
 from minitri.kernels.ir import Carry, Dot, Load, Op, needed
 from minitri.tiles.ir import Program
 
-LANES = 1024  # the most elements of a tile that is loaded before the loop: 8 registers a thread, with 4 warps
-CARRIED = 64 * 32  # the most elements that a warp passes from one iteration to the next: 64 registers a thread
+# The most elements: of a tile that is loaded before the loop, and of the values that a warp passes to the next iteration.
+LANES, CARRIED = 1024, 64 * 32  # at most 8 and 64 registers of a thread
 
 
 def hoist(program: Program) -> Program:
@@ -39,8 +39,7 @@ def hoist(program: Program) -> Program:
     loads = [s for s in after if isinstance(s, Load) and _lanes(program, s) <= LANES]
     free = [load for load in loads if not any(isinstance(op, Carry) for op in needed(load))]
     moved = {op for load in free for op in needed(load)}
-    hoisted = [s for s in after if s in moved]
-    return replace(program, body=(*before, *hoisted, *(s for s in after if s not in moved)))
+    return replace(program, body=(*before, *sorted(after, key=lambda s: s not in moved)))  # `sorted` is stable
 
 
 def _lanes(program: Program, op: Op) -> int:
