@@ -57,7 +57,7 @@ def show_masks(tiles: TileProgram) -> None:
 
 def large(add: mt.Program, torch: Any) -> None:
     """2**24 elements, on the GPU if there is one: the same kernel, with another block and no mask."""
-    tiles = add.lower(N=LARGE).compilation.value("tile.masked")[0]
+    tiles = add.lower(N=LARGE).compilation.value("tile.masked").programs[0]
     (axis,) = tiles.grid
     print(f"  {axis.tiles} programs of {axis.block} elements on a GPU")
     print(f"  {', '.join(store_mask(tiles).reasons)}")
@@ -80,7 +80,7 @@ def main() -> None:
     x, y = normal(SMALL), normal(SMALL)
 
     print(f"{SMALL} elements, a block of {BLOCK}:")
-    show_masks(small.lower(N=SMALL).compilation.value("tile.masked")[0])
+    show_masks(small.lower(N=SMALL).compilation.value("tile.masked").programs[0])
     agree(f"n = {SMALL}", small(x, y), x + y, 0.0)
     for n in (0, 1, 3, 5, 100):
         a, b = normal(n), normal(n)

@@ -41,9 +41,9 @@ def used(text: str, types: dict[str, str]) -> dict[str, str]:
 @pytest.mark.parametrize("name", ROUNDED)
 def test_the_kernel_of_the_product_stores_bf16(name: str) -> None:
     f = mt.compile(ROUNDED[name], **used(ROUNDED[name], TYPES))
-    kernels = f.lower(target="cuda:90")["kernels"]
+    kernels = f.lower(target="cuda:90", without=("output-slices",))["kernels"]
     assert "temporary t0: bf16[M, N]" in kernels or "temporary t0: bf16[1, M, N]" in kernels
-    assert "temporary t0: f32" in f.lower(target="cuda:90", without=("round-products",))["kernels"]
+    assert "temporary t0: f32" in f.lower(target="cuda:90", without=("round-products", "output-slices"))["kernels"]
 
 
 @pytest.mark.parametrize("name", KEPT)

@@ -200,6 +200,6 @@ def test_names_and_constants(text: str, types: dict[str, str]) -> None:
 def test_wide_offsets_and_strides_are_in_the_text() -> None:
     f = mt.compile("x @ y", x="f32[M, K]", y="f32[K, N]")
     low = f.lower(M=2**16, K=2**16, N=16)
-    assert " wide {" in low["tile"] and parse_programs(low["tile"], False)[-1].wide
+    assert " wide {" in low["tile"] and parse_programs(low["tile"], False).programs[-1].wide
     low = f.lower(np.ones((5, 7), np.float32).T, np.ones((5, 3), np.float32))
     assert "x: f32[7, 5] {strides = [1, 7]}" in low["tile"] and printed("tile", low["tile"]) == low["tile"]

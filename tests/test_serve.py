@@ -69,7 +69,7 @@ def usual(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> int:
     """The usual port, which is a free one here, and an empty cache folder. The kernel gives other programs only ports from 32768
     on."""
     monkeypatch.setenv("MINITRI_CACHE_DIR", str(tmp_path / "cache"))
-    ports = (20_000 + (os.getpid() + k) % 10_000 for k in range(10_000))
+    ports = (20_000 + (97 * os.getpid() + k) % 10_000 for k in range(10_000))  # workers try other ports
     port = next(p for p in ports if free(p))
     monkeypatch.setattr(serve, "PORT", port)
     return port
