@@ -42,7 +42,7 @@ ROWS = {**TABLES["chips"], **TABLES["generic"]}
 def test_every_figure_has_a_source(name: str) -> None:
     """Each figure has a source, or a reason why it is not known."""
     chip, row = EVERY[name], ROWS[name]
-    assert row.keys() - {"architecture"} | {"shared"} == {f.name for f in fields(Chip)}
+    assert row.keys() - {"architecture"} | {"shared", "warps"} == {f.name for f in fields(Chip)}
     for figure, entry in row.items():
         if figure not in ("name", "architecture"):
             source = entry["source"]
@@ -90,13 +90,15 @@ def test_the_error_for_an_unknown_gpu_guesses_or_lists_the_known_ones() -> None:
 
 @pytest.mark.parametrize("text", TARGETS)
 def test_an_architecture_gets_the_generic_chip(text: str) -> None:
-    """It has the shared memory of the architecture. Only for Hopper it is the chip that was measured."""
+    """It has the limits of the architecture. Only for Hopper it is the chip that was measured."""
     target = Target.parse(text)
     chip, generic = chip_of(target), GENERIC[target.kind]
     if text == "cuda:90":
         assert chip is H200
     else:
-        assert chip == replace(generic, shared=shared_bytes(target) or generic.shared) and chip.peak is None
+        limits = multiprocessor(target)
+        shared, warps = shared_bytes(target) or generic.shared, limits.warps if limits else generic.warps
+        assert chip == replace(generic, shared=shared, warps=warps) and chip.peak is None
 
 
 def test_an_undescribed_architecture_gets_the_generic_chip() -> None:
@@ -188,6 +190,12 @@ def test_the_number_of_multiprocessors_decides_what_few_columns_are() -> None:
     kernel = _kernel("sum(x, axis=0)", x="f32[64, 16384]")
     found = [scheduled(kernel, chip=replace(H200, multiprocessors=n)).axes["r"] for n in (132, 16)]
     assert found == [("whole", 64), ("loop", 32)]
+
+
+def test_programs_have_half_of_the_warps_if_a_few_programs_would_start_last() -> None:
+    """There are 11,264 warps. A chip runs 8,448 of them at once, or 6,336, or 12,672."""
+    kernel = _kernel("log_softmax(log(abs(tanh(x)) + 1), axis=0)", x="f32[32, 90112]")
+    assert [scheduled(kernel, chip=replace(H200, warps=n)).warps for n in (64, 48, 96)] == [4, 8, 8]
 
 
 def test_a_group_has_as_many_tiles_as_run_at_once() -> None:

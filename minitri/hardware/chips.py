@@ -66,13 +66,19 @@ def multiprocessor(target: Target) -> Multiprocessor | None:
     return Multiprocessor(row["warps"], row["blocks"], row["shared"] * KIB, row["reserved"] * KIB) if row else None
 
 
+def _limits(target: Target) -> dict[str, int]:
+    """Returns what an architecture limits in each of its chips: the warps that one multiprocessor runs at once, and the
+    bytes of shared memory that one thread block can use. The dict is empty if the limits are not known.
+    """
+    limits = multiprocessor(target)
+    return {"warps": limits.warps, "shared": limits.shared - limits.reserved} if limits else {}
+
+
 def shared_bytes(target: Target) -> int | None:
     """Returns how many bytes of shared memory one thread block can use at most, or None if the limit is not known."""
-    limits = multiprocessor(target)
-    if limits is None:
-        # The local memory (LDS) of a workgroup on every architecture since GCN (AMD's ISA manuals, "Local Data Share").
-        return 64 * KIB if target.kind == "hip" else None
-    return limits.shared - limits.reserved
+    # The local memory (LDS) of a workgroup on every architecture since GCN (AMD's ISA manuals, "Local Data Share").
+    usual = 64 * KIB if target.kind == "hip" else None
+    return _limits(target).get("shared", usual)
 
 
 def blocks_at_once(limits: Multiprocessor, warps: int, registers: int, shared: int) -> dict[str, int]:
@@ -115,27 +121,26 @@ class Chip(Record):
     """The figures of one chip that cost models use.
 
     multiprocessors   the number of multiprocessors of the chip (AMD: compute units)
+    warps             the most warps that one multiprocessor runs at once (AMD: waves)
     shared            bytes of shared memory that one thread block can use
     l1, l2            bytes of the L1 cache of one multiprocessor, and of the L2 cache that all multiprocessors share
     """
 
     name: str
     multiprocessors: int
+    warps: int
     shared: int
     l1: int
     l2: int | None
     peak: Peak | None
 
 
-def _chip(row: Mapping[str, Any], shared: int | None = None) -> Chip:
-    """Makes a chip from one row of chips.toml. If the row has no figure for shared memory, the parameter `shared` is
-    used: the figure of the chip's architecture.
-    """
-    name, usual = row["name"], {"shared": {"bytes": shared}}
-    figures: dict[str, Any] = usual | {figure: entry for figure, entry in row.items() if isinstance(entry, dict)}
-    peak: Any = figures.pop("peak")
-    counts: dict[str, Any] = {figure: _count(entry) for figure, entry in figures.items()}
-    return Chip(name, peak=_peak(name, **peak["rates"]) if "rates" in peak else None, **counts)
+def _chip(row: Mapping[str, Any], limits: Mapping[str, int]) -> Chip:
+    """Makes a chip from one row of chips.toml, and from the limits of its architecture (`_limits`)."""
+    name, rates = row["name"], row["peak"].get("rates")
+    figures = {figure: _count(entry) for figure, entry in row.items() if isinstance(entry, dict) and figure != "peak"}
+    counts: dict[str, Any] = figures | {**limits}
+    return Chip(name, peak=_peak(name, **rates) if rates else None, **counts)
 
 
 def _count(entry: Mapping[str, Any]) -> int | None:
@@ -153,8 +158,8 @@ def _peak(name: str, bandwidth: float, special: int, **units: float) -> Peak:
     return Peak(name, bandwidth * 1e12, rates)
 
 
-CHIPS = {name: _chip(row, shared_bytes(Target.parse(name))) for name, row in ROWS["chips"].items()}
-GENERIC = {kind: _chip(row) for kind, row in ROWS["generic"].items()}
+CHIPS = {name: _chip(row, _limits(Target.parse(name))) for name, row in ROWS["chips"].items()}
+GENERIC = {kind: _chip(row, {}) for kind, row in ROWS["generic"].items()}
 H200 = CHIPS["h200"]
 FASTER = 4  # TF32 must be this many times as fast as f32: it takes three products, and also the parts of the factors
 # The usual GPU of an architecture, which the title of a roofline names.
@@ -163,15 +168,13 @@ _USUAL = {"cuda:80": "a100", "cuda:90": "h200", "cuda:100": "b200", "hip:gfx942"
 
 def chip_of(target: Target) -> Chip:
     """Returns the chip that cost models assume for a target. A target whose chip is not known gets the generic figures
-    of the vendor.
+    of the vendor, with the limits of the architecture.
     """
     if target.gpu:
         return CHIPS[target.gpu]
     if (target.kind, target.arch) == ("cuda", "90"):
         return H200
-    generic = GENERIC[target.kind]
-    shared = shared_bytes(target)
-    return generic if shared is None else replace(generic, shared=shared)
+    return replace(GENERIC[target.kind], **_limits(target))
 
 
 def has_fast_tf32(target: Target) -> bool:

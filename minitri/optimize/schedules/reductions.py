@@ -38,7 +38,6 @@ from minitri.optimize.split_reduction import HELD_COLUMN
 from minitri.tiles.schedule import Schedule, ceil_pow2, size
 
 WHOLE_ROW = 32768  # longest row held in registers
-WARPS_AT_ONCE = 32  # warps that a chip runs at once, for each of FEW programs of a multiprocessor
 FEW = 2  # with this many programs for each multiprocessor or fewer, most of the chip is idle
 ELEMENTS = 256  # elements of a warp whose threads have eight each
 SHORT_ROW = 64  # longest row of which a warp computes several at once
@@ -56,7 +55,7 @@ def reduction(kernel: Kernel, request: Request) -> Schedule | None:
     inner = max((weight[a.name] for a in kernel.reduced), default=0)
     outer = max((weight[a.name] for a in kernel.parallel), default=0)
     if outer > 2 * inner:
-        return _columns(kernel, weight, FEW * chip.multiprocessors)
+        return _columns(kernel, weight, chip)
     row = max(math.prod(ceil_pow2(size(a, WHOLE_ROW * 2)) for a in axes) for axes in _loops(kernel))
     sector = _rows_of_a_sector(kernel, weight, inner, chip)
     streams = _streams(kernel, sector, chip)
@@ -274,7 +273,7 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
     return Schedule(axes, f"rows in blocks{again}", near, warps=warps)
 
 
-def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
+def _columns(kernel: Kernel, weight: dict[str, int], chip: Chip) -> Schedule:
     """Returns the schedule for reductions of columns. Neighbouring threads process neighbouring elements along a
     parallel axis, and each iteration reads several rows.
 
@@ -282,14 +281,14 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     axes. In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one
     element. If there are few programs and elements are slow (special functions or unaligned loads), each program covers
     32 columns instead of 64. A program with a long scan has one warp, whose threads add up the elements of a column
-    without exchanging partial results. If a kernel has at most `few` programs, most of the chip is idle.
+    without exchanging partial results.
     """
-    lanes = innermost(kernel.parallel, weight)
+    lanes, few = innermost(kernel.parallel, weight), FEW * chip.multiprocessors
     second, bytes, aligned = rival(lanes, kernel), widest_bytes(kernel), _is_aligned(kernel, lanes[0])
     corrects = any(isinstance(op, Old) for op in kernel.body)  # has online reductions
     columns, rows = math.prod(size(a, ENOUGH) for a in kernel.parallel), math.prod(size(a, 1) for a in kernel.reduced)
     near = [lanes[0], *(a for a in lanes[1:] if weight[a.name] * 8 > weight[lanes[0].name])]  # axes of neighbours
-    held = _whole_columns(kernel, near, columns, few) if second is None and not corrects else None
+    held = _whole_columns(kernel, near, columns, chip) if second is None and not corrects else None
     if held is not None:
         return held
     scans = any(isinstance(op, Scan) for op in kernel.body) and size(lanes[0], 64) >= 32 and (aligned or bytes < 4)
@@ -338,7 +337,7 @@ def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, 
     return axes
 
 
-def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, few: int) -> Schedule | None:
+def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, chip: Chip) -> Schedule | None:
     """Returns the schedule of a program that keeps columns in registers. Returns None if the columns are too long for
     registers. Returns None if there are few columns, and no result is as long as a column. Returns None if columns are
     short, elements have 8 or 16 bits, and the size of a row is no multiple of 16 bytes.
@@ -349,7 +348,7 @@ def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, few: int
     """
     column, bytes = math.prod(ceil_pow2(size(a, 2 * ENOUGH)) for a in kernel.reduced), widest_bytes(kernel)
     chosen = _reduced_columns if _only_reduces(kernel) and not is_chained(kernel) else _kept_columns
-    fits, width, warps = chosen(kernel, column, columns, few)
+    fits, width, warps = chosen(kernel, column, columns, chip)
     narrow = column <= SHORT_COLUMN and bytes < 4 and not _is_aligned(kernel, lanes[0])
     if not fits or narrow or math.prod(size(a, ENOUGH) for a in lanes) < width:
         return None
@@ -359,7 +358,7 @@ def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, few: int
     return Schedule(axes, f"columns held whole, contiguous along {lanes[0].name}", warps=max(1, min(16, warps)))
 
 
-def _reduced_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[bool, int, int]:
+def _reduced_columns(kernel: Kernel, column: int, columns: int, chip: Chip) -> tuple[bool, int, int]:
     """Returns three facts about a program whose columns are only reduced: whether it keeps the columns in registers,
     the number of columns, and the number of warps.
 
@@ -367,14 +366,14 @@ def _reduced_columns(kernel: Kernel, column: int, columns: int, few: int) -> tup
     elements through shared memory. Columns of at most 16 elements are kept in registers even if there are few columns.
     For columns of at most 16 elements, each warp covers 512 bytes of every row.
     """
-    bytes, many = widest_bytes(kernel), columns > 512 * few
+    bytes, many = widest_bytes(kernel), columns > 512 * FEW * chip.multiprocessors
     alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1
     least = ENOUGH // (column if alone else 2 * column) if many else 1
     width = max(min(256 // bytes, 2048 // column), least)
     return column <= SHORT_COLUMN and (many or alone), width, width * bytes // 512 if alone else 1
 
 
-def _kept_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[bool, int, int]:
+def _kept_columns(kernel: Kernel, column: int, columns: int, chip: Chip) -> tuple[bool, int, int]:
     """Returns three facts about a program whose columns a loop would read twice: whether it keeps the columns in
     registers, the number of columns, and the number of warps.
 
@@ -389,11 +388,12 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, few: int) -> tuple[
     value, such as its sum, are not counted as special functions.
     """
     bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
+    few = FEW * chip.multiprocessors
     narrowest = 32 if column <= HELD_COLUMN else SECTOR // bytes
     width = max(narrowest, max(min(256, 8192 // column), 2048 // column) // bytes)
     longest = HELD_COLUMN if scans or _reads_again(kernel) or columns > 16 * few else ENOUGH
     dear = _is_dear(kernel, by_one=columns <= 256 * few)
     warps = column * width // ELEMENTS if dear else ceil_pow2(column * width * _read(kernel)) // 4096
-    if dear and 1 < columns // width * warps / (WARPS_AT_ONCE * few) <= 1.5:
+    if dear and 1 < columns // width * warps / (chip.warps * chip.multiprocessors) <= 1.5:
         warps //= 2
     return column <= longest, width, warps
