@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import minitri as mt
 from minitri.base.types import items_of
-from minitri.bench import measure_case, random_programs, random_run
+from minitri.bench import measure_case, random_run
 from minitri.bench.alternating_timer import Calls, Pace
 from minitri.bench.measure_case import tensor
 from minitri.bench.random_programs import EVERYDAY, TABLE, RandomProgram, draw
@@ -89,7 +89,7 @@ def test_no_array_is_too_large() -> None:
     for k in range(200):
         case = draw(f"1/{k}", "bf16").case()
         with Largest() as found:
-            case.eager(*map(random_programs._meta, case.inputs))
+            case.eager(*(tensor(i, "meta") for i in case.inputs))
         assert found.bytes <= 4 * 2 * EVERYDAY["most"], case.program
 
 

@@ -25,11 +25,9 @@ from itertools import count, permutations
 from random import Random
 from typing import Any, NamedTuple
 
-import torch
-
 from minitri.base.toml_tables import table_beside
-from minitri.base.types import DTYPES
 from minitri.bench.cases import Case, Input
+from minitri.bench.measure_case import tensor
 from minitri.bench.torch_twin import torch_twin
 from minitri.testing.statement_writer import DoesNotFit, Filled, Statement, StatementWriter, names_read
 
@@ -102,14 +100,8 @@ def _flops(twin: Callable[..., Any], inputs: Sequence[Input]) -> int:
     from torch.utils.flop_counter import FlopCounterMode
 
     with FlopCounterMode(display=False) as counter:
-        twin(*map(_meta, inputs))
+        twin(*(tensor(i, "meta") for i in inputs))
     return int(counter.get_total_flops())
-
-
-def _meta(given: Input) -> Any:
-    """Returns a torch tensor without data for an input: a tensor on the meta device."""
-    dtype = "bool" if given.below else DTYPES[given.dtype].triton
-    return torch.empty(given.shape, dtype=getattr(torch, dtype), device="meta")
 
 
 # ---- writing -----------------------------------------------------------------------------------
@@ -186,7 +178,7 @@ class EverydayWriter(StatementWriter):
         layout = self.choose(layouts) if len(shape) > 1 and role in "xy" else ""
         dtype, below = ("bool", 2) if role == "mask" else (self.dtype, 0)
         self.arrays[name] = Input(dtype, tuple(shape), below, layout=layout, scale=depth**-0.5)
-        self.values[name] = Value(_meta(self.arrays[name]), NORMAL)
+        self.values[name] = Value(tensor(self.arrays[name], "meta"), NORMAL)
         return name
 
     def value(self, text: str, reads: Sequence[str], group: str) -> Value:
