@@ -48,13 +48,12 @@ from minitri.pipeline import OUR_STAGES, Compilation, Context
 from minitri.tiles.schedule import Options
 
 PANES = ("source", "drawn", "passes", "ledger", "resources", "player", "diff")  # panes of the page beside the stages
-SILENT: Tell = lambda done, text: None  # noqa: E731
 Seconds = Mapping[str, float] | None  # by the name of a kernel
 
 
 def document(
     compiled: Compilation, other: Compilation | None = None, *, quick: bool = False, compare: Mapping[str, Any] = {},
-    measured: Seconds = None, panes: Sequence[str] = (), tell: Tell = SILENT,
+    measured: Seconds = None, panes: Sequence[str] = (), tell: Tell = lambda done, text: None,
 ) -> dict[str, Any]:  # fmt: skip
     """Returns the data of a page about one program, or about two programs that are compared.
 
