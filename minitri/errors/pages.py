@@ -89,7 +89,8 @@ class Example(Record):
             made, name = f"@mt.jit{options}\n{text}", text.split("def ")[-1].split("(")[0]
         else:
             types = _keywords({name: type for name, type in self.types.items() if type is not None})
-            made = f"f = mt.compile({', '.join(filter(None, (_quoted(text), types)))})"
+            quoted = f"'{text}'" if '"' in text else f'"{text}"'
+            made = f"f = mt.compile({', '.join(filter(None, (quoted, types)))})"
             made += f"\nf = f.configured{options}" * bool(options)
         if self.limits:
             made = f"with mt.limits({_keywords(self.limits)}):\n{_indented(made)}"
@@ -114,10 +115,6 @@ def _written(value: Any) -> str:
 
 def _keywords(given: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={json.dumps(value)}" for name, value in given.items())
-
-
-def _quoted(text: str) -> str:
-    return f"'{text}'" if '"' in text else f'"{text}"'
 
 
 # ---- pages ---------------------------------------------------------------------------------------
