@@ -185,9 +185,7 @@ def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:
     return made
 
 
-def strided(
-    shape: Sequence[int], strides: Sequence[int], dtype: Any, allocate: Callable[[int, Any], Any] = np.zeros
-) -> Any:
+def strided(shape: Sequence[int], strides: Sequence[int], dtype: Any, allocate: Callable[[int, Any], Any]) -> Any:
     """Returns a new numpy array with the given strides, which are counted in elements.
 
     `allocate(count, dtype)` allocates memory for `count` elements.
