@@ -38,12 +38,11 @@ def folder() -> Path | None:
 
     Returns None if the folder cannot be created, or cannot be made private to this user.
     """
-    try:
+    with contextlib.suppress(OSError, ValueError, RuntimeError):
         path = configured_folder()
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path if _is_ours(path) else None
-    except (OSError, ValueError, RuntimeError):
-        return None
+    return None
 
 
 def configured_folder() -> Path:

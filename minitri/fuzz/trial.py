@@ -270,7 +270,7 @@ def _array(given: Any) -> Any:
     plain = np.array(given["values"], np.float64 if dtype.is_float else None).reshape(shape).astype(dtype.numpy)
     if 0 in shape or sum((n - 1) * abs(s) for n, s in zip(shape, strides)) > 64 * (MOST + math.prod(shape)):
         return plain
-    array = strided(shape, strides, dtype.numpy)
+    array = strided(shape, strides, dtype.numpy, np.zeros)
     array[...] = plain
     return array
 

@@ -13,7 +13,7 @@ rounded.
 
 from collections.abc import Callable
 
-from minitri.base.nodes import children
+from minitri.base.nodes import children, postorder
 from minitri.base.operators import JUMPS, reduction
 from minitri.base.types import bf16
 from minitri.graph.ir import Apply, Concat, Const, Contract, Graph, Node, Reduce, Scan, View
@@ -30,11 +30,7 @@ def roundable_products(graph: Graph) -> set[Node]:
 
 def used_by(graph: Graph, user: Callable[[Node], bool]) -> set[Node]:
     """Returns the operands of each node `n` for which `user(n)` is true, and all nodes on which these operands depend."""
-    used: set[Node] = set()
-    for node in reversed(graph.nodes()):
-        if node in used or user(node):
-            used |= {*children(node)}
-    return used
+    return {*postorder((o for n in graph.nodes() if user(n) for o in children(n)), children)}
 
 
 def is_discontinuous(node: Node) -> bool:

@@ -78,8 +78,6 @@ def format_condition(c: Condition) -> str:
 
 
 def format_node(node: Node, names: Mapping[Node, str]) -> str:
-    if isinstance(node, Input):
-        return f"input {node.name}"
     return LINES[type(node)].write(fields_of(node), Writer(names, AXIS))
 
 
@@ -117,16 +115,11 @@ class Writer:
 
     def named(self, d: Dim) -> Dim:
         """Returns the index expression `d` with the text's names for symbols, such as `$d0` for a size d0."""
-        return marked(d, self.axis_name).substitute(self.values)
+        ambiguous = [s for s in d.symbols() if s.kind == "size" and self.axis_name.fullmatch(s.name)]
+        return d.substitute({**self.values, **{s: size(f"${s.name}") for s in ambiguous}})
 
     def dim(self, d: Dim) -> str:
         return str(self.named(d))
-
-
-def marked(d: Dim, axis: re.Pattern[str]) -> Dim:
-    """Returns an expression with `$` before the name of each size that has the name of an axis, such as d0."""
-    ambiguous = [s for s in d.symbols() if s.kind == "size" and axis.fullmatch(s.name)]
-    return d.substitute({s: size(f"${s.name}") for s in ambiguous})
 
 
 def join(items: Iterable[object]) -> str:

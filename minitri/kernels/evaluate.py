@@ -76,7 +76,7 @@ class Values:
     """Computes the ops (operations) of a kernel or tile program, one after another. `names` are the names of the
     kernel's axes, in the kernel's order.
 
-    A subclass must define the method `count`. A subclass for programs with loops must also define the method `carry`.
+    A subclass for programs with loops must define the method `carry`.
     """
 
     def __init__(self, names: Sequence[str], memory: Memories, sizes: Sizes) -> None:
@@ -128,11 +128,13 @@ class Values:
             case ir.Spread():
                 shape = [self.width(n) if n in op.axes else 1 for n in self.names]
                 return np.broadcast_to(self.values[op.x], shape)
+            case ir.Count():
+                return np.prod([self.width(a) for a in op.over], dtype=np.int64)
             case ir.Old():
                 return self.values[op.x]
             case ir.Scan():
                 return numpy_array_operations.scan(op.op, self.values[op.x], self.names.index(op.along))
-        return getattr(self, type(op).__name__.lower())(op)  # load, store, reduce, dot, count, carry
+        return getattr(self, type(op).__name__.lower())(op)  # load, store, reduce, dot, carry
 
     def reduce(self, op: ir.Reduce) -> Any:
         places = tuple(self.names.index(a) for a in op.over)
@@ -212,17 +214,9 @@ def evaluate(plan: Plan, inputs: Arrays, sizes: Sizes) -> tuple[Any, ...]:
     """
     memory = allocate(plan, inputs, sizes)
     for kernel in plan.kernels:
-        run = _Run(kernel, memory, sizes)
-        for op in kernel.body:
-            run.run(op)
-    return tuple(result(memory[b.name], b, sizes) for b in plan.outputs)
-
-
-class _Run(Values):
-    def __init__(self, kernel: ir.Kernel, memory: Memories, sizes: Sizes) -> None:
-        super().__init__([a.name for a in kernel.axes], memory, sizes)
+        values = Values([a.name for a in kernel.axes], memory, sizes)
         for a in kernel.axes:
-            self.env[a.symbol] = self.along(a.name, np.arange(a.extent.evaluate(sizes)))
-
-    def count(self, op: ir.Count) -> Any:
-        return np.prod([self.width(a) for a in op.over], dtype=np.int64)
+            values.env[a.symbol] = values.along(a.name, np.arange(a.extent.evaluate(sizes)))
+        for op in kernel.body:
+            values.run(op)
+    return tuple(result(memory[b.name], b, sizes) for b in plan.outputs)

@@ -9,6 +9,7 @@ stored, minitri makes new tables.
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,8 @@ def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> An
     grammar = path.read_text(encoding="utf-8")
     key = {"lark": lark.__version__, "grammar": hashlib.sha256(grammar.encode()).hexdigest(), "lexer": lexer}
     if (tables := json_disk_cache.get("grammar", key, _numbered)) is not None:
-        try:
+        with suppress(Exception):  # another version of lark may raise any error
             return lark.Lark._load_from_dict(tables["data"], tables["memo"], **callables)
-        except Exception:  # another version of lark may raise any error
-            pass
     made = lark_parser(path, start, lexer, **callables)
     data, memo = made.memo_serialize([TerminalDef, Rule])
     data["options"] = {n: v for n, v in data["options"].items() if n not in CALLABLE}

@@ -14,6 +14,7 @@ error messages. Expressions of any depth can be evaluated, because the evaluator
 """
 
 from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
@@ -133,12 +134,10 @@ class Reference(Interpreter):
         if isinstance(x, tuple) and isinstance(y, tuple) and node.op == "+":
             return x + y
         if not isinstance(x, (Array, tuple)) and not isinstance(y, (Array, tuple)):
-            try:
+            with suppress(ArithmeticError, ValueError):
                 result = ast.BINARY[node.op](x, y)
                 if not isinstance(result, complex):
                     return result
-            except (ArithmeticError, ValueError):
-                pass
         return _applied(BY_SYMBOL[node.op, 2].name, [x, y])
 
     def compare(self, op: str, x: Value, y: Value) -> Value:

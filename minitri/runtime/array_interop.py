@@ -178,20 +178,14 @@ def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:
     """
     if 0 in array.shape or all(n == 1 or s == t for n, s, t in zip(array.shape, array.strides, strides)):
         return array
-    if array.kind == "torch" and min(strides) > 0:
-        torch = sys.modules["torch"]
-        made = torch.empty_strided(array.shape, strides, dtype=array.owner.dtype, device=array.owner.device)
-        return _torch_view(made.copy_(array.owner), name)._replace(library=array.library)
-    if array.kind != "numpy" or any(s <= 0 for n, s in zip(array.shape, strides) if n > 1):
+    if any(s <= 0 for n, s in zip(array.shape, strides) if n > 1 or array.kind == "torch"):
         raise _refused(name, f"has the strides {list(array.strides)}, and must have {list(strides)}", code="MT0304")
-    made = strided(array.shape, strides, array.dtype.numpy)
-    made[...] = array.owner
-    return _numpy_view(made, name)._replace(library=array.library)
+    made = empty(array, array.dtype, array.shape, strides)
+    made.owner[...] = array.owner
+    return made
 
 
-def strided(
-    shape: Sequence[int], strides: Sequence[int], dtype: Any, allocate: Callable[[int, Any], Any] = np.zeros
-) -> Any:
+def strided(shape: Sequence[int], strides: Sequence[int], dtype: Any, allocate: Callable[[int, Any], Any]) -> Any:
     """Returns a new numpy array with the given strides, which are counted in elements.
 
     `allocate(count, dtype)` allocates memory for `count` elements.

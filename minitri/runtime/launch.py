@@ -25,7 +25,7 @@ from minitri.graph.ir import Graph
 from minitri.hardware.targets import StageUnavailable, Target, require_library
 from minitri.kernels.ir import Plan
 from minitri.runtime.array_interop import ArrayView, Numbers, as_tensor, empty, returned, view
-from minitri.runtime.call_binding import Call, row_major
+from minitri.runtime.call_binding import Call
 from minitri.runtime.gpu_launcher import NativeKernel, Start, current_device, current_stream, load_all
 from minitri.runtime.interpreter import InterpretedKernel, interpreted
 from minitri.triton import compiled_stages
@@ -253,12 +253,10 @@ def on_gpu(call: Call) -> Call:
     """Returns the same call with every array on a GPU. Raises StageUnavailable MT0402 if there is no GPU."""
     torch = require_gpu()
     with torch.cuda.device(None if call.device == "cpu" else call.device):
-        arrays = {n: _copied(a, torch) if a.device == "cpu" else a for n, a in call.arrays.items()}
+        arrays = {n: _copied(a) if a.device == "cpu" else a for n, a in call.arrays.items()}
     return call._replace(sizes=dict(call.sizes), arrays=arrays)
 
 
-def _copied(array: ArrayView, torch: Any) -> ArrayView:
+def _copied(array: ArrayView) -> ArrayView:
     """Returns a row-major copy of a CPU array in new GPU memory."""
-    made = empty(view(torch.empty(0, device="cuda"), "moved"), array.dtype, array.shape, row_major(array.shape))
-    made.owner.copy_(as_tensor(np.array(array.numpy(), order="C", copy=True)))
-    return made
+    return view(as_tensor(np.array(array.numpy(), order="C", copy=True)).to("cuda"), "moved")

@@ -160,12 +160,11 @@ def _scale(program: BaseProgram, call: Call) -> Any:
     Returns None if the magnitudes cannot be computed, because the program begins at a stage after the graph, or because
     there is not enough memory.
     """
-    try:
+    with suppress(Exception):
         context = replace(program.context(call, target_of(call.device)), options=Options())
         compilation = Compilation(context, {"graph": magnitude(program.graph(call.instance))})
         return returned(launchable(compilation, context.target)(call))
-    except Exception:
-        return None
+    return None
 
 
 def _key(program: BaseProgram, call: Call, context: Context) -> dict[str, Any]:

@@ -40,7 +40,8 @@ class CheckRow(NamedTuple):
 
     def __str__(self) -> str:
         where = ", ".join(filter(None, (self.stage, self.variant)))
-        return f"{culprit(self.by)} is {'right' if self.ok else 'wrong'} ({where})"
+        culprit = "the text" if self.by == TEXT else f"the pass `{self.by}`"
+        return f"{culprit} is {'right' if self.ok else 'wrong'} ({where})"
 
 
 class Failure(NamedTuple):
@@ -162,11 +163,6 @@ def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
     cells = [found.get(v, found.get("", "")) for v in variants]
     note = worst.note or next((r.note for r in rows if r.note), "")
     return (worst.by, worst.stage, *cells, f"{worst.max_error:.2e}", f"{worst.bound:.2e}", note)
-
-
-def culprit(by: str) -> str:
-    """Returns a phrase for messages that says what made a stage: a pass, or a text that the user loaded."""
-    return "the text" if by == TEXT else f"the pass `{by}`"
 
 
 def _as_json(value: Any) -> Any:

@@ -9,8 +9,9 @@ products with one row or one column, become a multiplication and a sum instead.
 
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.types import DType, bool_, f32
+from minitri.graph.functions.join_and_split import swapaxes
 from minitri.graph.functions.reductions import reduce
-from minitri.graph.functions.views import permute_dims, squeeze
+from minitri.graph.functions.views import squeeze
 from minitri.graph.ir import PRECISIONS, Shape, along, axis
 from minitri.graph.typing_rules import Array, Typer, Value, ensure, insert_axes, view
 
@@ -72,7 +73,7 @@ def product(t: Typer, x: Array, y: Array, precision: str) -> Array:
     two factors broadcast.
     """
     if _is_batch_of_rows(x.shape, y.shape):  # one matrix product computes all rows
-        return _swapped(t, product(t, _swapped(t, x), y, precision))
+        return swapaxes(t, product(t, swapaxes(t, x, -3, -2), y, precision), -3, -2)
     batch = t.broadcast_shapes([x.shape[:-2], y.shape[:-2]], "batches of @")
     xn = Array(t.broadcast(x.node, (*batch, *x.shape[-2:])), x.dtype)
     yn = Array(t.broadcast(y.node, (*batch, x.shape[-1], y.shape[-1])), y.dtype)
@@ -84,12 +85,6 @@ def product(t: Typer, x: Array, y: Array, precision: str) -> Array:
 def _is_batch_of_rows(x: Shape, y: Shape) -> bool:
     """Checks whether x is a batch of single rows, all of which are multiplied by the same matrix."""
     return len(x) > 2 and x[-2] == 1 and x[-3] != 1 and (len(y) < 3 or y[-3] == 1)
-
-
-def _swapped(t: Typer, x: Array) -> Array:
-    """Returns x with its last batch axis and its row axis exchanged."""
-    rank = x.rank
-    return permute_dims(t, x, (*range(rank - 3), rank - 2, rank - 3, rank - 1))
 
 
 def _contract(t: Typer, x: Array, y: Array, precision: str) -> Array:

@@ -82,18 +82,17 @@ def _is_computed_in_loop(loop: Loop, dot: Dot, second: Op) -> bool:
 
 
 def hide_starts(program: Program) -> Program:
-    return program.hinted(_unknown_starts(program), unknown_start=True)
-
-
-def _unknown_starts(program: Program) -> set[Carry]:
-    """Returns each accumulator into which a loop reduces loaded blocks, and which at least two later loops read."""
+    """Hides the initial value of each accumulator into which a loop reduces loaded blocks, and which at least two later
+    loops read.
+    """
     loops = program.loops
-    return {
+    read_twice = {
         carry
         for k, loop in enumerate(loops)
         for carry, following in loop.carries
         if _reduces_a_load(loop, following) and sum(_reads(later, carry) for later in loops[k + 1 :]) > 1
     }
+    return program.hinted(read_twice, unknown_start=True)
 
 
 def _reduces_a_load(loop: Loop, following: Op) -> bool:
