@@ -203,7 +203,7 @@ class Partition(FirstParts):
         """
         *joining, last = homes = list(dict.fromkeys(map(self._current, homes)))
         if not joining:
-            return True
+            return True  # the parts have been merged before
         after = {s for h in homes for s in graph.successors(h)}
         if connected(graph, after, homes) or self._reason_against(joining, last) is not None:
             return False
