@@ -41,6 +41,8 @@ def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
     `gaps` maps the name of each input that is not contiguous in memory to the strides of this input. A reduction that
     is not split into parts keeps its axes.
     """
+    if not any(isinstance(n, Reduce) for n in graph.nodes()):
+        return graph
     several, by_rows = joinable(graph, gaps), rows_first(graph, chip)
 
     def parts(node: Reduce) -> int:
@@ -56,7 +58,7 @@ def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
         fewer = joined(i, made, rows[0], rows[-1]) if len(rows) > 1 else made
         return fewer if 2 * parts(fewer) > 3 * parts(made) else None
 
-    return rewritten(graph, collapse, one_axis) if any(isinstance(n, Reduce) for n in graph.nodes()) else graph
+    return rewritten(graph, collapse, one_axis)
 
 
 def _longest_run(node: Reduce, gaps: Layouts) -> list[int]:
