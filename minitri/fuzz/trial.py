@@ -100,7 +100,7 @@ class Outcome(Record):
     """The result of checking one program.
 
     stages   number of stages that were compared
-    pairs    number of changed programs that were compared
+    pairs    number of changed versions of the program whose results were compared
     case     the failure, or None if the program did not fail
     refused  number of changed programs that were not compared, because Triton cannot compile the block sizes that the
              change prescribes. Triton must be able to compile the block sizes that minitri itself chooses

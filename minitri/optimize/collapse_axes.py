@@ -110,7 +110,7 @@ def _instructions(op: Op, along: Symbol) -> float:
 
 def _padding(kernel: Kernel, row: int) -> float:
     """Returns the number of elements of all blocks that cover a row, divided by the number of elements of the row. For
-    example, a block of 512 elements that covers a row of 400 elements gives the result 1.28.
+    example, a row of 400 elements that is covered by a block of 512 elements gives 512 / 400 = 1.28.
     """
     block = min(ceil_pow2(row), elements_of_a_program(kernel))
     return -(-row // block) * block / row

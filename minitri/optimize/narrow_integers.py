@@ -63,8 +63,8 @@ def _narrowed(program: Program) -> Mapping[Op, DType]:
 
     def stays_integer(op: Op, kept: set[Op]) -> bool:
         """Checks whether an integer op need not become f32, because no chain of operands and users connects the op with
-        a conversion to a float. An integer op without a connection to a conversion to a float is as fast in i32 as in
-        f32.
+        a conversion to a float. If no conversion to a float is connected with an integer op, i32 and f32 are equally
+        fast for this op.
         """
         return not any(map(_converts, used_by[op])) and exact.intersection(connected(op, used_by)) <= kept
 

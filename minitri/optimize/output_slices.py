@@ -6,10 +6,11 @@
                                                                               (out seen as f32[M, 2, N])
 
 Without this optimisation, a kernel computes all operands of a concatenation for every element of the result, and
-selects one of them. This kernel has an axis of the length of the result, so it cannot also compute a softmax of the
-rows of one operand. With this optimisation, the axis has the length of one operand. Each operand is computed once, and
-is stored into its own slice of the result. So the operands must have equal extents. While fusion decides which nodes
-share a kernel, the slices count as separate results of the program. Afterwards, they become slices of one array again.
+selects one of them. A kernel with an axis of the length of the result cannot also compute a softmax of the rows of one
+operand. With this optimisation, the axis has the length of one operand. Each operand is computed once, and is stored
+into its own slice of the result. So the operands must have equal extents. While fusion decides which nodes share a
+kernel, the slices count as separate results of the program. After fusion, all slices of a result lie in one array
+again.
 
 Operations after a concatenation are applied to each slice. For example, `relu(concat((x, y)))` has the slices `relu(x)`
 and `relu(y)`.

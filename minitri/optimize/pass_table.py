@@ -141,7 +141,7 @@ def room(
     instead   the function that runs in place of a removed optimisation
     gpu       whether the optimisation runs for GPUs only. Triton's interpreter has no tensor cores and runs one
               program at a time, so such an optimisation would not help.
-    together  whether the function gets all tile programs at once, and not each tile program alone
+    together  whether one call of the function receives all tile programs, instead of one call for each program
     """
     module, called = place.split(":")
     function = getattr(import_module(f"minitri.optimize.{module}"), called)

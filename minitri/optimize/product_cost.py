@@ -41,8 +41,8 @@ REACHED = 0.89  # the share of the bandwidth of a chip's memory that a copy reac
 class Pace(NamedTuple):
     """The time in microseconds that a tile of `rows` rows and `columns` columns takes for STEP indices of the depth.
 
-    alone    the time with one program on a multiprocessor
-    beside   the time with another program on the same multiprocessor
+    alone    the time of a program that runs alone on its multiprocessor
+    beside   the time of a program that shares its multiprocessor with a second program
     most     how many programs fit on a multiprocessor
     start    the time before a program has its first block, plus the time after its last block
     """

@@ -13,8 +13,8 @@
 In: a tile program. Out: the same program, with loops whose iterations do not begin with a wait. Shared memory can
 contain two blocks of an array, and an iteration uses one of the two blocks. Triton starts to load the next block only
 at the end of an iteration, when one of the two blocks in shared memory becomes free. A product at the beginning of the
-next iteration must wait for the block that is being loaded. After this pass, each block is loaded during the arithmetic
-of an iteration.
+next iteration must wait for the block that is being loaded. After this pass, the GPU loads each block while it computes
+an iteration.
 
 Software pipelining starts work of the next iteration before the present one ends (Lam, "Software pipelining: an
 effective scheduling technique for VLIW machines", 1988). Moving the first ops of an iteration to the end of the

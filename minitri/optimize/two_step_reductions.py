@@ -150,7 +150,7 @@ Cuts = Mapping[Node, Cut]  # by the result of the reduction
 
 def parts_of(extent: Dim, parts: int, step: int = 1) -> tuple[int, Dim]:
     """Returns the number and the length of parts that cover an axis: at most `parts` parts, whose length is a multiple
-    of `step`. The last part can be incomplete.
+    of `step`. The last part of the axis can be shorter than the other parts.
     """
     length = (extent + (parts * step - 1)) // (parts * step) * step
     return parts if extent.constant is None else -(-extent.constant // int(length)), length
@@ -265,7 +265,8 @@ class Following(Record):
         first corrected for the maximum of all parts.
 
         The arrays `partial` (the sum of each part) and `parts` (the maximum of each part) have the same shape. The
-        argument `place` is the number of the axis of `parts` and of `partial` that has one index for each part.
+        arrays `parts` and `partial` have an axis with one index for each part; the argument `place` is the number of
+        this axis.
         """
         i = self.i
         whole = i.reduce("max", parts, (place,))

@@ -142,7 +142,7 @@ def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) 
     `part`.
 
     loop   the axis that all reductions loop over
-    held   the column axes of which a program has all indices
+    held   the column axes that each program covers completely
 
     The argument `contracts` lists the matrix products. The argument `mixed` is true if there are reductions besides
     matrix products.

@@ -56,7 +56,7 @@ class Partition(FirstParts):
         return [in_order(indexed[h]) for h in self.ordered_homes()]
 
     def _check_first(self) -> None:
-        """Refuses parts that read too many arrays, before merging spends time on all of these arrays.
+        """Refuses parts that read too many arrays, before time is spent on merging these parts.
 
         Raises NotOneKernel with values that must be stored in memory. A part that reads too many arrays is divided at
         each value that NotOneKernel lists: one kernel stores the value, and another kernel loads it.

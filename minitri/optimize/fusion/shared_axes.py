@@ -34,7 +34,8 @@ class FusedIndexing(Indexing):
     would read too many arrays.
 
     loop, held   axes that reductions and products share; minitri/optimize/fusion/one_kernel.py sets these two fields
-    in_parts     results that are stored in the parts of a reduction, and whether their axes are permuted
+    in_parts     maps each result that is stored in the parts of a reduction to True if its axes are permuted, otherwise
+                 to False
     transposed   whether columns of products come before rows, as set by
                  minitri/optimize/fusion/computed_factor_first.py
     """
@@ -186,8 +187,8 @@ class FusedIndexing(Indexing):
         """Returns the axes that a reduction runs over: existing axes of the kernel if their extents match, or else new
         axes.
 
-        If several axes match, the chosen axis lets the reduction share the most operands with the kernel, at the same
-        indices.
+        If several axes match, the function chooses the axis with which the reduction and the kernel share the most
+        operands at the same indices.
         """
         kept = {s.name for d in demand.index for s in d.symbols()} | self._product_axes()
         chosen: list[str] = []

@@ -33,7 +33,7 @@ from minitri.tiles.lower import Lowering, Nest
 
 
 def followed(op: Op) -> tuple[Op, ...]:
-    """Returns the reductions and element counts whose values before the current block are needed to correct the partial
+    """Returns the reductions and element counts whose old values (from before the current block) correct the partial
     sum of an op. For example, the loop of a softmax needs the old maximum to correct the partial sum, so the sum
     *follows* the maximum.
     """

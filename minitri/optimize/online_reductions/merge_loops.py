@@ -233,8 +233,8 @@ class _Online(OpBuilder):
         self.decisions.append(ir.Decision(value, name, name, True, rule, self._read_again(needs), again, spans))
 
     def _read_again(self, needs: Iterable[Reduction]) -> Dim:
-        """Returns how many bytes a second loop would read again. A second loop is necessary if a reduction that depends
-        on the reductions in `needs` cannot share their loop.
+        """Returns how many bytes a second loop would read again. A second loop is necessary if the reductions in
+        `needs` must end before a reduction that depends on them can start.
         """
         ops = {op for y in needs for op in ir.needed(y)}
         loads = [op for op in ops if isinstance(op, Load) and set(op.axes) & self.looped]

@@ -244,7 +244,7 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip:
     largest tile, the first in tiles.toml, can have persistent programs.
 
     tiles     the number of tiles
-    shallow   whether the depth is small
+    shallow   whether the depth (the length of the summed axis) is small
     ends      the bytes of shared memory, per element of a tile, that are needed to store the tile
     """
     kind = _kind(dot)

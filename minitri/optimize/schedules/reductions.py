@@ -325,8 +325,7 @@ def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, 
     size.
 
     The argument `most` is the number of rows in the longest column that a program keeps in registers. Longer columns
-    get a loop, even if one iteration reads all their rows. The product of the arguments `more` and `deep` is the most
-    rows that one iteration reads.
+    get a loop, even if one iteration reads all their rows. One iteration reads at most `more * deep` rows.
     """
     axes: dict[str, tuple[str, int]] = {}
     for a in reversed(kernel.reduced):
@@ -383,9 +382,9 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, chip: Chip) -> tupl
     HELD_COLUMN elements, a program covers as little as one memory sector of each row, so that there are more programs.
 
     If an element takes many instructions, a thread has eight elements. A thread has sixteen elements if otherwise a few
-    programs would start only after the other programs have ended. All threads with elements of one column repeat
-    what is computed once for the column, such as a square root. If there are many columns, divisions of a column by one
-    value, such as its sum, are not counted as special functions.
+    programs would start only after the other programs have ended. A value that is computed once for each column, such
+    as a square root, is computed again by every thread with elements of this column. If there are many columns,
+    divisions of a column by one value, such as its sum, are not counted as special functions.
     """
     bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
     few = FEW * chip.multiprocessors

@@ -15,8 +15,8 @@ function returns every possible kind of number, and sometimes also kinds that ar
 A kind stands for many numbers, for example for all negative numbers. An operator in the table `MONOTONE`, such as
 `multiply`, is monotone in an operand that is restricted to one kind, for example to negative numbers. If an operator is
 monotone, all its results for negative numbers lie between its results for the smallest and the largest negative number.
-The library numpy computes the results of an operator for the smallest and the largest number of each kind. Zeros of
-both signs are one kind, because a sum of 0.0 and -0.0 can have either sign (docs/reference/semantics.md).
+The library numpy computes the results of an operator for the smallest and the largest number of each kind. The numbers
+0.0 and -0.0 belong to the same kind, because a sum of both can have either sign (docs/reference/semantics.md).
 """
 
 from collections.abc import Hashable, Iterable, Sequence

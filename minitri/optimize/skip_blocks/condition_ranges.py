@@ -145,7 +145,8 @@ def _at_most(a: Op, b: Op, strict: int = 0) -> Formula:
 
 
 def _is_near(test: Dim) -> bool:
-    """Checks whether 32-bit integers can hold the test and the loop bounds that are computed from the test.
+    """Checks whether a test of a position, and the loop bounds that are computed from this test, fit into 32-bit
+    integers.
 
     32 bits are certainly enough if the test is a sum of a few positions and a small number.
     """

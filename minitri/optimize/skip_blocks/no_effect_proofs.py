@@ -161,7 +161,7 @@ class _Iteration:
     """One iteration of a loop, evaluated under assumptions about some ops.
 
     known   assumed values of some ops, which are not computed
-    some    whether the assumptions may be true for some elements of a block only
+    some    whether the assumptions can hold for only some of the elements of a block
     runs    whether the iteration certainly runs, so that a product reads both factors
     """
 
