@@ -105,7 +105,7 @@ def machine(on: str) -> dict[str, str]:
 def fuzz(session: Session, on_progress: Callable[[Summary], None] = lambda summary: None) -> Summary:
     """Runs a session of random programs.
 
-    `on_progress` is called with the summary after every program, and at least twice a second.
+    The function `on_progress` is called with the summary after every program, and at least twice a second.
     """
     start, summary = time.monotonic(), Summary(session)
     numbers = islice(count(session.seed), session.programs)

@@ -167,7 +167,7 @@ def _elementwise_operands(op: Op) -> tuple[Op, ...]:
 
 
 def _wanted_others(program: Program) -> dict[Op, Number]:
-    """Maps each load that a reduction reads directly to the neutral element of this reduction."""
+    """Returns the neutral element of the reduction for each load that a reduction reads directly."""
     wanted: dict[Op, Number] = {}
     for op in program.ops():
         step = (op.x, neutral(op.op, op.x.dtype)) if isinstance(op, (Reduce, Scan)) else accumulated(op)

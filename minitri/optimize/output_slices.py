@@ -8,9 +8,9 @@
 Without this optimisation, a kernel computes all operands of a concatenation for every element of the result, and
 selects one of them. A kernel with an axis of the length of the result cannot also compute a softmax of the rows of one
 operand. With this optimisation, the axis has the length of one operand. Each operand is computed once, and is stored
-into its own slice of the result. So the operands must have equal extents. While fusion decides which nodes share a
-kernel, the slices count as separate results of the program. After fusion, all slices of a result lie in one array
-again.
+into its own slice of the result. So the operands of the concatenation must have equal extents. While fusion decides
+which nodes share a kernel, the slices count as separate results of the program. After fusion, all slices of a result
+lie in one array again.
 
 Operations after a concatenation are applied to each slice. For example, `relu(concat((x, y)))` has the slices `relu(x)`
 and `relu(y)`.
@@ -47,7 +47,7 @@ def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Pla
     """Returns a plan that stores results of the graph in slices, or the plan `whole`, if no cost becomes smaller.
 
     whole   the plan without slices
-    fuse    makes the plan of a graph whose results are slices
+    fuse    the function that makes the plan of a graph whose results are slices
     """
     interner, spans = Interner(graph.conditions), dict(graph.spans)
     outputs, places, runs = list[Node](), list[tuple[Buffer, int, Dim]](), list[int]()

@@ -253,7 +253,8 @@ def _is_large(node: Contract, worth: int, depth: int | None = None) -> bool:
 def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: int = ALIGNMENT) -> bool:
     """Checks whether a product can read blocks of a factor without a packed copy of the factor.
 
-    `depth` is the axis that the product sums over. The rows of the factor must begin at multiples of `alignment` bytes.
+    The argument `depth` is the axis that the product sums over. The rows of the factor must begin at multiples of
+    `alignment` bytes.
     """
     found = _places(factor, layouts)
     if wanted == "columns":

@@ -134,7 +134,7 @@ def room(
 ) -> Pass:  # fmt: skip
     """Makes a row of the table of passes for an optimisation. The new pass calls the function that the argument `place`
     names. The called function gets the result of the previous stage and further arguments. Each function in `facts`
-    computes one further argument from the compilation context, for example the chip.
+    computes one more argument of the called function from the compilation context, for example the chip.
 
     kind      the function that makes the row, for example `graph_pass`
     place     the module in minitri/optimize and the function that does the work: "pack_operands:pack"
@@ -161,8 +161,8 @@ def room(
 
 
 def _core(name: str, **changes: Any) -> Pass:
-    """Returns the row `name` of `CORE`, the table of passes that every program needs. `changes` replaces some fields of
-    the row.
+    """Returns the row `name` of `CORE`, the table of passes that every program needs. The argument `changes` replaces
+    some fields of the row.
     """
     return replace(next(p for p in CORE if p.name == name), **changes)
 

@@ -85,7 +85,7 @@ def time_of_copy(chip: Chip, elements: int) -> float:
 class Choice(NamedTuple):
     """How a product is divided: the number of parts of its depth (the summed axis), and the tile.
 
-    `time` is the estimated time of the product in microseconds.
+    The field `time` is the estimated time of the product in microseconds.
     """
 
     parts: int
@@ -96,10 +96,11 @@ class Choice(NamedTuple):
 def cheapest(
     chip: Chip, paces: Iterable[Pace], parts: Iterable[int], *sizes: int, step: int = 1, loading: float = 0.0
 ) -> Choice:
-    """Returns the number of parts and the tile (`Pace`) that have the least estimated time. The arguments `paces` and
-    `parts` give the choices. The `sizes` are the number of products in the batch, the rows, the columns and the depth.
-    The length of a part is a multiple of `step`. The argument `loading` is the time, in microseconds, that reading the
-    factors once from memory takes. Among choices with equal times, the choice with the fewest parts is returned.
+    """Returns the number of parts and the tile (`Pace`) that have the least estimated time. The function chooses among
+    the tiles in `paces` and the numbers of parts in `parts`. The `sizes` are the number of products in the batch, the
+    rows, the columns and the depth. The length of a part is a multiple of `step`. The argument `loading` is the time,
+    in microseconds, that reading the factors once from memory takes. Among choices with equal times, the choice with
+    the fewest parts is returned.
     """
     batch, rows, columns, depth = sizes
 

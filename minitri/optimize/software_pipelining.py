@@ -147,7 +147,7 @@ class _Rotation:
 
     def _rest(self, product: Op, following: Container[Op]) -> set[Op]:
         """Returns the ops that remain in an iteration after its first product has moved to the previous iteration. If
-        an op is used by the moved product and by a remaining op, the iteration keeps the op.
+        both the moved product and a remaining op use some op, this op stays in the iteration too.
         """
         wanted = [op for op in self.loop.body if op not in following] + [n for _, n in self.loop.carries]
         return {*postorder(wanted, lambda op: () if op is product else children(op))} - {product}

@@ -35,7 +35,7 @@ LONGEST = 256  # elements of a block along an axis
 def describe(program: Program, allowed: bool) -> Program:
     """Returns the program with a block shape for each load or store that uses a descriptor.
 
-    `allowed` says whether the options and the arrays of the call allow descriptors.
+    The argument `allowed` says whether the options and the arrays of the call allow descriptors.
     """
     described = program.without_descriptors()
     if not (allowed and program.descriptors) or program.wide:

@@ -6,8 +6,8 @@
 
 In: a reduction or a product, and the length of a part. Out: nodes that compute each part, and nodes that combine the
 parts. A sum can depend on the maximum or the mean of the same elements. In each part, a sum that depends on a maximum
-or mean uses the *own* maximum or mean: the maximum or mean of this part alone. When the parts are combined, each
-partial sum is corrected for the maximum or mean of all parts. The correction of a partial sum is called a transport
+or mean uses the maximum or mean of this part alone (its *own* one). When the parts are combined, each partial sum is
+corrected for the maximum or mean of all parts. The correction of a partial sum is called a transport
 (minitri/graph/partial_sum_correction.py).
 
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. If the maximum of a part is -inf, 0 replaces this
@@ -103,8 +103,8 @@ class Cut:
         return in_parts(self.i, x, self.k, self.parts, self.length, neutral(self.node.op, x.dtype))
 
     def of_own_part(self, of_parts: Node, whole: bool = True) -> Node:
-        """Returns the value of each part, repeated for all elements of the operand that lie in the part. If `whole` is
-        false, axis k of the result is already split into two axes.
+        """Returns the value of each part, repeated for all elements of the operand that lie in the part. If the
+        argument `whole` is false, axis k of the result is already split into two axes.
         """
         x, part = (self.node.x, axis(self.k) // self.length) if whole else (self.x, axis(self.k))
         kept = [j for j in range(self.node.x.rank) if j not in self.node.axes]
@@ -215,7 +215,7 @@ def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> 
 class Following(Record):
     """Builds sums that depend on a split reduction and are split into the same parts.
 
-    `terms` is the expression that is summed.
+    The field `terms` is the expression that is summed.
     """
 
     i: Interner

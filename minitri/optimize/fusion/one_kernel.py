@@ -15,8 +15,7 @@ axes and indices obey four rules, for example that each element of a result is s
     a scan runs along an axis with no other loop around it or inside it
 
 A reduction that lacks one of the kernel's parallel axes would be computed again for each index along that axis. In a
-loop with matrix products, as in attention, a reduction may lack a parallel axis if each grid program computes all its
-indices.
+loop with matrix products, a reduction may lack a parallel axis if each grid program computes all indices of this axis.
 
     p = exp(s[i, r] - m[i])         loop r: the product and the sum run over it
     o[i, l] = sum(r) p * v[r, l]    held l: one program has all columns
@@ -123,10 +122,10 @@ def _check_scan(part: FusedIndexing, node: Scan) -> None:
 def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
     """Returns the value that must be stored in memory so that the rest of the part can be one kernel.
 
-    The argument `missing` is the set of axes of the kernel that `node` lacks: its value does not vary along these axes.
-    If another stored result of the kernel varies along an axis that `node` lacks, the function returns the other
-    result. If no stored result of the kernel varies along an axis that `node` lacks, the function returns `node`
-    itself.
+    The argument `missing` contains the axes of the kernel that `node` lacks, which are the axes along which its value
+    does not vary. If another stored result of the kernel varies along an axis that `node` lacks, the function returns
+    the other result. If no stored result of the kernel varies along an axis that `node` lacks, the function returns
+    `node` itself.
     """
     for other, demand in part.stores[1:]:
         if other is not node and missing & axis_names(demand.index):

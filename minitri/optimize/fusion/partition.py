@@ -124,8 +124,8 @@ class Partition(FirstParts):
         return graph
 
     def _merge_edges(self, graph: nx.DiGraph[int]) -> None:
-        """Merges pairs of parts in which one part reads values of the other. Begins with the pair whose merge saves the
-        most bytes.
+        """Merges pairs of parts in which one part reads values of the other. The method begins with the pair of parts
+        whose merge saves the most bytes.
 
         One merge can make other merges possible, so the search repeats until nothing can be merged.
         """
@@ -217,8 +217,8 @@ class Partition(FirstParts):
         return home
 
     def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
-        """Moves the first elementwise operations of a part into a part whose values it reads, if this saves stores or
-        repeated operations.
+        """Moves the first elementwise operations of a part into the part that computes their operands, if this saves
+        stores or repeated operations.
 
         Operations move to the kernel that computes their operands if the kernels then store fewer bytes in total. For
         example, if one kernel computes a, b and c, and another kernel needs only `a+b-c`, the first kernel computes and

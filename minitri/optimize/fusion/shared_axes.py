@@ -33,7 +33,8 @@ class FusedIndexing(Indexing):
     """The axes and demands (needed elements) of a kernel with several operations. Raises NotOneKernel if the kernel
     would read too many arrays.
 
-    loop, held   axes that reductions and products share; minitri/optimize/fusion/one_kernel.py sets these two fields
+    loop, held   axes that the reductions and products of the kernel share (set in
+                 minitri/optimize/fusion/one_kernel.py)
     in_parts     maps each result that is stored in the parts of a reduction to True if its axes are permuted, otherwise
                  to False
     transposed   whether columns of products come before rows, as set by
@@ -115,9 +116,9 @@ class FusedIndexing(Indexing):
         return [element(a, e.at) for a in args]
 
     def _visits_all(self, root: Node, node: Node, needed: Shape, index: Sequence[Dim]) -> bool:
-        """Checks whether the index of `node`, such as `16384*i + r`, takes each place of the result `root` once if all
-        axes of the kernel vary. Returns False if a thread cannot store 16 bytes of the result at once, or if each entry
-        of the index is a single axis.
+        """Checks whether the index of `node`, such as `16384*i + r`, reaches each element of the result `root` exactly
+        once. Returns False if a thread cannot store 16 bytes of the result at once, or if each entry of the index is a
+        single axis.
 
         The argument `needed` has the number of indices along each axis of `node` that the result needs. Returns False
         if the result needs only a part of each row of `node`, as in `sum(x), x[:, :64] * 2`, or only its diagonal.

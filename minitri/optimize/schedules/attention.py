@@ -140,7 +140,7 @@ def tile_within(
 ) -> AttentionTile:
     """Returns the best tile that fits into shared memory.
 
-    held        the extents of the axes of which a program has all indices
+    held        the extents of the axes that each program covers completely
     described   whether tensor descriptors are allowed
     """
     dots = kernel.dots

@@ -87,9 +87,9 @@ def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: 
 def _longest(kernel: Kernel) -> int:
     """Returns the length, in elements, of the longest row that a program keeps in registers.
 
-    The functions argmax and argmin need three registers for each element, and special functions of f32 need many. A
-    kernel that stores no results as long as a row keeps only shorter rows in registers. If each element is read only
-    once, a loop over blocks of a long row is as fast as a row in registers.
+    The functions argmax and argmin need three registers for each element, and special functions of f32 need many. If a
+    kernel only reduces rows, the longest row that stays in registers is shorter. If each element is read only once, a
+    loop over blocks of a long row is as fast as a row in registers.
     """
     if _only_reduces(kernel):
         return 2 * ENOUGH if _finds_positions(kernel) or _is_dear(kernel) else WHOLE_ROW // 2

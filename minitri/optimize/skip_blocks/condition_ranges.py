@@ -181,7 +181,9 @@ def affine(op: Op) -> Dim:
 
 
 class Interval(Record):
-    """The indices low <= index < high. If `low` or `high` is None, the interval extends to that end of the axis."""
+    """An interval of indices: low <= index < high. If `low` or `high` is None, the interval extends to that end of the
+    axis.
+    """
 
     low: Dim | None = None
     high: Dim | None = None
@@ -206,9 +208,8 @@ def surely_holds(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
 def _where_positive(expr: Dim, axis: Symbol, extent: Dim, ends: Ends, end: int) -> Interval | None:
     """Returns the interval of the indices along `axis` at which expr >= 0, or None if the interval is unknown.
 
-    The expression `expr` has the form c * index + rest. If the argument `end` is 0, the function takes the least value
-    that the summand rest has in a block. If the argument `end` is 1, the function takes the largest value that the
-    summand rest has in a block.
+    The expression `expr` has the form c * index + rest. If the argument `end` is 0, the summand `rest` takes its least
+    value in a block. If the argument `end` is 1, the summand `rest` takes its largest value in a block.
     """
     coefficient, others = expr.coefficient(axis) or (ZERO, ZERO)
     c, found = coefficient.constant, ends(others)

@@ -77,8 +77,8 @@ class _Skipping:
         self.condition = ranges.all_of(dict.fromkeys(ranges.formula(c.op.args[0], c.holds) for c in self.choices))
 
     def _neutral_choices(self) -> list[_Choice]:
-        """Returns the `where` ops that let the loop skip blocks, each with a truth value. The loop can skip a block in
-        which the condition of a `where` op never has the truth value that is returned with the op.
+        """Returns the `where` ops that let the loop skip blocks, each with a truth value. If the condition of a
+        returned op never has this truth value in a block, the loop can skip the block.
         """
         before = list(self.program.ops())
         before = before[: before.index(self.loop.body[0])] if self.loop.body else before
