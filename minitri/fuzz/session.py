@@ -47,7 +47,7 @@ class Session(Record):
     jobs        number of worker processes
     on          where the programs run: "cpu" or "gpu"
     directory   the folder for files of failures; None means that no files are written
-    programs    the largest number of programs; None is no limit
+    programs    the largest number of programs; None for no limit
     """
 
     seconds: float

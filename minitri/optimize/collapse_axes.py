@@ -148,7 +148,7 @@ def _rejoin(op: Op, ranges: Ranges) -> Op:
 
 
 def _with_digits(op: Store, ranges: Ranges) -> Store:
-    """Returns a store in which each index is one axis, if the index of the store counts through several axes. For
+    """Returns the store with one axis for each index, if one index of the given store counts through several axes. For
     example, `out[16384*i + r]` becomes `out[i, r]` if the axis r has 16384 indices.
     """
     weights = mixed_radix(op.offset, ranges, product(list(op.buffer.shape)))

@@ -90,7 +90,7 @@ def costs(plan: Plan) -> tuple[int, int, int]:
 
 def _mixed(kernel: Kernel) -> bool:
     """Checks whether a kernel with a reduction has accesses to whole arrays in different orders, such as `x[i, k]` and
-    `y[k, i]`. A schedule for such a kernel accesses one of the arrays slowly.
+    `y[k, i]`. A schedule for a kernel with accesses in different orders reads or writes one of the arrays slowly.
     """
     whole = [op for op in kernel.body if isinstance(op, (Load, Store)) and len(op.indexed_by) == len(kernel.axes)]
     return any(isinstance(op, Reduce) for op in kernel.body) and len({op.index[-1].symbols() for op in whole}) > 1

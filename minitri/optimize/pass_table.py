@@ -7,7 +7,7 @@ The table `CORE` in minitri/pipeline.py has the passes that every program needs.
 two passes of the table `CORE`. Two optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and `fusion`
 replaces `one-kernel-each`. In the table of this module, the rows `lower` and `mask` run functions that optimise, in
 place of the functions that minitri/pipeline.py runs. The optimisations in `PARTS` are parts of the passes `lower` and
-`mask`, so they have no row of their own. The option `--without NAME` removes an optimisation.
+`mask`, so they have no rows of their own in the table of passes. The option `--without NAME` removes an optimisation.
 """
 
 from collections.abc import Callable, Collection
@@ -234,8 +234,8 @@ OLD_NAMES: dict[str, str] = table_beside(__file__, "old_pass_names.toml")
 
 
 def check_names(without: Collection[str]) -> None:
-    """Raises CompileError MT0402 if a name in `without` is not the name of an optimisation. If the name was an
-    optimisation's name in an earlier version, the help text of the error gives the new name.
+    """Raises CompileError MT0402 if a name in `without` is not the name of an optimisation. If a name that is not found
+    was the name of an optimisation in an earlier version, the help text of the error gives the new name.
     """
     for name in sorted({*without} - {"all", *OPTIONAL}):
         known = f"passes that can be left out: {', '.join(OPTIONAL)}"

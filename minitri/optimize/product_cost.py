@@ -97,10 +97,10 @@ def cheapest(
     chip: Chip, paces: Iterable[Pace], parts: Iterable[int], *sizes: int, step: int = 1, loading: float = 0.0
 ) -> Choice:
     """Returns the number of parts and the tile (`Pace`) that have the least estimated time. The function chooses among
-    the tiles in `paces` and the numbers of parts in `parts`. The `sizes` are the number of products in the batch, the
-    rows, the columns and the depth. The length of a part is a multiple of `step`. The argument `loading` is the time,
-    in microseconds, that reading the factors once from memory takes. Among choices with equal times, the choice with
-    the fewest parts is returned.
+    the tiles in `paces` and the numbers of parts in `parts`. The arguments `sizes` are the number of products in the
+    batch, the rows, the columns and the depth. The length of a part is a multiple of `step`. The argument `loading` is
+    the time, in microseconds, that reading the factors once from memory takes. Among choices with equal times, the
+    choice with the fewest parts is returned.
     """
     batch, rows, columns, depth = sizes
 

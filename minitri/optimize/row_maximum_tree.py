@@ -2,9 +2,9 @@
 
     %5: f32[i] = reduce.max %4 {over = [j]}      becomes     {over = [j], in_parts = true}
 
-After a product, each thread of a warp has many elements of a row. Triton compares the elements of a thread one after
-another, so each comparison waits for the previous comparison. If a row is divided into parts, several independent
-chains of comparisons run at the same time.
+After a product, each thread of a warp holds many elements of one row of the result. Triton compares the elements of a
+thread one after another, so each comparison waits for the previous comparison. If a row is divided into parts, several
+independent chains of comparisons run at the same time.
 
 In: a tile program with masks. Out: the same program, with the hint `in_parts` (compare the elements of a row in several
 independent chains) on some maxima. A maximum gets the hint `in_parts` if each warp has complete rows of a product with

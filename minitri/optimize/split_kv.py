@@ -110,7 +110,7 @@ class _Group:
     def of(node: Contract, terms: GraphTerms, is_sum: Callable[[Element], bool]) -> _Group | None:
         """Returns the `_Group` of a product, or None if the first factor does not depend on a maximum.
 
-        `is_sum` tells whether a divisor is a sum that is split into the same parts as the product.
+        The function `is_sum` tells whether a divisor is a sum that is split into the same parts as the product.
         """
         over = terms.root
         while terms.look(over)[0] == "cast":

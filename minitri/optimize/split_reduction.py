@@ -193,7 +193,8 @@ def _length(extent: int, parts: int, any_start: bool) -> int:
     """Returns the length of a part, so that an axis has about `parts` parts. The last part of the axis can be shorter
     than the other parts.
 
-    The parts of a row begin at multiples of 16 bytes. If `any_start` is true, a part can begin at any index.
+    The parts of a row begin at multiples of 16 bytes. If the argument `any_start` is true, a part can begin at any
+    index.
     """
     least = parts - parts // 4 if any_start else parts // 2 + 1
     even = [extent // n for n in range(parts, least - 1, -1) if extent % n == 0]

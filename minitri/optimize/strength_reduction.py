@@ -65,8 +65,8 @@ def power_of_constant(i: Interner, node: Node) -> Node | None:
 
 
 def _never_negative(i: Interner, x: Node, depth: int = 6) -> bool:
-    """Checks whether each element of x is certainly 0.0, positive, or nan. The check looks at `depth` levels of
-    operands.
+    """Checks whether each element of x is certainly 0.0, positive, or nan. The check looks at the operands of x, their
+    operands and so on, `depth` levels deep.
     """
     match x:
         case Const(value=c):

@@ -12,10 +12,10 @@ corrected for the maximum or mean of all parts. The correction of a partial sum 
 
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. If the maximum of a part is -inf, 0 replaces this
 maximum, and 1 replaces the correction factor of the part. If all elements of all parts are -inf, 0 replaces the maximum
-at first, and the sum of exp(x - max x) is 0. Multiplying the sum 0 by the correction factor exp(0 - -inf) gives nan, as
-without parts. If the extent of the axis is not a multiple of the length of a part, the axis is padded. The operand of
-an exponential is padded with -inf, so that the exponential is 0. An operand that is not the argument of an exponential
-is padded with the neutral element of the reduction.
+at first, and the sum of exp(x - max x) is 0. The sum 0 times the correction factor exp(0 - -inf), which is inf, gives
+nan, as it does without parts. If the extent of the axis is not a multiple of the length of a part, the axis is padded.
+The operand of an exponential is padded with -inf, so that the exponential is 0. An operand that is not the argument of
+an exponential is padded with the neutral element of the reduction.
 
 The modules split_reduction.py, split_kv.py, split_k.py and split_scan.py decide which nodes to split, and into how many
 parts.
@@ -49,8 +49,8 @@ def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | N
     the types of the nodes that can be split. The field `splits` of the graph lists the split nodes.
 
     The function `rule` gets an interner, a node of the old graph, and the copy of this node in the new graph. The
-    function `rule` returns None for a node that is not split. The argument `by` is the function of the calling pass,
-    whose name reports show for each split node.
+    function `rule` returns None for a node that is not split. The argument `by` is the function of the calling pass;
+    reports show the name of this function for each split node.
     """
     splits: list[ir.Split] = []
     if not any(isinstance(node, kinds) for node in graph.nodes()):
@@ -81,7 +81,7 @@ class Cut:
         self.found: Rescale[Element] | None = None  # the transport of a sum that follows a maximum
 
     def made(self, cuts: dict[Node, Cut]) -> Halves:
-        """Returns the reduction in two steps, and adds this `Cut` to `cuts` (the split reductions).
+        """Returns the reduction in two steps, and adds this `Cut` to the dict `cuts` of split reductions.
 
         A sum that depends on a split maximum or mean (one computed in parts) uses, in each part, the maximum or mean of
         this part. A sum that cannot be corrected for the maximum or mean of all parts reads its elements again, after

@@ -124,8 +124,8 @@ def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
 
     The argument `missing` contains the axes of the kernel that `node` lacks, which are the axes along which its value
     does not vary. If another stored result of the kernel varies along an axis that `node` lacks, the function returns
-    the other result. If no stored result of the kernel varies along an axis that `node` lacks, the function returns
-    `node` itself.
+    this result. If no stored result of the kernel varies along an axis that `node` lacks, the function returns `node`
+    itself.
     """
     for other, demand in part.stores[1:]:
         if other is not node and missing & axis_names(demand.index):

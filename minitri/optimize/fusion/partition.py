@@ -232,8 +232,8 @@ class Partition(FirstParts):
             self._move(self._few_elements(a, b), a, graph, few=True)
 
     def _move(self, nodes: set[Node], a: int, graph: nx.DiGraph[int], few: bool = False) -> None:
-        """Moves nodes from all their parts into part `a`, if the parts can still be kernels. If the argument `few` is
-        false, nodes move to part `a` only if the kernels then store fewer bytes.
+        """Moves nodes out of all parts that contain them into part `a`, if all changed parts can still be kernels. If
+        the argument `few` is false, nodes move to part `a` only if the kernels then store fewer bytes.
         """
         if not nodes or not nodes.isdisjoint(self.stored):
             return
@@ -251,8 +251,8 @@ class Partition(FirstParts):
                 self._assign(h, part)
 
     def _first_steps(self, home: int) -> set[Node]:
-        """Returns the first elementwise nodes of a part, on which reductions of the part depend. The returned nodes do
-        not depend on any node of the part except each other.
+        """Returns the first elementwise nodes of a part, on which reductions of the part depend. The returned nodes
+        depend on no other nodes of the part.
         """
         part = self.parts[home]
         steps: set[Node] = set()

@@ -73,7 +73,7 @@ def _is_at_least_1(c: Op) -> bool:
 
 
 def _is_at_most_1(c: Op) -> bool:
-    """Checks whether c is the reciprocal of a sum that is at least 1."""
+    """Checks whether c is 1 divided by a sum whose value is at least 1."""
     match bare(c):
         case Compute(op="reciprocal", args=(d,)):
             return _is_at_least_1(d)

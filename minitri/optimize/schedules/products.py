@@ -143,7 +143,9 @@ def product(kernel: Kernel, request: Request) -> Schedule | None:
 
 
 def batches(kernel: Kernel, *others: str) -> int:
-    """Returns the number of products in a batch: the product of the extents of all parallel axes except `others`."""
+    """Returns the number of products in a batch: the product of the extents of all parallel axes that are not in
+    `others`.
+    """
     return math.prod(size(a, 1) for a in kernel.parallel if a.name not in others)
 
 

@@ -113,8 +113,9 @@ def _read(kernel: Kernel) -> int:
 
 
 def _special(kernel: Kernel, by_one: bool = True) -> int:
-    """Returns the number of special functions, such as exp, that the kernel computes for each element of a row. Without
-    `by_one`, a division of the whole row by one value is not counted (it becomes a multiplication).
+    """Returns the number of special functions, such as exp, that the kernel computes for each element of a row. If the
+    argument `by_one` is false, a division of the whole row by one value is not counted, because it becomes a
+    multiplication.
     """
     reduced = {a.name for a in kernel.reduced}
     computed = [op for op in kernel.body if isinstance(op, Compute) and op.op != "cast" and reduced & {*op.axes}]
@@ -279,9 +280,9 @@ def _columns(kernel: Kernel, weight: dict[str, int], chip: Chip) -> Schedule:
 
     If the contiguous axis and the reduced axis are both short, a program covers several indices of the other parallel
     axes. In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one
-    element. If there are few programs and elements are slow (special functions or unaligned loads), each program covers
-    32 columns instead of 64. A program with a long scan has one warp, whose threads add up the elements of a column
-    without exchanging partial results.
+    element. If there are few programs and each element takes long (special functions or unaligned loads), each program
+    covers 32 columns instead of 64. A program with a long scan has one warp, whose threads add up the elements of a
+    column without exchanging partial results.
     """
     lanes, few = innermost(kernel.parallel, weight), FEW * chip.multiprocessors
     second, bytes, aligned = rival(lanes, kernel), widest_bytes(kernel), _is_aligned(kernel, lanes[0])

@@ -75,7 +75,7 @@ def constant(x: Any, dtype: DType) -> Value:
 
 def anything(dtype: DType, term: Hashable, kinds: Iterable[str] | None = None) -> Value:
     """Returns a `Value` of the given kinds of numbers, or of all kinds if `kinds` is None. If only one kind is
-    possible, and this kind contains a single number (such as the kind inf), returns this number as a constant.
+    possible, and this kind contains a single number (such as inf), the function returns this number as a constant.
     """
     every = {"b": TRUTHS, "i": FINITE, "u": FINITE - {NEGATIVE}}.get(dtype.kind, FLOATS)
     found = frozenset(every if kinds is None else kinds)

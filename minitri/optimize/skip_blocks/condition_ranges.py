@@ -10,7 +10,7 @@ interval that contains every index at which the condition can hold, and possibly
 `surely_holds` returns an interval that contains only indices at which the condition certainly holds.
 
 Not analysed: values that come from memory, products of positions, and numbers that could exceed 32 bits. A condition
-that is not analysed becomes the formula `UNKNOWN`, which may hold at any index and is not known to hold at any index.
+that is not analysed becomes the formula `UNKNOWN`, which may hold or fail at every index.
 """
 
 from __future__ import annotations
