@@ -6,11 +6,11 @@ operation.
 Positions (indices of elements as values) have dtype i64, as in numpy, but positions are rarely large.
 
 In: a tile program with masks. Out: the same program with a narrower dtype for some ops. An op is narrowed (computed in
-32 bits) only if its value and all its operands fit into 32 bits. An op is computed in 32 bits only if each op that uses
-its value is a comparison, a conversion to a float, or computed in 32 bits. The new dtype of a narrowed op is usually
-i32. The new dtype of a narrowed op is f32 if a chain of narrowed ops connects this op with a conversion to a float. An
-integer op gets the dtype f32 only if its value fits into 24 bits, because f32 represents integers of 24 bits exactly.
-An example of attention with f32 positions is ALiBi, which adds to each score a multiple of the distance between two
+32 bits) only if its value and all its operands fit into 32 bits. An op is computed in 32 bits only if its value is used
+by comparisons, conversions to floats and other ops in 32 bits alone. The new dtype of a narrowed op is usually i32. The
+new dtype of a narrowed op is f32 if a chain of narrowed ops connects this op with a conversion to a float. An integer
+op gets the dtype f32 only if its value fits into 24 bits, because f32 represents integers of 24 bits exactly. An
+example of attention with f32 positions is ALiBi, which adds to each score a multiple of the distance between two
 positions. With f32 positions, the kernel of ALiBi (attention with position biases) converts one position per row to a
 float, instead of each distance.
 

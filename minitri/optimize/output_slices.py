@@ -21,7 +21,7 @@ kernel must store all slices of a result.
 
 Left out: results with more than `MOST` slices, because one grid program computes all slices and keeps their values in
 registers. Also left out: results that are not row-major in memory, and slices of fewer than `SECTOR` neighbouring
-bytes, unless they save bytes.
+bytes, unless the use of slices saves bytes.
 """
 
 from collections import defaultdict

@@ -140,7 +140,7 @@ class Partition(FirstParts):
 
     def _carried(self) -> dict[tuple[int, int], int]:
         """Returns the bytes of memory traffic that a merge of two parts would save. The result has an entry for each
-        pair of parts in which one part reads values of the other.
+        pair of parts in which one part reads values of the other part.
         """
         carried: dict[tuple[int, int], int] = defaultdict(int)
         for node in self.compute:

@@ -10,7 +10,7 @@ reduction reuses existing axes with the same extent. If several axes have the ex
 axis lets operations read the same elements as often as possible. If a reduction is split into parts, each grid program
 that reduces one part can also store the same part of another result.
 
-    t[i] = sum over r of x[16384*i + r]      the index takes each place of the result once,
+    t[i] = sum over r of x[16384*i + r]      the index reaches each element of out once,
     out[16384*i + r] = 2 * x[16384*i + r]    so both need the same elements of x
 """
 
