@@ -2,7 +2,7 @@
 
     %5: f32[i] = reduce.max %4 {over = [j]}      becomes     {over = [j], in_parts = true}
 
-After a product, each thread of a warp holds many elements of one row of the result. Triton compares the elements of a
+After a product, each thread of a warp holds many elements of a row of the result. Triton compares the elements of a
 thread one after another, so each comparison waits for the previous comparison. If a row is divided into parts, several
 independent chains of comparisons run at the same time.
 
