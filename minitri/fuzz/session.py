@@ -47,7 +47,7 @@ class Session(Record):
     jobs        number of worker processes
     on          where the programs run: "cpu" or "gpu"
     directory   the folder for files of failures; None means that no files are written
-    programs    the largest number of programs; None is no limit
+    programs    the largest number of programs; None for no limit
     """
 
     seconds: float
@@ -105,7 +105,7 @@ def machine(on: str) -> dict[str, str]:
 def fuzz(session: Session, on_progress: Callable[[Summary], None] = lambda summary: None) -> Summary:
     """Runs a session of random programs.
 
-    `on_progress` is called with the summary after every program, and at least twice a second.
+    The function `on_progress` is called with the summary after every program, and at least twice a second.
     """
     start, summary = time.monotonic(), Summary(session)
     numbers = islice(count(session.seed), session.programs)

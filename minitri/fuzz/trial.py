@@ -1,7 +1,7 @@
 """Checks one random program, and stores a failure as a file from which the failure can be repeated.
 
 In: a seed. Out: an `Outcome`, which says how many comparisons were made. If a comparison failed, the `Outcome` also has
-the shrunk failure (a `Case`). The comparisons that check a random program are of two kinds:
+the shrunk failure (a `Case`). A random program is checked by two kinds of comparisons:
 
     check         every pass and stage with the reference, for every variant (minitri/trust/check_passes.py)
     relations     the program with changed programs that must compute the same result
@@ -100,7 +100,7 @@ class Outcome(Record):
     """The result of checking one program.
 
     stages   number of stages that were compared
-    pairs    number of changed programs that were compared
+    pairs    number of changed versions of the program whose results were compared
     case     the failure, or None if the program did not fail
     refused  number of changed programs that were not compared, because Triton cannot compile the block sizes that the
              change prescribes. Triton must be able to compile the block sizes that minitri itself chooses

@@ -32,7 +32,7 @@ RING: Mapping[str, Callable[..., Dim]] = {
 
 def affine_gather(i: Interner, node: Node) -> Node | None:
     """Replaces a gather by a view if all its index arrays are expressions of the axes that stay inside the array. If
-    only some index arrays are expressions of the axes, returns a gather with the remaining index arrays.
+    only some index arrays are expressions of the axes, the function returns a gather with the remaining index arrays.
     """
     if not isinstance(node, Gather):
         return None

@@ -1,5 +1,4 @@
-"""tile → tile: marks the loads of a loop that sums columns. The elements of a marked load are the first data that the
-L2 cache drops.
+"""tile → tile: marks loads whose elements the L2 cache should drop first, in loops that sum columns.
 
     x @ w, x: bf16[1, 4096], w: bf16[4096, 4096]
 
@@ -32,7 +31,9 @@ def mark(program: Program) -> Program:
 
 
 def _sums_columns(loop: Loop) -> bool:
-    """Checks whether a loop runs down the columns of a row-major array. Neighbours in memory are then in one row."""
+    """Checks whether a loop runs down the columns of a row-major array. In a row-major array, elements that are
+    neighbours in memory belong to one row.
+    """
     steps = [
         op.offset.coefficient(Symbol(a, "axis"))
         for op in loop.body if isinstance(op, Load)

@@ -110,7 +110,7 @@ def _instructions(op: Op, along: Symbol) -> float:
 
 def _padding(kernel: Kernel, row: int) -> float:
     """Returns the number of elements of all blocks that cover a row, divided by the number of elements of the row. For
-    example, a block of 512 elements that covers a row of 400 elements gives the result 1.28.
+    example, a row of 400 elements that is covered by a block of 512 elements gives 512 / 400 = 1.28.
     """
     block = min(ceil_pow2(row), elements_of_a_program(kernel))
     return -(-row // block) * block / row
@@ -148,7 +148,7 @@ def _rejoin(op: Op, ranges: Ranges) -> Op:
 
 
 def _with_digits(op: Store, ranges: Ranges) -> Store:
-    """Returns a store in which each index is one axis, if the index of the store counts through several axes. For
+    """Returns the store with one axis for each index, if one index of the given store counts through several axes. For
     example, `out[16384*i + r]` becomes `out[i, r]` if the axis r has 16384 indices.
     """
     weights = mixed_radix(op.offset, ranges, product(list(op.buffer.shape)))

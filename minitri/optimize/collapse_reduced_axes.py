@@ -11,7 +11,7 @@ single index d0.
 A matrix with gaps between its rows keeps two axes, because the address of an element needs both the row index and the
 column index. If an operand is broadcast along one of two reduced axes, the address of an element needs only the index
 along the other axis. A reduction of an array with gaps keeps the axis that is contiguous in memory. One long axis can
-be split into more parts than one of two shorter axes. Even if memory is not contiguous along neighbouring axes, they
+be split into more parts than either of two shorter axes. Even if memory is not contiguous along neighbouring axes, they
 become one axis if the reduction then has over 1.5 times as many parts. Two sums that read the same array are treated
 alike, because the two sums will share a kernel. For example, `sum(x / m)` is reduced over one axis of length 96*16 in
 place of two axes of lengths 96 and 16:
@@ -38,8 +38,8 @@ from minitri.optimize.two_step_reductions import made_of
 def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
     """Returns the graph in which reductions that will be split into parts have one axis in place of neighbouring axes.
 
-    `gaps` maps the name of each input that is not contiguous in memory to the strides of this input. A reduction that
-    is not split into parts keeps its axes.
+    The argument `gaps` maps the name of each input that is not contiguous in memory to the strides of this input. A
+    reduction that is not split into parts keeps its axes.
     """
     if not any(isinstance(n, Reduce) for n in graph.nodes()):
         return graph
@@ -62,8 +62,8 @@ def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
 
 
 def _longest_run(node: Reduce, gaps: Layouts) -> list[int]:
-    """Returns the run of neighbouring reduced axes that has the most elements. A run (a list of neighbouring axes)
-    contains no axis along which memory is contiguous.
+    """Returns the run of neighbouring reduced axes that has the most elements. A run is a list of neighbouring axes
+    along which memory is not contiguous.
     """
     _, inner = contiguous_axes(node, gaps)
     suitable = [k in node.axes and k not in inner and e.constant is not None for k, e in enumerate(node.x.shape)]
@@ -72,8 +72,8 @@ def _longest_run(node: Reduce, gaps: Layouts) -> list[int]:
 
 
 def joinable(graph: Graph, gaps: Container[str]) -> set[Reduce]:
-    """Returns the reductions whose reduced axes can all become one axis. `gaps` names the inputs that are not
-    contiguous in memory.
+    """Returns the reductions whose reduced axes can all become one axis. The argument `gaps` names the inputs that are
+    not contiguous in memory.
     """
     over_several = {n for n in graph.nodes() if isinstance(n, Reduce) and _neighbours(n)}
     reads = nx.Graph((n, x) for n in over_several for x in (n, *_inputs(n)))

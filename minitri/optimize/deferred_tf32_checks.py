@@ -17,7 +17,7 @@
 Factors that are infinite, NaN or very large cannot be split into TF32 parts (f32_products.py). If a factor cannot be
 split into TF32 parts, the parts are NaN, so the sum and all later partial sums are not finite. A check that the final
 sum is finite finds every factor that cannot be split into TF32 parts. If the final sum is not finite, a second loop
-computes the sum again from the f32 factors in IEEE arithmetic. This second loop handles one index of the summed axis in
+computes the sum again from the f32 factors in IEEE arithmetic. The second loop handles one index of the summed axis in
 each iteration, so it needs little code and few registers.
 
 In: a tile program with masks. Out: the same program with additional loops that compute a sum again. After each loop

@@ -31,7 +31,7 @@ from minitri.optimize.pack_operands import in_loops, is_along_depth, suits_parts
 
 def on_tensor_cores(graph: Graph, layouts: Layouts, fast: bool) -> Graph:
     """Returns the graph in which each product with the default precision "f32" gets the precision "tf32x3" or "ieee".
-    `fast` says whether three products of TF32 numbers take less time on the chip than one product in f32.
+    The argument `fast` says whether three products of TF32 numbers take less time on the chip than one product in f32.
     """
     looped = in_loops(graph, fast)
 

@@ -8,14 +8,14 @@
 
 In: a tile program whose first loop computes matrix products. Out: the same program, with small loads, such as the load
 of a bias, before the first loop. A load after the loop starts when no other work is left, so the grid program waits for
-memory. A load before the loop ends while the loop runs. Triton does not move loads across loops. Moving a computation
-out of a loop is called loop-invariant code motion (Aho, Lam, Sethi and Ullman, "Compilers", 2006, section 9.5). The
-loads of this pass are not inside of the loop, but after it.
+memory. A load that starts before the loop can finish while the loop runs. Triton does not move loads across loops.
+Moving a computation out of a loop is called loop-invariant code motion (Aho, Lam, Sethi and Ullman, "Compilers", 2006,
+section 9.5). The loads of this pass are not inside of the loop, but after it.
 
-Left out: tiles of more than 1024 elements, because a loaded tile stays in registers during the loop. Loops that pass
-more than 64 numbers a thread from one iteration to the next, because few registers are left. Loads whose index depends
-on a value of the loop. Persistent programs, because Triton merges the two nested loops of a persistent program
-into one loop, and the merged loop would have to carry the loaded value.
+Left out: tiles of more than 1024 elements, because a loaded tile stays in registers during the loop. Loops that carry
+more than 64 numbers per thread from iteration to iteration are left out, because few registers are left. Loads whose
+index depends on a value of the loop are left out. Persistent programs are left out too: Triton merges their two nested
+loops into one, and the merged loop would have to carry the loaded value.
 """
 
 import math

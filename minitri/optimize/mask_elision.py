@@ -16,9 +16,10 @@ no `where` that masks its operand.
 Bounds tests are left out not only in mask_elision.py, but also in four other files of minitri/optimize/. The file
 skip_blocks/skip.py gives the last, shorter block a loop of its own, so that the loop over complete blocks needs no
 test. The pass in boundary_peeling.py runs before this pass and marks some programs `peeled`. In a peeled program, the
-code for complete tiles does not test the end of the last grid axis. The file tensor_descriptors.py leaves the tests of
-some blocks to the copy engine. The file deferred_tf32_checks.py adds a loop without bounds tests along its axis,
-because each iteration reads a single index inside the axis.
+code for complete tiles does not test the end of the last grid axis. If tensor descriptors load a block
+(tensor_descriptors.py), the GPU's copy engine tests the bounds, so the program needs no test. The loop that
+deferred_tf32_checks.py adds needs no bounds test, because each iteration reads a single index, which is always inside
+the axis.
 
 Left out: proofs that need relations between several axes. The proof that a test is needless uses the range of each axis
 (minitri/base/intervals.py). If an index is not a polynomial, the proof that its test is needless uses facts about
@@ -166,7 +167,7 @@ def _elementwise_operands(op: Op) -> tuple[Op, ...]:
 
 
 def _wanted_others(program: Program) -> dict[Op, Number]:
-    """Maps each load that a reduction reads directly to the neutral element of this reduction."""
+    """Returns the neutral element of the reduction for each load that a reduction reads directly."""
     wanted: dict[Op, Number] = {}
     for op in program.ops():
         step = (op.x, neutral(op.op, op.x.dtype)) if isinstance(op, (Reduce, Scan)) else accumulated(op)

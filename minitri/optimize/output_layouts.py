@@ -76,7 +76,7 @@ def lay_out(plan: Plan) -> Plan:
 def _order_of_readers(plan: Plan, b: Buffer) -> Order | None:
     """Returns an array's axes with the last two swapped, if all kernels that load the array have the two axes in this
     order. Returns None if a kernel that loads the array has another order of axes, or if no kernel loads the array. The
-    order of axes that a kernel reduces does not count.
+    function ignores the order of the axes that a kernel reduces.
     """
     rank = len(b.shape)
     loads = [(k, op) for k in plan.kernels for op in k.body if isinstance(op, Load) and op.buffer == b]

@@ -6,10 +6,11 @@
                                                                               (out seen as f32[M, 2, N])
 
 Without this optimisation, a kernel computes all operands of a concatenation for every element of the result, and
-selects one of them. This kernel has an axis of the length of the result, so it cannot also compute a softmax of the
-rows of one operand. With this optimisation, the axis has the length of one operand. Each operand is computed once, and
-is stored into its own slice of the result. So the operands must have equal extents. While fusion decides which nodes
-share a kernel, the slices count as separate results of the program. Afterwards, they become slices of one array again.
+selects one of them. A kernel with an axis of the length of the result cannot also compute a softmax of the rows of one
+operand. With this optimisation, the axis has the length of one operand. Each operand is computed once, and is stored
+into its own slice of the result. So the operands of the concatenation must have equal extents. While fusion decides
+which nodes share a kernel, the slices count as separate results of the program. After fusion, all slices of a result
+lie in one array again.
 
 Operations after a concatenation are applied to each slice. For example, `relu(concat((x, y)))` has the slices `relu(x)`
 and `relu(y)`.
@@ -20,7 +21,7 @@ kernel must store all slices of a result.
 
 Left out: results with more than `MOST` slices, because one grid program computes all slices and keeps their values in
 registers. Also left out: results that are not row-major in memory, and slices of fewer than `SECTOR` neighbouring
-bytes, unless they save bytes.
+bytes, unless the use of slices saves bytes.
 """
 
 from collections import defaultdict
@@ -46,7 +47,7 @@ def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Pla
     """Returns a plan that stores results of the graph in slices, or the plan `whole`, if no cost becomes smaller.
 
     whole   the plan without slices
-    fuse    makes the plan of a graph whose results are slices
+    fuse    the function that makes the plan of a graph whose results are slices
     """
     interner, spans = Interner(graph.conditions), dict(graph.spans)
     outputs, places, runs = list[Node](), list[tuple[Buffer, int, Dim]](), list[int]()
@@ -89,7 +90,7 @@ def costs(plan: Plan) -> tuple[int, int, int]:
 
 def _mixed(kernel: Kernel) -> bool:
     """Checks whether a kernel with a reduction has accesses to whole arrays in different orders, such as `x[i, k]` and
-    `y[k, i]`. A schedule for such a kernel accesses one of the arrays slowly.
+    `y[k, i]`. A schedule for a kernel with accesses in different orders reads or writes one of the arrays slowly.
     """
     whole = [op for op in kernel.body if isinstance(op, (Load, Store)) and len(op.indexed_by) == len(kernel.axes)]
     return any(isinstance(op, Reduce) for op in kernel.body) and len({op.index[-1].symbols() for op in whole}) > 1

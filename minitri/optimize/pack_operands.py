@@ -13,12 +13,12 @@ contiguous along the depth, the axis that is summed over ("K-major"). Products o
 (f32_products.py) need only a second factor that is contiguous along the depth. A product whose second factor has
 another layout has three choices: a copy of the second factor, swapped factors, or f32 units. The factors of a product
 can be swapped because `x @ w` equals `(w.mT @ x.mT).mT`. The choice with the least estimated time is taken
-(product_cost.py). For example, a batch of 256 products `x @ w` has `x: f32[64, 768]` and `w: f32[768, 256]`. Its
-factors are swapped, because a transposed copy of each `w` would take longer than the products themselves. F32 products
-that do not run on tensor cores run on the f32 units of the chip, which need a second factor that is contiguous along
-the column index. A factor without the layout that its product needs is slow to read, and each tile of the result reads
-the factor again. A packed copy, which is made only once, is cheaper than repeated slow reads if each element is used
-often enough.
+(product_cost.py). For example, a batch of 256 products `x @ w` has `x: f32[64, 768]` and `w: f32[768, 256]`. In this
+batch, the factors are swapped, because transposed copies of all matrices `w` would take longer than the products
+themselves. F32 products that do not run on tensor cores run on the f32 units of the chip, which need a second factor
+that is contiguous along the column index. A factor without the layout that its product needs is slow to read, and each
+tile of the result reads the factor again. A packed copy, which is made only once, is cheaper than repeated slow reads
+if each element is used often enough.
 
 If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory even if
 the factor is not packed. A first factor with rows at multiples of 4 bytes is packed (copied to aligned rows) only if
@@ -253,7 +253,8 @@ def _is_large(node: Contract, worth: int, depth: int | None = None) -> bool:
 def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: int = ALIGNMENT) -> bool:
     """Checks whether a product can read blocks of a factor without a packed copy of the factor.
 
-    `depth` is the axis that the product sums over. The rows of the factor must begin at multiples of `alignment` bytes.
+    The argument `depth` is the axis that the product sums over. The rows of the factor must begin at multiples of
+    `alignment` bytes.
     """
     found = _places(factor, layouts)
     if wanted == "columns":

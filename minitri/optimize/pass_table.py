@@ -7,7 +7,7 @@ The table `CORE` in minitri/pipeline.py has the passes that every program needs.
 two passes of the table `CORE`. Two optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and `fusion`
 replaces `one-kernel-each`. In the table of this module, the rows `lower` and `mask` run functions that optimise, in
 place of the functions that minitri/pipeline.py runs. The optimisations in `PARTS` are parts of the passes `lower` and
-`mask`, so they have no row of their own. The option `--without NAME` removes an optimisation.
+`mask`, so they have no rows of their own in the table of passes. The option `--without NAME` removes an optimisation.
 """
 
 from collections.abc import Callable, Collection
@@ -134,14 +134,14 @@ def room(
 ) -> Pass:  # fmt: skip
     """Makes a row of the table of passes for an optimisation. The new pass calls the function that the argument `place`
     names. The called function gets the result of the previous stage and further arguments. Each function in `facts`
-    computes one further argument from the compilation context, for example the chip.
+    computes one more argument of the called function from the compilation context, for example the chip.
 
     kind      the function that makes the row, for example `graph_pass`
     place     the module in minitri/optimize and the function that does the work: "pack_operands:pack"
     instead   the function that runs in place of a removed optimisation
     gpu       whether the optimisation runs for GPUs only. Triton's interpreter has no tensor cores and runs one
               program at a time, so such an optimisation would not help.
-    together  whether the function gets all tile programs at once, and not each tile program alone
+    together  whether one call of the function receives all tile programs, instead of one call for each program
     """
     module, called = place.split(":")
     function = getattr(import_module(f"minitri.optimize.{module}"), called)
@@ -161,8 +161,8 @@ def room(
 
 
 def _core(name: str, **changes: Any) -> Pass:
-    """Returns the row `name` of `CORE`, the table of passes that every program needs. `changes` replaces some fields of
-    the row.
+    """Returns the row `name` of `CORE`, the table of passes that every program needs. The argument `changes` replaces
+    some fields of the row.
     """
     return replace(next(p for p in CORE if p.name == name), **changes)
 
@@ -234,8 +234,8 @@ OLD_NAMES: dict[str, str] = table_beside(__file__, "old_pass_names.toml")
 
 
 def check_names(without: Collection[str]) -> None:
-    """Raises CompileError MT0402 if a name in `without` is not the name of an optimisation. If the name was an
-    optimisation's name in an earlier version, the help text of the error gives the new name.
+    """Raises CompileError MT0402 if a name in `without` is not the name of an optimisation. If a name that is not found
+    was the name of an optimisation in an earlier version, the help text of the error gives the new name.
     """
     for name in sorted({*without} - {"all", *OPTIONAL}):
         known = f"passes that can be left out: {', '.join(OPTIONAL)}"

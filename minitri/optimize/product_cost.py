@@ -41,8 +41,8 @@ REACHED = 0.89  # the share of the bandwidth of a chip's memory that a copy reac
 class Pace(NamedTuple):
     """The time in microseconds that a tile of `rows` rows and `columns` columns takes for STEP indices of the depth.
 
-    alone    the time with one program on a multiprocessor
-    beside   the time with another program on the same multiprocessor
+    alone    the time of a program that runs alone on its multiprocessor
+    beside   the time of a program that shares its multiprocessor with a second program
     most     how many programs fit on a multiprocessor
     start    the time before a program has its first block, plus the time after its last block
     """
@@ -85,7 +85,7 @@ def time_of_copy(chip: Chip, elements: int) -> float:
 class Choice(NamedTuple):
     """How a product is divided: the number of parts of its depth (the summed axis), and the tile.
 
-    `time` is the estimated time of the product in microseconds.
+    The field `time` is the estimated time of the product in microseconds.
     """
 
     parts: int
@@ -96,10 +96,11 @@ class Choice(NamedTuple):
 def cheapest(
     chip: Chip, paces: Iterable[Pace], parts: Iterable[int], *sizes: int, step: int = 1, loading: float = 0.0
 ) -> Choice:
-    """Returns the number of parts and the tile (`Pace`) that have the least estimated time. The arguments `paces` and
-    `parts` give the choices. The `sizes` are the number of products in the batch, the rows, the columns and the depth.
-    The length of a part is a multiple of `step`. The argument `loading` is the time, in microseconds, that reading the
-    factors once from memory takes. Among choices with equal times, the choice with the fewest parts is returned.
+    """Returns the number of parts and the tile (`Pace`) that have the least estimated time. The function chooses among
+    the tiles in `paces` and the numbers of parts in `parts`. The arguments `sizes` are the number of products in the
+    batch, the rows, the columns and the depth. The length of a part is a multiple of `step`. The argument `loading` is
+    the time, in microseconds, that reading the factors once from memory takes. Among choices with equal times, the
+    choice with the fewest parts is returned.
     """
     batch, rows, columns, depth = sizes
 

@@ -36,8 +36,8 @@ FAR = 1024  # tiles of an axis of unknown extent
 def order(program: Program, chip: Chip, group: int | None = None) -> Program:
     """Returns the program with a new order of tiles and blocks.
 
-    `group` is the number of tiles per group that the caller wants. If `group` is None, this pass chooses the number of
-    tiles per group.
+    The argument `group` is the number of tiles per group that the caller wants. If `group` is None, this pass chooses
+    the number of tiles per group.
     """
     program = replace(program, returning=True) if _returns(program) else program
     grid = program.grid

@@ -2,9 +2,9 @@
 
     %5: f32[i] = reduce.max %4 {over = [j]}      becomes     {over = [j], in_parts = true}
 
-After a product, each thread of a warp has many elements of a row. Triton compares the elements of a thread one after
-another, so each comparison waits for the previous comparison. If a row is divided into parts, several independent
-chains of comparisons run at the same time.
+After a product, each thread of a warp holds many elements of a row of the result. Triton compares the elements of a
+thread one after another, so each comparison waits for the previous comparison. If a row is divided into parts, several
+independent chains of comparisons run at the same time.
 
 In: a tile program with masks. Out: the same program, with the hint `in_parts` (compare the elements of a row in several
 independent chains) on some maxima. A maximum gets the hint `in_parts` if each warp has complete rows of a product with
@@ -34,8 +34,8 @@ def _is_of_a_wide_product(program: Program, op: Op) -> bool:
 
 
 def _product(op: Op) -> tuple[Op, bool]:
-    """Follows elementwise ops from `op` back to the op whose value they read. Returns that op, and True if a loop
-    carries its value from one iteration to the next.
+    """Follows elementwise ops from `op` back to the op whose value they read. Returns the op that is found, and True if
+    a loop carries its value from one iteration to the next.
     """
     while isinstance(op, Compute):
         op = max(op.args, key=lambda o: len(o.axes))

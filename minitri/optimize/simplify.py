@@ -171,8 +171,8 @@ def gather_of_view(i: Interner, node: Node) -> Node | None:
     """Replaces a gather from a permuted view by a gather from the array itself.
 
     A gather from a slice or a flipped view of an array is not changed. For an index outside of a view, a gather from
-    the view returns the fill value, but one from the array can return an element. If a view only permutes the axes, an
-    index outside of the view is also outside of the array.
+    the view returns the fill value, but a gather from the array may not. If a view only permutes the axes, an index
+    outside of the view is also outside of the array.
     """
     if isinstance(node, Gather) and isinstance(node.x, View):
         v, axes = node.x, [axis(k) for k in range(node.x.rank)]
@@ -223,7 +223,7 @@ def rotated_halves(i: Interner, node: Node) -> Node | None:
 
 
 def with_steps(i: Interner, x: Node, steps: list[Apply]) -> Node:
-    """Applies operators with one operand to `x`, the last of `steps` first."""
+    """Applies the one-operand operators in the list `steps` to `x`, starting at the end of the list."""
     return reduce(lambda y, step: i.apply(step.op, step.dtype, y.shape, (y,)), reversed(steps), x)
 
 

@@ -13,8 +13,8 @@
 In: a tile program. Out: the same program, with loops whose iterations do not begin with a wait. Shared memory can
 contain two blocks of an array, and an iteration uses one of the two blocks. Triton starts to load the next block only
 at the end of an iteration, when one of the two blocks in shared memory becomes free. A product at the beginning of the
-next iteration must wait for the block that is being loaded. After this pass, each block is loaded during the arithmetic
-of an iteration.
+next iteration must wait for the block that is being loaded. After this pass, the GPU loads each block while it computes
+an iteration.
 
 Software pipelining starts work of the next iteration before the present one ends (Lam, "Software pipelining: an
 effective scheduling technique for VLIW machines", 1988). Moving the first ops of an iteration to the end of the
@@ -60,10 +60,10 @@ def _has_later_blocks(before: Stmt, loop: Loop) -> bool:
     """Checks whether the statement ahead of `loop` is a loop over the same axes that carries the same values.
 
     The pass skip-blocks can replace one loop by several loops, and puts the loop over the last blocks of the axis
-    first. A loop that this pass pipelines is inserted before the preceding loops that carry the same values. The first
-    product, which this pass puts before the pipelined loop, must not come between two loops that carry the same sums.
-    If a product came between two loops that carry the same sums, NVIDIA's assembler would make the tensor cores wait
-    for each instruction (message C7515).
+    first. This pass puts each pipelined loop before the earlier loops that carry the same values. The first product,
+    which this pass puts before the pipelined loop, must not come between two loops that carry the same sums. If a
+    product came between two loops that carry the same sums, NVIDIA's assembler would make the tensor cores wait for
+    each instruction (message C7515).
     """
     if not isinstance(before, Loop) or before.first is None or before.axes != loop.axes:
         return False
@@ -100,9 +100,9 @@ class _Rotation:
 
     def _product(self) -> list[Op]:
         """Returns the ops of one iteration that compute a product which does not depend on earlier iterations. The
-        product itself is the last returned op. Returns an empty list if the loop has only one product, or if not
-        exactly one of its products is independent of earlier iterations. The returned product is allowed to depend only
-        on arithmetic and on loads that tensor descriptors can execute.
+        product itself is the last returned op. Returns an empty list if the loop has only one product, or if none or
+        several of its products are independent of earlier iterations. The returned product is allowed to depend only on
+        arithmetic and on loads that tensor descriptors can execute.
         """
         carried = moving(self.loop.body, (c for c, _ in self.loop.carries))
         dots = [op for op in self.loop.body if isinstance(op, Dot)]
@@ -117,8 +117,8 @@ class _Rotation:
     def _copied(self, ops: list[Op], index: Dim, past_end: bool = False) -> dict[Op, Op]:
         """Makes copies of ops with `index` in place of the loop's index.
 
-        If `past_end` is true, `index` can lie past the end of the axis, so loads get a guard (a condition that the
-        index is inside).
+        If the argument `past_end` is true, `index` can lie past the end of the axis. Loads then get a guard, a
+        condition that the index is inside the axis.
         """
 
         def moved(op: Op) -> Op:
@@ -147,7 +147,7 @@ class _Rotation:
 
     def _rest(self, product: Op, following: Container[Op]) -> set[Op]:
         """Returns the ops that remain in an iteration after its first product has moved to the previous iteration. If
-        an op is used by the moved product and by a remaining op, the iteration keeps the op.
+        both the moved product and a remaining op use some op, this op stays in the iteration too.
         """
         wanted = [op for op in self.loop.body if op not in following] + [n for _, n in self.loop.carries]
         return {*postorder(wanted, lambda op: () if op is product else children(op))} - {product}

@@ -52,7 +52,7 @@ def split_products(graph: Graph, chip: Chip) -> Graph:
 
 
 def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | None:
-    """Returns the sum of partial products, or None if the product is not split. `looped` says whether a
+    """Returns the sum of partial products, or None if the product is not split. The argument `looped` says whether a
     loop of the program computes attention.
     """
     alone = node.precision == "tf32x3" or is_read(node.a) and is_read(node.b)  # products of parts share no loop

@@ -51,7 +51,7 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
     """Returns the graph in which long reductions are computed in parts. The field `splits` of the graph lists the split
     reductions.
 
-    `layouts` maps the name of each input that is not contiguous in memory to the strides of this input.
+    The argument `layouts` maps the name of each input that is not contiguous in memory to the strides of this input.
     """
     cuts: dict[Node, Cut] = {}  # split reductions, by their result
     looped, chained, rows = loops(graph), _chained(graph), rows_first(graph, chip)
@@ -159,8 +159,8 @@ def _axis(extents: Mapping[int, int], inner: Container[int], parts: int) -> int:
     """Returns the reduced axis to split. If a reduced axis that is not contiguous in memory is long enough, this axis
     is split, so that each part consists of complete rows.
 
-    `extents` maps each reduced axis to its extent. Parts of the contiguous axes `inner` must have at least PIECE
-    elements, because shorter parts load slowly.
+    The argument `extents` maps each reduced axis to its extent. Parts of the contiguous axes `inner` must have at least
+    PIECE elements, because shorter parts load slowly.
     """
     possible = {k: n // PIECE if k in inner else n for k, n in extents.items()}
     outer = max((k for k in extents if k not in inner), key=lambda k: extents[k], default=None)
@@ -172,11 +172,11 @@ def _axis(extents: Mapping[int, int], inner: Container[int], parts: int) -> int:
 def _parts(count: int, results: int, width: int, wanted: int) -> int:
     """Returns the number of parts for each result, such that about `wanted` programs run.
 
-    `width` is the size of an element in bytes if columns are reduced, and 0 if rows are reduced. A program that reduces
-    columns loads a few rows at a time. The smaller an element is, the fewer bytes a row has, and the more programs are
-    needed to keep the memory busy. A row of up to 16384 elements is not split, because a second kernel would take
-    longer than the split saves. Rows of more than 16384 elements are split if there are at most half as many rows as
-    multiprocessors. Very long rows are split if there are at most twice as many rows as multiprocessors.
+    The argument `width` is the size of an element in bytes if columns are reduced, and 0 if rows are reduced. A program
+    that reduces columns loads a few rows at a time. The smaller an element is, the fewer bytes a row has, and the more
+    programs are needed to keep the memory busy. A row of up to 16384 elements is not split, because a second kernel
+    would take longer than the split saves. Rows of more than 16384 elements are split if there are at most half as many
+    rows as multiprocessors. Very long rows are split if there are at most twice as many rows as multiprocessors.
     """
     programs = -(-results // LANES) if width else results
     shortest = SHORTEST_COLUMN if width else SHORTEST
@@ -190,10 +190,11 @@ def _parts(count: int, results: int, width: int, wanted: int) -> int:
 
 
 def _length(extent: int, parts: int, any_start: bool) -> int:
-    """Returns the length of a part, so that an axis has about `parts` parts. The last part can be shorter than the
-    other parts.
+    """Returns the length of a part, so that an axis has about `parts` parts. The last part of the axis can be shorter
+    than the other parts.
 
-    The parts of a row begin at multiples of 16 bytes. If `any_start` is true, a part can begin at any index.
+    The parts of a row begin at multiples of 16 bytes. If the argument `any_start` is true, a part can begin at any
+    index.
     """
     least = parts - parts // 4 if any_start else parts // 2 + 1
     even = [extent // n for n in range(parts, least - 1, -1) if extent % n == 0]
@@ -212,9 +213,9 @@ def _held(extent: int, others: int, length: int) -> int:
     """Returns the length of a part of the split axis, so that the columns of a part fit into a program's registers.
     Returns 0 if the reduced axes that are not split are too long.
 
-    The argument `length` is the length of a part for which there are enough grid programs. The argument `others` is the
-    product of the extents of all reduced axes that are not split. If a slightly shorter length divides the axis, this
-    length is returned, so that all parts are equally long.
+    The argument `length` is the part length that gives enough grid programs. The argument `others` is the product of
+    the extents of all reduced axes that are not split. If a slightly shorter length divides the axis, this length is
+    returned, so that all parts are equally long.
     """
     most = min(HELD_COLUMN, max(LANES, 1 << (length - 1).bit_length())) // others
     return next((n for n in range(most, most * 3 // 4, -1) if extent % n == 0), most)

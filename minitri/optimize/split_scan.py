@@ -69,8 +69,8 @@ def _halves(i: Interner, node: Scan, chip: Chip, layouts: Layouts) -> Halves | N
 
 
 def _shifted_by_one(i: Interner, totals: Node, k: int, neutral: int | float | bool) -> Node:
-    """Returns `totals`, shifted by one along axis k. Each part gets the total of the part before it, and the first part
-    gets the neutral element.
+    """Returns the array `totals`, shifted by one element along axis k. Each part gets the total of the part before it,
+    and the first part gets the neutral element.
     """
     first = i.view(i.const(neutral, totals.dtype), (*totals.shape[:k], Dim.of(1), *totals.shape[k + 1 :]), ())
     shape = (*totals.shape[:k], totals.shape[k] - 1, *totals.shape[k + 1 :])

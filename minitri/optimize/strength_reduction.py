@@ -65,8 +65,8 @@ def power_of_constant(i: Interner, node: Node) -> Node | None:
 
 
 def _never_negative(i: Interner, x: Node, depth: int = 6) -> bool:
-    """Checks whether each element of x is certainly 0.0, positive, or nan. The check looks at `depth` levels of
-    operands.
+    """Checks whether each element of x is certainly 0.0, positive, or nan. The check looks at the operands of x, their
+    operands and so on, `depth` levels deep.
     """
     match x:
         case Const(value=c):
@@ -103,9 +103,9 @@ def _without_signs(i: Interner, x: Node) -> Node:
 
 
 def _power(i: Interner, x: Node, n: int) -> Node:
-    """Returns `x ** n` as a product of repeated squares. For an exponent n below -1, the function multiplies the
-    reciprocals of two lower powers. For example, x ** -5 becomes 1 / x**2 * (1 / x**3), because x**5 can overflow
-    although x ** -5 is not 0.
+    """Returns `x ** n` as a product of repeated squares. For an exponent n below -1, the result is a product of two
+    reciprocals. For example, x ** -5 becomes 1 / x**2 * (1 / x**3), because x**5 can overflow although x ** -5 is not
+    0.
     """
     if n == 1:
         return x

@@ -35,7 +35,7 @@ LONGEST = 256  # elements of a block along an axis
 def describe(program: Program, allowed: bool) -> Program:
     """Returns the program with a block shape for each load or store that uses a descriptor.
 
-    `allowed` says whether the options and the arrays of the call allow descriptors.
+    The argument `allowed` says whether the options and the arrays of the call allow descriptors.
     """
     described = program.without_descriptors()
     if not (allowed and program.descriptors) or program.wide:
@@ -47,8 +47,8 @@ def describe(program: Program, allowed: bool) -> Program:
 
 
 def _may_be_stored(program: Program, op: Store) -> bool:
-    """Checks whether a tensor descriptor can store the value of `op`. The value must be a float and must have all axes
-    of the stored block.
+    """Checks whether a tensor descriptor can store the value of `op`. The stored value must be a float and must have
+    all axes of the stored block.
     """
     return program.descriptor_stores and op.value.dtype.is_float and index_axes(op) == {*op.value.axes}
 

@@ -6,16 +6,16 @@
 
 In: a reduction or a product, and the length of a part. Out: nodes that compute each part, and nodes that combine the
 parts. A sum can depend on the maximum or the mean of the same elements. In each part, a sum that depends on a maximum
-or mean uses the *own* maximum or mean: the maximum or mean of this part alone. When the parts are combined, each
-partial sum is corrected for the maximum or mean of all parts. The correction of a partial sum is called a transport
+or mean uses the maximum or mean of this part alone (its *own* one). When the parts are combined, each partial sum is
+corrected for the maximum or mean of all parts. The correction of a partial sum is called a transport
 (minitri/graph/partial_sum_correction.py).
 
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. If the maximum of a part is -inf, 0 replaces this
 maximum, and 1 replaces the correction factor of the part. If all elements of all parts are -inf, 0 replaces the maximum
-at first, and the sum of exp(x - max x) is 0. Multiplying the sum 0 by the correction factor exp(0 - -inf) gives nan, as
-without parts. If the extent of the axis is not a multiple of the length of a part, the axis is padded. The operand of
-an exponential is padded with -inf, so that the exponential is 0. An operand that is not the argument of an exponential
-is padded with the neutral element of the reduction.
+at first, and the sum of exp(x - max x) is 0. The sum 0 times the correction factor exp(0 - -inf), which is inf, gives
+nan, as it does without parts. If the extent of the axis is not a multiple of the length of a part, the axis is padded.
+The operand of an exponential is padded with -inf, so that the exponential is 0. An operand that is not the argument of
+an exponential is padded with the neutral element of the reduction.
 
 The modules split_reduction.py, split_kv.py, split_k.py and split_scan.py decide which nodes to split, and into how many
 parts.
@@ -49,8 +49,8 @@ def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | N
     the types of the nodes that can be split. The field `splits` of the graph lists the split nodes.
 
     The function `rule` gets an interner, a node of the old graph, and the copy of this node in the new graph. The
-    function `rule` returns None for a node that is not split. The argument `by` is the function of the calling pass,
-    whose name reports show for each split node.
+    function `rule` returns None for a node that is not split. The argument `by` is the function of the calling pass;
+    reports show the name of this function for each split node.
     """
     splits: list[ir.Split] = []
     if not any(isinstance(node, kinds) for node in graph.nodes()):
@@ -81,7 +81,7 @@ class Cut:
         self.found: Rescale[Element] | None = None  # the transport of a sum that follows a maximum
 
     def made(self, cuts: dict[Node, Cut]) -> Halves:
-        """Returns the reduction in two steps, and adds this `Cut` to `cuts` (the split reductions).
+        """Returns the reduction in two steps, and adds this `Cut` to the dict `cuts` of split reductions.
 
         A sum that depends on a split maximum or mean (one computed in parts) uses, in each part, the maximum or mean of
         this part. A sum that cannot be corrected for the maximum or mean of all parts reads its elements again, after
@@ -103,8 +103,8 @@ class Cut:
         return in_parts(self.i, x, self.k, self.parts, self.length, neutral(self.node.op, x.dtype))
 
     def of_own_part(self, of_parts: Node, whole: bool = True) -> Node:
-        """Returns the value of each part, repeated for all elements of the operand that lie in the part. If `whole` is
-        false, axis k of the result is already split into two axes.
+        """Returns the value of each part, repeated for all elements of the operand that lie in the part. If the
+        argument `whole` is false, axis k of the result is already split into two axes.
         """
         x, part = (self.node.x, axis(self.k) // self.length) if whole else (self.x, axis(self.k))
         kept = [j for j in range(self.node.x.rank) if j not in self.node.axes]
@@ -150,7 +150,7 @@ Cuts = Mapping[Node, Cut]  # by the result of the reduction
 
 def parts_of(extent: Dim, parts: int, step: int = 1) -> tuple[int, Dim]:
     """Returns the number and the length of parts that cover an axis: at most `parts` parts, whose length is a multiple
-    of `step`. The last part can be incomplete.
+    of `step`. The last part of the axis can be shorter than the other parts.
     """
     length = (extent + (parts * step - 1)) // (parts * step) * step
     return parts if extent.constant is None else -(-extent.constant // int(length)), length
@@ -215,7 +215,7 @@ def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> 
 class Following(Record):
     """Builds sums that depend on a split reduction and are split into the same parts.
 
-    `terms` is the expression that is summed.
+    The field `terms` is the expression that is summed.
     """
 
     i: Interner
@@ -265,7 +265,8 @@ class Following(Record):
         first corrected for the maximum of all parts.
 
         The arrays `partial` (the sum of each part) and `parts` (the maximum of each part) have the same shape. The
-        argument `place` is the number of the axis of `parts` and of `partial` that has one index for each part.
+        arrays `parts` and `partial` have an axis with one index for each part; the argument `place` is the number of
+        this axis.
         """
         i = self.i
         whole = i.reduce("max", parts, (place,))

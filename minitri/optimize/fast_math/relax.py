@@ -117,7 +117,9 @@ def _jumps(op: Op) -> bool:
 
 
 def _tests_for_infinity(op: Compute) -> bool:
-    """Checks whether an op only tests for inf or nan. Rounding changes a test for inf only near the largest float."""
+    """Checks whether an op only tests for inf or nan. Rounding changes the result of a test for inf only for numbers
+    near the largest float.
+    """
     infinite = any(isinstance(a, Constant) and a.dtype.is_float and math.isinf(a.value) for a in op.args)
     return op.op in ("isfinite", "isinf", "isnan") or op.op in ("equal", "not_equal") and infinite
 
@@ -126,8 +128,8 @@ def _tests_for_infinity(op: Compute) -> bool:
 
 
 class _Rewriting(OpBuilder):
-    """Applies the rewrite rules to a kernel. `ops` contains the ops of the new kernel, and `replaced` is the op of the
-    old kernel that the rules replace at the moment.
+    """Applies the rewrite rules to a kernel. The field `ops` contains the ops of the new kernel. The field `replaced`
+    is the op of the old kernel that the rules replace at the moment.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -191,7 +193,7 @@ def scale_last(op: Op, new: _Rewriting) -> Op | None:
         max(y * c)                 max(y) * c
         old(m * c)                 old(m) * c, if m is a reduction
 
-    `old` is the value of a running reduction before the current block of a loop.
+    In these rules, `old` is the value of a running reduction before the current block of a loop.
     """
     match op:
         case Compute(op="where", args=(_, x, Constant(value=v)) | (_, Constant(value=v), x)) if math.isinf(v):

@@ -26,8 +26,8 @@ class FirstParts:
     """The initial parts of a graph, before fusion merges parts. A part is a set of nodes that one kernel computes. The
     parts that contain a node are called the homes of the node.
 
-    The set `stored` contains the nodes whose values must be stored in memory. A node that only copies elements is stored
-    too, unless it is in `free`.
+    The set `stored` contains the nodes whose values must be stored in memory. A node that only copies elements is
+    stored too, unless it is in the collection `free`.
     """
 
     def __init__(self, graph: Graph, stored: set[Node], free: Collection[Node] = ()) -> None:
@@ -124,7 +124,7 @@ class FirstParts:
         return False
 
     def has_costly_prologue(self, a: int, b: int) -> bool:
-        """Checks whether many or costly operations of part `a` compute an operand of a matrix product in part `b`."""
+        """Checks whether part `a` computes an operand of a product in part `b` with many or costly operations."""
         pairs = [(n, u) for n in self.parts[a] for u in self.users[n] if u in self.parts[b]]
         if not any(isinstance(u, Contract) or u in self.prologue for _, u in pairs):
             return False
@@ -145,8 +145,8 @@ class FirstParts:
         return len(cone) <= MAX_REPEATED_OPS and again < stored
 
     def _cone(self, node: Node, known: Collection[Node] = ()) -> tuple[set[Node], set[Node]]:
-        """Returns the node and the elementwise nodes that must be computed again if the node is computed again, and
-        the values that they load. Values in `known` are available already.
+        """Returns the elementwise nodes that must be computed again together with `node`, including `node`, and the
+        values that these nodes load. Values in the collection `known` are available, so they are not computed again.
         """
         again, loads, stack = set[Node](), set[Node](), [node]
         while stack and len(again) <= MAX_REPEATED_OPS:

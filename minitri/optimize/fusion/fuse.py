@@ -29,7 +29,7 @@ from minitri.optimize.output_slices import with_slices
 def fuse(graph: Graph, layouts: Layouts = {}, kept: Iterable[Node] = (), slices: bool = False) -> Plan:
     """Decides which nodes of a graph share a kernel, and returns the plan: the kernels in launch order.
 
-    layouts   strides in elements of inputs that are not contiguous
+    layouts   the strides, in elements, of the inputs that are not contiguous in memory
     kept      values that must be stored in memory, even if this costs time
     slices    whether the operands of a concatenated result may be stored one by one (output_slices.py)
     """
@@ -80,7 +80,7 @@ def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, in
 
     reader    the node that reads the value
     part      the number of the part (future kernel) that contains the reader
-    fused     whether the part that contains the reader also computes the value
+    fused     whether the part with this reader computes the value itself, instead of loading it
     accesses  the number of loads and stores that fusion saves, or that the reader causes if it is not fused
 
     A reader in the kernel that computes the value (a fused reader) saves one load. In a kernel that does not compute

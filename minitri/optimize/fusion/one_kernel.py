@@ -15,8 +15,7 @@ axes and indices obey four rules, for example that each element of a result is s
     a scan runs along an axis with no other loop around it or inside it
 
 A reduction that lacks one of the kernel's parallel axes would be computed again for each index along that axis. In a
-loop with matrix products, as in attention, a reduction may lack a parallel axis if each grid program computes all its
-indices.
+loop with matrix products, a reduction may lack a parallel axis if each grid program computes all indices of this axis.
 
     p = exp(s[i, r] - m[i])         loop r: the product and the sum run over it
     o[i, l] = sum(r) p * v[r, l]    held l: one program has all columns
@@ -123,9 +122,9 @@ def _check_scan(part: FusedIndexing, node: Scan) -> None:
 def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
     """Returns the value that must be stored in memory so that the rest of the part can be one kernel.
 
-    The argument `missing` is the set of axes of the kernel that `node` lacks: its value does not vary along these axes.
-    If another stored result of the kernel varies along an axis that `node` lacks, the function returns the other
-    result. If no stored result of the kernel varies along an axis that `node` lacks, the function returns `node`
+    The argument `missing` contains the axes of the kernel that `node` lacks, which are the axes along which its value
+    does not vary. If another stored result of the kernel varies along an axis that `node` lacks, the function returns
+    this result. If no stored result of the kernel varies along an axis that `node` lacks, the function returns `node`
     itself.
     """
     for other, demand in part.stores[1:]:
@@ -142,7 +141,7 @@ def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) 
     `part`.
 
     loop   the axis that all reductions loop over
-    held   the column axes of which a program has all indices
+    held   the column axes that each program covers completely
 
     The argument `contracts` lists the matrix products. The argument `mixed` is true if there are reductions besides
     matrix products.

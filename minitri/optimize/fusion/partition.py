@@ -56,7 +56,7 @@ class Partition(FirstParts):
         return [in_order(indexed[h]) for h in self.ordered_homes()]
 
     def _check_first(self) -> None:
-        """Refuses parts that read too many arrays, before merging spends time on all of these arrays.
+        """Refuses parts that read too many arrays, before time is spent on merging these parts.
 
         Raises NotOneKernel with values that must be stored in memory. A part that reads too many arrays is divided at
         each value that NotOneKernel lists: one kernel stores the value, and another kernel loads it.
@@ -124,8 +124,8 @@ class Partition(FirstParts):
         return graph
 
     def _merge_edges(self, graph: nx.DiGraph[int]) -> None:
-        """Merges pairs of parts in which one part reads values of the other. Begins with the pair whose merge saves the
-        most bytes.
+        """Merges pairs of parts in which one part reads values of the other. The method begins with the pair of parts
+        whose merge saves the most bytes.
 
         One merge can make other merges possible, so the search repeats until nothing can be merged.
         """
@@ -140,7 +140,7 @@ class Partition(FirstParts):
 
     def _carried(self) -> dict[tuple[int, int], int]:
         """Returns the bytes of memory traffic that a merge of two parts would save. The result has an entry for each
-        pair of parts in which one part reads values of the other.
+        pair of parts in which one part reads values of the other part.
         """
         carried: dict[tuple[int, int], int] = defaultdict(int)
         for node in self.compute:
@@ -217,8 +217,8 @@ class Partition(FirstParts):
         return home
 
     def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
-        """Moves the first elementwise operations of a part into a part whose values it reads, if this saves stores or
-        repeated operations.
+        """Moves the first elementwise operations of a part into the part that computes their operands, if this saves
+        stores or repeated operations.
 
         Operations move to the kernel that computes their operands if the kernels then store fewer bytes in total. For
         example, if one kernel computes a, b and c, and another kernel needs only `a+b-c`, the first kernel computes and
@@ -232,8 +232,8 @@ class Partition(FirstParts):
             self._move(self._few_elements(a, b), a, graph, few=True)
 
     def _move(self, nodes: set[Node], a: int, graph: nx.DiGraph[int], few: bool = False) -> None:
-        """Moves nodes from all their parts into part `a`, if the parts can still be kernels. If the argument `few` is
-        false, nodes move to part `a` only if the kernels then store fewer bytes.
+        """Moves nodes out of all parts that contain them into part `a`, if all changed parts can still be kernels. If
+        the argument `few` is false, nodes move to part `a` only if the kernels then store fewer bytes.
         """
         if not nodes or not nodes.isdisjoint(self.stored):
             return
@@ -251,8 +251,8 @@ class Partition(FirstParts):
                 self._assign(h, part)
 
     def _first_steps(self, home: int) -> set[Node]:
-        """Returns the first elementwise nodes of a part, on which reductions of the part depend. The returned nodes do
-        not depend on any node of the part except each other.
+        """Returns the first elementwise nodes of a part, on which reductions of the part depend. The returned nodes
+        depend on no other nodes of the part.
         """
         part = self.parts[home]
         steps: set[Node] = set()

@@ -10,7 +10,7 @@ reduction reuses existing axes with the same extent. If several axes have the ex
 axis lets operations read the same elements as often as possible. If a reduction is split into parts, each grid program
 that reduces one part can also store the same part of another result.
 
-    t[i] = sum over r of x[16384*i + r]      the index takes each place of the result once,
+    t[i] = sum over r of x[16384*i + r]      the index reaches each element of out once,
     out[16384*i + r] = 2 * x[16384*i + r]    so both need the same elements of x
 """
 
@@ -33,8 +33,10 @@ class FusedIndexing(Indexing):
     """The axes and demands (needed elements) of a kernel with several operations. Raises NotOneKernel if the kernel
     would read too many arrays.
 
-    loop, held   axes that reductions and products share; minitri/optimize/fusion/one_kernel.py sets these two fields
-    in_parts     results that are stored in the parts of a reduction, and whether their axes are permuted
+    loop, held   axes that the reductions and products of the kernel share (set in
+                 minitri/optimize/fusion/one_kernel.py)
+    in_parts     maps each result that is stored in the parts of a reduction to True if its axes are permuted, otherwise
+                 to False
     transposed   whether columns of products come before rows, as set by
                  minitri/optimize/fusion/computed_factor_first.py
     """
@@ -114,9 +116,9 @@ class FusedIndexing(Indexing):
         return [element(a, e.at) for a in args]
 
     def _visits_all(self, root: Node, node: Node, needed: Shape, index: Sequence[Dim]) -> bool:
-        """Checks whether the index of `node`, such as `16384*i + r`, takes each place of the result `root` once if all
-        axes of the kernel vary. Returns False if a thread cannot store 16 bytes of the result at once, or if each entry
-        of the index is a single axis.
+        """Checks whether the index of `node`, such as `16384*i + r`, reaches each element of the result `root` exactly
+        once. Returns False if a thread cannot store 16 bytes of the result at once, or if each entry of the index is a
+        single axis.
 
         The argument `needed` has the number of indices along each axis of `node` that the result needs. Returns False
         if the result needs only a part of each row of `node`, as in `sum(x), x[:, :64] * 2`, or only its diagonal.
@@ -186,8 +188,8 @@ class FusedIndexing(Indexing):
         """Returns the axes that a reduction runs over: existing axes of the kernel if their extents match, or else new
         axes.
 
-        If several axes match, the chosen axis lets the reduction share the most operands with the kernel, at the same
-        indices.
+        If several axes match, the function chooses the axis with which the reduction and the kernel share the most
+        operands at the same indices.
         """
         kept = {s.name for d in demand.index for s in d.symbols()} | self._product_axes()
         chosen: list[str] = []

@@ -33,7 +33,7 @@ from minitri.tiles.lower import Lowering, Nest
 
 
 def followed(op: Op) -> tuple[Op, ...]:
-    """Returns the reductions and element counts whose values before the current block are needed to correct the partial
+    """Returns the reductions and element counts whose old values (from before the current block) correct the partial
     sum of an op. For example, the loop of a softmax needs the old maximum to correct the partial sum, so the sum
     *follows* the maximum.
     """
@@ -122,8 +122,8 @@ class OnlineLowering(Lowering):
         nest.values[op] = self._finite(nest.body, op, best) if new.op == "max" else best
 
     def _count(self, op: Count, nest: Nest, before: bool = False) -> Op:
-        """Returns how many elements the loop has reduced at the end of the current block. If `before` is true, only
-        elements before the block are counted.
+        """Returns how many elements the loop has reduced at the end of the current block. If the argument `before` is
+        true, only elements before the block are counted.
         """
         looped = [self.axes[a] for a in nest.loops if a in op.over]
         rest = product([self.axes[a].extent for a in op.over if a not in nest.loops])
@@ -236,8 +236,8 @@ def _factor(op: Op) -> float:
 
 
 def _indices_up_to(axes: Sequence[TileAxis], before: bool) -> Dim:
-    """Returns the number of indices that nested loops visit up to the end of the current block. If `before` is true,
-    only indices before the block are counted.
+    """Returns the number of indices that nested loops visit up to the end of the current block. If the argument
+    `before` is true, only indices before the block are counted.
     """
     first, *inner = axes
     start = block_start(first.name)

@@ -16,8 +16,8 @@ numpy evaluator, every correction factor (`rescale`) is 1, and every correction 
 For example, the sum of (e / l) * v becomes (sum of e * v) / l, if l is another sum. Factors that depend on another
 reduction, but not on the summed axes, are first moved out of a sum.
 
-A mean is a sum divided by the number of elements. Inside the loop, the mean is the partial sum divided by the number of
-elements so far. The number of elements so far is called `count`.
+A mean is a sum divided by the number of elements. Inside the loop, the mean is the partial sum divided by `count`, the
+number of elements so far.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -39,7 +39,7 @@ Reduction = Reduce | Dot
 def online(plan: Plan, looped: Callable[[Kernel], Iterable[str]]) -> Plan:
     """Returns the plan in which kernels that loop over an axis use online reductions (reductions that share one loop).
 
-    `looped` returns the axes that a kernel will loop over. A kernel without loops is not changed.
+    The function `looped` returns the axes that a kernel will loop over. A kernel without loops is not changed.
     """
     rewritings = [_Online(kernel, {*looped(kernel)}) for kernel in plan.kernels]
     kernels = tuple(r.run() if r.looped else r.kernel for r in rewritings)
@@ -73,7 +73,7 @@ def _is_at_least_1(c: Op) -> bool:
 
 
 def _is_at_most_1(c: Op) -> bool:
-    """Checks whether c is the reciprocal of a sum that is at least 1."""
+    """Checks whether c is 1 divided by a sum whose value is at least 1."""
     match bare(c):
         case Compute(op="reciprocal", args=(d,)):
             return _is_at_least_1(d)
@@ -94,7 +94,7 @@ def _is(op: Op, name: str) -> bool:
 class KernelTerms(Terms[Op]):
     """Reads the expressions of a kernel for the functions in minitri/graph/partial_sum_correction.py.
 
-    `over` contains the axes that are reduced.
+    The argument `over` contains the axes that are reduced.
     """
 
     def __init__(self, kernel: Kernel, over: tuple[str, ...]) -> None:
@@ -120,8 +120,8 @@ class KernelTerms(Terms[Op]):
 
 
 class _Online(OpBuilder):
-    """Rewrites the reductions of one kernel to online reductions. `looped` contains the axes that the kernel will loop
-    over.
+    """Rewrites the reductions of one kernel to online reductions. The argument `looped` contains the axes that the
+    kernel will loop over.
     """
 
     def __init__(self, kernel: Kernel, looped: set[str]) -> None:
@@ -188,7 +188,7 @@ class _Online(OpBuilder):
 
     def _in_one_loop(self, op: Reduction) -> Reduction:
         """Returns the sum `op` with ops that correct its partial sums in a loop. If no op can correct the partial sums,
-        returns the sum `op` unchanged, and a separate loop computes it.
+        the method returns the sum `op` unchanged, and a separate loop computes this sum.
         """
         terms = [x for x in ((op.a, op.b) if isinstance(op, Dot) else (op.x,)) if self.needs(x)]
         needs = sorted({y for x in terms for y in self.needs(x)}, key=self.ops.index)
@@ -233,8 +233,8 @@ class _Online(OpBuilder):
         self.decisions.append(ir.Decision(value, name, name, True, rule, self._read_again(needs), again, spans))
 
     def _read_again(self, needs: Iterable[Reduction]) -> Dim:
-        """Returns how many bytes a second loop would read again. A second loop is necessary if a reduction that depends
-        on the reductions in `needs` cannot share their loop.
+        """Returns how many bytes a second loop would read again. A second loop is necessary if the reductions in
+        `needs` must end before a reduction that depends on them can start.
         """
         ops = {op for y in needs for op in ir.needed(y)}
         loads = [op for op in ops if isinstance(op, Load) and set(op.axes) & self.looped]

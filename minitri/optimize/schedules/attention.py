@@ -55,7 +55,7 @@ class AttentionTile(NamedTuple):
         """Returns the bytes of shared memory that a program needs, for blocks that are being loaded and for operands of
         products.
 
-        `held` maps axes to their extents: the axes of which a program has all indices.
+        The argument `held` maps each axis that a program covers completely to the extent of this axis.
         """
         extents = {**held, row: self.rows, loop: self.block}
 
@@ -75,7 +75,7 @@ class Task(NamedTuple):
     batch           the number of products in the batch
     rows            the rows of each product
     steps           the length of the loop
-    average_steps   the average number of loop indices that masks leave to a row
+    average_steps   the average number of loop indices that the masks do not exclude for a row
     """
 
     batch: int
@@ -140,7 +140,7 @@ def tile_within(
 ) -> AttentionTile:
     """Returns the best tile that fits into shared memory.
 
-    held        the extents of the axes of which a program has all indices
+    held        the extents of the axes that each program covers completely
     described   whether tensor descriptors are allowed
     """
     dots = kernel.dots

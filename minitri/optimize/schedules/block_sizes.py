@@ -26,9 +26,9 @@ ENOUGH = 1024  # the usual number of elements of a program, if they have more th
 def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) -> dict[str, int]:
     """Returns block sizes whose product is about `elements`, or less if the axes are short.
 
-    `blocks` gives the smallest allowed block sizes. Blocks grow along the first axis, and after that along the next
-    axis. An axis of unknown size is assumed to be long. For example, an array of shape [1000, 528] gets blocks of 8 by
-    128, because a block of 1 by 1024 would have 496 indices past the end of its row.
+    The argument `blocks` gives the smallest allowed block sizes. Blocks grow along the first axis, and after that along
+    the next axis. An axis of unknown size is assumed to be long. For example, an array of shape [1000, 528] gets blocks
+    of 8 by 128, because a block of 1 by 1024 would have 496 indices past the end of its row.
     """
     made, axes = dict(blocks), [*axes]
     left = elements // math.prod(blocks.values())
@@ -61,8 +61,8 @@ def contiguity(kernel: Kernel, fastest: bool = False, sectors: bool = False) -> 
     """Returns for each axis the bytes that the kernel loads and stores with stride 1 along this axis.
 
     A load or store with a small stride counts partly: only the bytes of each memory sector that the kernel uses are
-    counted. If `fastest` is true, each load or store is counted only for the axis along which its stride is smallest.
-    If `sectors` is true, a whole memory sector is counted for each element.
+    counted. If the argument `fastest` is true, each load or store is counted only for the axis along which its stride
+    is smallest. If the argument `sectors` is true, a whole memory sector is counted for each element.
     """
     weight = {a.name: 0 for a in kernel.axes}
     for op in kernel.body:

@@ -3,16 +3,16 @@
     x / sum(x, axis=1)            each result depends on the sum of its row
     sum(x, axis=1), 2 * x         a loop that adds up a row can store 2 * x at once
 
-In: a kernel. Out: facts that the rules in reductions.py use. Left out: how long a row is, and how many rows there are.
+In: a kernel. Out: facts that the rules in reductions.py use. Left out: facts about the length and the number of rows.
 """
 
 from minitri.kernels.ir import Kernel, Reduce, Scan, Store, needed
 
 
 def streams_results(kernel: Kernel) -> bool:
-    """Checks whether a loop over blocks can store the results that are as long as a row while it reads the row, because
-    these results depend on no reduction. For example, a kernel stores `2 * x` while it computes the sum of a part of x.
-    Returns False if one reduction uses the result of another reduction, as a variance uses the mean.
+    """Checks whether a loop over the blocks of a row can store results as long as the row, because these results depend
+    on no reduction. For example, a kernel stores `2 * x` while it computes the sum of a part of x. Returns False if one
+    reduction uses the result of another reduction, as a variance uses the mean.
     """
     reduced = {a.name for a in kernel.reduced}
     stores = [op for op in kernel.body if isinstance(op, Store) and reduced & op.indexed_by]

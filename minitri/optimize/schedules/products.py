@@ -90,7 +90,9 @@ def _read(factor: Op, dot: Dot) -> int:
 
 
 def _rows_of(factor: Op, dot: Dot) -> set[Load]:
-    """Returns the loads that a factor is computed from. Leaves out loads with fewer than two axes of the product."""
+    """Returns the loads that a factor is computed from. The function leaves out loads with fewer than two axes of the
+    product.
+    """
     blocked = {*dot.tile, dot.over}
     return {op for op in needed(factor) if isinstance(op, Load) and len(blocked & {*op.axes}) > 1}
 
@@ -141,7 +143,9 @@ def product(kernel: Kernel, request: Request) -> Schedule | None:
 
 
 def batches(kernel: Kernel, *others: str) -> int:
-    """Returns the number of products in a batch: the product of the extents of all parallel axes except `others`."""
+    """Returns the number of products in a batch: the product of the extents of all parallel axes that are not in
+    `others`.
+    """
     return math.prod(size(a, 1) for a in kernel.parallel if a.name not in others)
 
 
@@ -244,7 +248,7 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip:
     largest tile, the first in tiles.toml, can have persistent programs.
 
     tiles     the number of tiles
-    shallow   whether the depth is small
+    shallow   whether the depth (the length of the summed axis) is small
     ends      the bytes of shared memory, per element of a tile, that are needed to store the tile
     """
     kind = _kind(dot)
@@ -300,7 +304,7 @@ def _ends(kernel: Kernel, dot: Dot) -> list[Load | Store]:
 
 
 def _end_bytes(kernel: Kernel, dot: Dot) -> int:
-    """Returns the bytes of shared memory per element that storing a tile through pointers needs.
+    """Returns how many bytes of shared memory each element of a tile needs while the tile is stored through pointers.
 
     All loads and stores after the loop over the depth use the same piece of shared memory. Triton stores a tile of
     16-bit elements in two halves if the kernel loads and stores no other tile after the loop.
@@ -385,7 +389,7 @@ def candidates(kernel: Kernel, rows: int, chip: Chip) -> list[Tile]:
     """Returns tiles that are worth measuring for the products of a kernel. All products of the kernel have the same
     rows and the same summed axis.
 
-    `rows` is the number of rows of a tile that the schedule rules chose.
+    The argument `rows` is the number of rows of a tile that the schedule rules chose.
     """
     dots, kind = kernel.dots, _kind(kernel.dots[0])
     if is_transposed(kernel):

@@ -87,9 +87,9 @@ def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: 
 def _longest(kernel: Kernel) -> int:
     """Returns the length, in elements, of the longest row that a program keeps in registers.
 
-    The functions argmax and argmin need three registers for each element, and special functions of f32 need many. A
-    kernel that stores no results as long as a row keeps only shorter rows in registers. If each element is read only
-    once, a loop over blocks of a long row is as fast as a row in registers.
+    The functions argmax and argmin need three registers for each element, and special functions of f32 need many. If a
+    kernel only reduces rows, the longest row that stays in registers is shorter. If each element is read only once, a
+    loop over blocks of a long row is as fast as a row in registers.
     """
     if _only_reduces(kernel):
         return 2 * ENOUGH if _finds_positions(kernel) or _is_dear(kernel) else WHOLE_ROW // 2
@@ -113,8 +113,9 @@ def _read(kernel: Kernel) -> int:
 
 
 def _special(kernel: Kernel, by_one: bool = True) -> int:
-    """Returns the number of special functions, such as exp, that the kernel computes for each element of a row. Without
-    `by_one`, a division of the whole row by one value is not counted (it becomes a multiplication).
+    """Returns the number of special functions, such as exp, that the kernel computes for each element of a row. If the
+    argument `by_one` is false, a division of the whole row by one value is not counted, because it becomes a
+    multiplication.
     """
     reduced = {a.name for a in kernel.reduced}
     computed = [op for op in kernel.body if isinstance(op, Compute) and op.op != "cast" and reduced & {*op.axes}]
@@ -279,9 +280,9 @@ def _columns(kernel: Kernel, weight: dict[str, int], chip: Chip) -> Schedule:
 
     If the contiguous axis and the reduced axis are both short, a program covers several indices of the other parallel
     axes. In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one
-    element. If there are few programs and elements are slow (special functions or unaligned loads), each program covers
-    32 columns instead of 64. A program with a long scan has one warp, whose threads add up the elements of a column
-    without exchanging partial results.
+    element. If there are few programs and each element takes long (special functions or unaligned loads), each program
+    covers 32 columns instead of 64. A program with a long scan has one warp, whose threads add up the elements of a
+    column without exchanging partial results.
     """
     lanes, few = innermost(kernel.parallel, weight), FEW * chip.multiprocessors
     second, bytes, aligned = rival(lanes, kernel), widest_bytes(kernel), _is_aligned(kernel, lanes[0])
@@ -325,8 +326,7 @@ def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, 
     size.
 
     The argument `most` is the number of rows in the longest column that a program keeps in registers. Longer columns
-    get a loop, even if one iteration reads all their rows. The product of the arguments `more` and `deep` is the most
-    rows that one iteration reads.
+    get a loop, even if one iteration reads all their rows. One iteration reads at most `more * deep` rows.
     """
     axes: dict[str, tuple[str, int]] = {}
     for a in reversed(kernel.reduced):
@@ -383,9 +383,9 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, chip: Chip) -> tupl
     HELD_COLUMN elements, a program covers as little as one memory sector of each row, so that there are more programs.
 
     If an element takes many instructions, a thread has eight elements. A thread has sixteen elements if otherwise a few
-    programs would start only after the other programs have ended. All threads with elements of one column repeat
-    what is computed once for the column, such as a square root. If there are many columns, divisions of a column by one
-    value, such as its sum, are not counted as special functions.
+    programs would start only after the other programs have ended. A value that is computed once for each column, such
+    as a square root, is computed again by every thread with elements of this column. If there are many columns,
+    divisions of a column by one value, such as its sum, are not counted as special functions.
     """
     bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
     few = FEW * chip.multiprocessors

@@ -12,11 +12,11 @@ number. Each `Value` has a name, called its term. Two values with the same term 
 function returns every possible kind of number, and sometimes also kinds that are impossible (Cousot and Cousot,
 "Abstract interpretation", POPL 1977).
 
-A kind stands for many numbers, for example for all negative numbers. An operator in the table `MONOTONE`, such as
-`multiply`, is monotone in an operand that is restricted to one kind, for example to negative numbers. If an operator is
-monotone, all its results for negative numbers lie between its results for the smallest and the largest negative number.
-The library numpy computes the results of an operator for the smallest and the largest number of each kind. Zeros of
-both signs are one kind, because a sum of 0.0 and -0.0 can have either sign (docs/reference/semantics.md).
+A kind stands for many numbers, for example for all negative numbers. The table `MONOTONE` lists the operators, such as
+`multiply`, that are monotone in an operand whose numbers all belong to one kind. If an operator is monotone, all its
+results for negative numbers lie between its results for the smallest and the largest negative number. The library numpy
+computes the results of an operator for the smallest and the largest number of each kind. The numbers 0.0 and -0.0
+belong to the same kind, because a sum of both can have either sign (docs/reference/semantics.md).
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -50,7 +50,7 @@ class Value(Record):
     """What is known about the value of an op.
 
     kinds    the kinds of numbers that the value can be
-    term     a name; values with equal terms are equal in every element
+    term     the name of the value; two values with the same name are equal in every element
     number   the number that the value certainly is, or () if the number is not known
     """
 
@@ -75,7 +75,7 @@ def constant(x: Any, dtype: DType) -> Value:
 
 def anything(dtype: DType, term: Hashable, kinds: Iterable[str] | None = None) -> Value:
     """Returns a `Value` of the given kinds of numbers, or of all kinds if `kinds` is None. If only one kind is
-    possible, and this kind contains a single number (such as the kind inf), returns this number as a constant.
+    possible, and this kind contains a single number (such as inf), the function returns this number as a constant.
     """
     every = {"b": TRUTHS, "i": FINITE, "u": FINITE - {NEGATIVE}}.get(dtype.kind, FLOATS)
     found = frozenset(every if kinds is None else kinds)

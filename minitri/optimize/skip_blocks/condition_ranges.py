@@ -10,7 +10,7 @@ interval that contains every index at which the condition can hold, and possibly
 `surely_holds` returns an interval that contains only indices at which the condition certainly holds.
 
 Not analysed: values that come from memory, products of positions, and numbers that could exceed 32 bits. A condition
-that is not analysed becomes the formula `UNKNOWN`, which may hold at any index and is not known to hold at any index.
+that is not analysed becomes the formula `UNKNOWN`, which may hold or fail at every index.
 """
 
 from __future__ import annotations
@@ -145,7 +145,8 @@ def _at_most(a: Op, b: Op, strict: int = 0) -> Formula:
 
 
 def _is_near(test: Dim) -> bool:
-    """Checks whether 32-bit integers can hold the test and the loop bounds that are computed from the test.
+    """Checks whether a test of a position, and the loop bounds that are computed from this test, fit into 32-bit
+    integers.
 
     32 bits are certainly enough if the test is a sum of a few positions and a small number.
     """
@@ -180,7 +181,9 @@ def affine(op: Op) -> Dim:
 
 
 class Interval(Record):
-    """The indices low <= index < high. If `low` or `high` is None, the interval extends to that end of the axis."""
+    """An interval of indices: low <= index < high. If `low` or `high` is None, the interval extends to that end of the
+    axis.
+    """
 
     low: Dim | None = None
     high: Dim | None = None
@@ -205,9 +208,8 @@ def surely_holds(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
 def _where_positive(expr: Dim, axis: Symbol, extent: Dim, ends: Ends, end: int) -> Interval | None:
     """Returns the interval of the indices along `axis` at which expr >= 0, or None if the interval is unknown.
 
-    The expression `expr` has the form c * index + rest. If the argument `end` is 0, the function takes the least value
-    that the summand rest has in a block. If the argument `end` is 1, the function takes the largest value that the
-    summand rest has in a block.
+    The expression `expr` has the form c * index + rest. If the argument `end` is 0, the summand `rest` takes its least
+    value in a block. If the argument `end` is 1, the summand `rest` takes its largest value in a block.
     """
     coefficient, others = expr.coefficient(axis) or (ZERO, ZERO)
     c, found = coefficient.constant, ends(others)

@@ -56,7 +56,7 @@ def unchanged(loop: Loop, before: Sequence[Op], assumed: Known) -> tuple[str, ..
 
 
 class _Proof:
-    """Proofs about one loop under the assumptions `assumed`. `before` contains the ops before the loop."""
+    """Proofs about one loop under the assumptions `assumed`. The argument `before` contains the ops before the loop."""
 
     def __init__(self, loop: Loop, before: Sequence[Op], assumed: Known) -> None:
         self.loop, self.assumed = loop, assumed
@@ -161,8 +161,8 @@ class _Iteration:
     """One iteration of a loop, evaluated under assumptions about some ops.
 
     known   assumed values of some ops, which are not computed
-    some    whether the assumptions may be true for some elements of a block only
-    runs    whether the iteration certainly runs, so that a product reads both factors
+    some    whether the assumptions can hold for only some of the elements of a block
+    runs    whether the iteration certainly runs; if so, each product reads both factors
     """
 
     def __init__(self, loop: Loop, known: Known, some: bool = False, runs: bool = False) -> None:

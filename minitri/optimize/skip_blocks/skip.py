@@ -52,7 +52,7 @@ class _Choice(Record):
     """A selection (`where` op) in a loop, with a condition that depends on positions.
 
     The field `holds` is the value of the condition (true or false) with which the `where` op selects an element that
-    matters. If the condition of the `where` op has the opposite value in a whole block, the iteration over this block
+    matters. If the condition of the `where` op is not equal to `holds` in a whole block, the iteration over this block
     changes no carried value.
     """
 
@@ -77,8 +77,8 @@ class _Skipping:
         self.condition = ranges.all_of(dict.fromkeys(ranges.formula(c.op.args[0], c.holds) for c in self.choices))
 
     def _neutral_choices(self) -> list[_Choice]:
-        """Returns the `where` ops that let the loop skip blocks, each with a truth value. The loop can skip a block in
-        which the condition of a `where` op never has the truth value that is returned with the op.
+        """Returns the `where` ops that let the loop skip blocks, each with a truth value. If the condition of a
+        returned op never has this truth value in a block, the loop can skip the block.
         """
         before = list(self.program.ops())
         before = before[: before.index(self.loop.body[0])] if self.loop.body else before
@@ -174,8 +174,8 @@ class _Skipping:
         return self._down(d + (self.axis.block - 1))
 
     def _loop(self, first: Dim | None, last: Dim | None, full: bool = False) -> Loop:
-        """Returns a copy of the loop that runs from `first` to `last`. The argument `full` says that the conditions of
-        the `where` ops hold in the whole returned loop, so this loop does not test them.
+        """Returns a copy of the loop; the copy runs from the index `first` to the index `last`. The argument `full`
+        says that the conditions of the `where` ops hold in the whole returned loop, so this loop does not test them.
         """
         chosen = {c.op: c.chosen for c in self.choices} if full else {}
         made: dict[Op, Op] = {}
