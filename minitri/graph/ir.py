@@ -227,7 +227,7 @@ class Condition(Record):
 
 
 def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) -> tuple[Condition, ...]:
-    """Returns the conditions that these sizes leave open, with the sizes in place of the names.
+    """Returns the conditions that are still undecided for these sizes, with the sizes inserted for their names.
 
     Raises the CompileError of the first condition that is false for these sizes.
     """
@@ -296,7 +296,7 @@ class Graph(Record, eq=False):
 def is_copy(node: Node) -> bool:
     """Checks whether a node casts an operand to the dtype that the operand already has.
 
-    The pass optimize/pack_operands.py makes a cast that keeps the dtype where it wants a copy of an array in memory.
+    For example, the pass optimize/pack_operands.py inserts such a cast to copy an array in memory.
     """
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 

@@ -254,7 +254,8 @@ class _Builder(Interpreter):
         return True
 
     def _place(self, made: int, value: Value, span: Span) -> None:
-        """Adds the source range (span) of an expression to the nodes that it created, and to the node of its value.
+        """Adds the source range (span) of an expression to the nodes that the expression created, and to the node of
+        its value.
 
         The argument `made` is the number of nodes in the graph before the expression was evaluated: later nodes belong
         to the expression. A node that was created in the body of a called function has several spans: first the

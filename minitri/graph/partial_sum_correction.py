@@ -54,12 +54,12 @@ class Refused(Exception):
 
 
 class Terms(Generic[E]):
-    """Gives access to the structure of an expression that is reduced. Broadcasts do not appear in the structure of the
-    expression. The class `Terms` has one subclass for graphs and one for kernels.
+    """Gives access to the structure of an expression that is reduced. A broadcast is left out: the expression has the
+    operand of the broadcast instead. The class `Terms` has one subclass for graphs and one for kernels.
 
     look     returns the operator and the operands of an expression. The operator "cast" is a cast between floats that
-             are computed in the same dtype. Any other cast has the operator "conversion". The operator is "" if the
-             expression must not be analysed further
+             are computed in the same dtype. A cast between other dtypes, such as i32 to f32, has the operator
+             "conversion". The operator is "" if the expression must not be analysed further
     varies   checks whether the expression can have different values for elements that are reduced together
     made_by  returns the node or op that computes the expression
     count    the number of reduced elements
@@ -123,8 +123,9 @@ class Shift(NamedTuple, Generic[E]):
 
 
 def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[E] | Shift[E]:
-    """Returns the transport (the correction of a partial sum) of a sum whose summed expression is `root`. A partial sum
-    must be corrected when more elements change a reduction in `needs`, such as a maximum, on which `root` depends.
+    """Returns the transport (the correction of a partial sum) of a sum whose summed expression is `root`. The
+    expression `root` depends on the reductions in `needs`, such as a maximum. When more elements change the result of a
+    reduction in `needs`, the partial sum must be corrected.
 
     Raises Refused if no correction of the partial sum is known.
     """

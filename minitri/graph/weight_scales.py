@@ -11,8 +11,8 @@ the whole scale. Without a scale, the weights are whole numbers, which f16 repre
 need less electrical power for small whole numbers, so a chip that runs at its power limit computes faster.
 
 In: a product of a graph. Out: the new second factor of the product, and the scale for the sums of the product. Scales
-are moved from the weights to the sums in f16 products only. In bf16 products, the sums without their scale could
-overflow although the sums of the original program do not. Left out: scales of rows, and scales of blocks of the summed
+are moved from the weights to the sums in f16 products only. In a bf16 product, the unscaled sums could overflow
+although the scaled sums of the original program do not. Left out: scales of rows, and scales of blocks of the summed
 axis.
 """
 
@@ -33,7 +33,7 @@ class Scale(Record):
 
     product   the node that multiplies whole numbers by the scale
     rounded   the cast of `product` to f16
-    by        the node of the scale
+    by        the graph node whose value is the scale
     places    the index of the scale for an element of the second factor
     most      the largest absolute value that a whole number in the weights can have
     """
@@ -46,7 +46,7 @@ class Scale(Record):
 
 
 def find(node: Contract) -> Scale | None:
-    """Returns the scale of a product's second factor, or None if the factor has no scale."""
+    """Returns the scale that multiplies a product's second factor, or None if no scale does."""
     x, places = element(node.b, tuple(map(axis, range(node.rank))))
     rounded = None
     while isinstance(x, Apply) and x.op == "cast" and {x.dtype, x.args[0].dtype} <= {f16, f32}:

@@ -133,7 +133,7 @@ Expr = Union[
 
 
 class Pack(Node):
-    """A pack such as `*B` in a type. A pack stands for any number of leading axes."""
+    """A pack: a starred name in a type, such as `*B` in `f32[*B, N]`. A pack stands for any number of leading axes."""
 
     id: str
 

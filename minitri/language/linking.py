@@ -228,7 +228,8 @@ class _Names:
     # ---- calls -----------------------------------------------------------------------
 
     def call(self, node: ast.Call) -> ast.Call:
-        """Resolves the name of the function in a call `f(x)` or `module.f(x)`, and returns the call with this name.
+        """Replaces the function's name in a call `f(x)` or `module.f(x)` by its name in the linked module, and returns
+        the call.
 
         In the syntax tree, the call `module.f(x)` is `f(module, x)`.
         """

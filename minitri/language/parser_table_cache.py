@@ -20,7 +20,9 @@ CALLABLE = ("transformer", "postlex")  # options that are code, which each call 
 
 
 def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> Any:
-    """Returns the LALR parser of a grammar file. `callables` are the arguments `transformer` and `postlex` of lark."""
+    """Returns the LALR parser of a grammar file. The arguments `callables` are two options of lark (a parser library),
+    `transformer` and `postlex`.
+    """
     import lark
     from lark.grammar import Rule
     from lark.lexer import TerminalDef

@@ -148,8 +148,8 @@ def _by_name() -> dict[str, list[Foreign]]:
 def rows(name: str, library: str) -> list[Foreign]:
     """Returns the rows of names.csv for a name of a library.
 
-    Rows that list arguments come before rows that fit any arguments. If the library has no name `exp_` or `exp_copy`,
-    the rows of `exp` are returned, because torch has many variants with these endings.
+    Rows that list arguments come before rows that fit any arguments. Torch has many variants such as `exp_` and
+    `exp_copy`: a variant without a row has the rows of `exp`.
     """
     for spelling in (name, name.removesuffix("_"), name.removesuffix("_copy"), "*"):
         if found := [row for row in _by_name().get(spelling, ()) if library in row.libraries]:
@@ -170,7 +170,7 @@ class Answer(Record):
     def sentence(self, called: bool, written: str = "") -> str:
         """Returns a sentence that says what to write instead of the name, or why the language has no counterpart.
 
-        `written` is the call of the program, rewritten in the language, or "" if there is no rewritten call.
+        The argument `written` is the user's call, rewritten in the language, or "" if no rewritten call exists.
         """
         row, of = self.row, LIBRARIES[self.library]
         written = " ".join(written.split()) if len(written) < LONGEST else ""
