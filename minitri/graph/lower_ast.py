@@ -7,12 +7,12 @@ In: an `ast.Module`, the name of the entry function, and what is known about its
 `Graph`. The builder recurses only for calls of functions, at most `MAX_CALLS` deep.
 
 The one idea: the builder is an interpreter of the program (minitri/language/interpreter_base.py), but every array is a
-graph node instead of data. Three parts of its work have files of their own: unknown_names.py explains unknown names,
-partial_evaluation.py evaluates operators, and shape_unification.py matches the arguments of a call with parameters.
-After an error, the builder goes on with the next expression. At the end of the module, the builder raises the error
-that comes first in the program text. A wrong expression has the value `BROKEN`. An expression that uses a `BROKEN`
-value has the value `BROKEN` too. Thanks to the value `BROKEN`, the builder finds mistakes after the first wrong
-expression too, and reports each mistake only once.
+graph node instead of data. Other files do parts of the builder's work: unknown_names.py explains unknown names, and
+partial_evaluation.py evaluates operators. The file shape_unification.py matches the arguments of a call with
+parameters. After an error, the builder goes on with the next expression. At the end of the module, the builder raises
+the error that comes first in the program text. A wrong expression has the value `BROKEN`. An expression that uses a
+`BROKEN` value has the value `BROKEN` too. Thanks to the value `BROKEN`, the builder finds mistakes after the first
+wrong expression too, and reports each mistake only once.
 """
 
 import math

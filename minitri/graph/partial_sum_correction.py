@@ -32,9 +32,9 @@ corrected sums of squares and products", 1962). For a block of added elements, t
 
 Left out: sums of where(p, F, 0). Example: for a row X that contains only -inf, F = exp(X - max(X)) is nan. If X
 contains only -inf, the sum of where(p, exp(X - max(X)), 0) is nan if the condition p holds for some element, and
-otherwise 0. A correction factor that does not depend on p cannot give nan for one condition p and 0 for another. A sum
-of third powers, such as (x - mean(x)) ** 3, is refused: it has no transport (correction of a partial sum). To correct a
-sum of third powers of deviations, the loop would also need the sum of the squared deviations.
+otherwise 0. The same correction factor serves every condition p, so it cannot make the sum nan for some p and 0 for
+others. A sum of third powers, such as (x - mean(x)) ** 3, is refused: it has no transport (correction of a partial
+sum). To correct a sum of third powers of deviations, the loop would also need the sum of the squared deviations.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -174,7 +174,7 @@ def trivial_reduction(i: Interner, node: Node, view: MakeView = Interner.view) -
 
 
 def thin_contract(i: Interner, node: Node, view: MakeView = Interner.view) -> Node | None:
-    """If a matrix product has one row, one column, or one term per sum, replaces it by a multiplication and a sum."""
+    """Replaces a matrix product with one row, one column, or one term per sum by a multiplication and a sum."""
     if not (isinstance(node, ir.Contract) and ONE in (node.a.shape[-2], node.b.shape[-1], node.a.shape[-1])):
         return None
     rank = node.rank

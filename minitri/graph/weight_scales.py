@@ -63,8 +63,8 @@ def find(node: Contract) -> Scale | None:
 
 def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
     """Returns the second factor of a product without its scale, and the scale that must multiply the sums of the
-    product instead. If a weight times its scale could overflow f16, the second factor keeps this scale, and the
-    returned scale is 1 instead. If the second factor has no scale, returns the unchanged factor and None.
+    product instead. If a weight times its scale could overflow f16, the scale stays in the second factor, and the
+    returned scale is 1. If the second factor has no scale, returns the unchanged factor and None.
     """
     found = find(node)
     if found is None:
@@ -117,7 +117,7 @@ def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
 
 
 def _replaced(i: Interner, x: Node, old: Node, new: Node) -> Node:
-    """Returns the expression x with `new` in place of `old`. In the expression x, each view or cast that was applied to
-    the node `old` is now applied to the node `new`.
+    """Returns the expression x with `new` in place of `old`. The views and casts that lead from `old` to x are applied
+    to `new` instead.
     """
     return new if x is old else copy(i, x, (_replaced(i, children(x)[0], old, new),))

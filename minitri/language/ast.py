@@ -192,9 +192,9 @@ def postorder(root: Node, holds: Callable[[Conditional], bool] | None = None) ->
 
     The function does not recurse, so trees of any depth are possible.
 
-    With the argument `holds`, the function skips the branches of conditional expressions that are not taken. Of the
-    nodes of `a if c else b`, the function yields the condition `c` and only one of the branches `a` and `b`. For
-    `a if c else b`, the function yields `c` and then calls `holds`, which says whether `c` is true.
+    If the argument `holds` is given, the function skips the branches of conditional expressions that are not taken. Of
+    the nodes of `a if c else b`, the function yields the condition `c` and only one of the branches `a` and `b`. For `a
+    if c else b`, the function yields `c` and then calls `holds`, which says whether `c` is true.
     """
     stack: list[tuple[Node, str]] = [(root, "open")]
     while stack:

@@ -156,7 +156,7 @@ class Interpreter:
         return self._results[key]
 
     def _key(self, value: Value) -> Hashable:
-        """Returns a key for a value.
+        """Returns a hashable key that represents a value in the table of stored results.
 
         Two values have equal keys if no minitri program can tell them apart. The values 1, 1.0 and True have different
         keys, and so do 0.0 and -0.0.

@@ -178,8 +178,8 @@ class _Names:
         self.known: dict[tuple[str, ...], Any] = {}
 
     def node(self, node: Any) -> Any:
-        """Returns a syntax node, in which a name from the scope around the function is replaced by its value. In the
-        children of the syntax node, names from outside the function have already been replaced.
+        """Returns a syntax node, in which a name from the scope around the function is replaced by its value. The names
+        in the children of the given node must have been replaced before.
         """
         match node:
             case ast.Name() | ast.Attribute():

@@ -282,8 +282,8 @@ def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) ->
 
 
 def _is_mask(index: python.AST, module: str) -> bool:
-    """Checks whether an index is an array of booleans, such as a comparison. If the index is a name, the function looks
-    for the type or value of this name in the text `module`.
+    """Checks whether an index is an array of booleans, such as a comparison. If the index is a name, the type or value
+    of this name is searched for in the program text `module`.
     """
     text = python.unparse(index)
     if isinstance(index, (python.Compare, python.BoolOp)) or re.match(r"~|not |.* [&|] ", text):

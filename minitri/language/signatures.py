@@ -50,7 +50,9 @@ EXAMPLES: dict[str, str] = _TABLES["examples"]
 
 @cache
 def library_spans() -> dict[str, Span]:
-    """Returns the place of each function that is written in the language itself, by the name of the function."""
+    """Returns the source range (span) of each library function (written in the language itself), by the function's
+    name.
+    """
     files = sorted((Path(__file__).parent / "library").glob("*.mt"))
     texts = [whole_text(file.read_text(), f"minitri/language/library/{file.name}") for file in files]
     found = [(text, f) for text in texts for f in re.finditer(r"(?ms)^def (\w+).*?(?=^def |\Z)", text.source.text)]

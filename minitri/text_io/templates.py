@@ -15,7 +15,7 @@ A template looks like the line that it describes. `<x>` is a placeholder for the
 
 In: the fields of an operation, or a line of text. Out: the line of text for the given fields, or the fields of the
 operation in the given line. Each intermediate representation (graph, kernels, tile programs) has its templates in a
-file `lines.toml` in its folder. In a folder with a file `lines.toml`, text.py writes the lines, and text.py or parse.py
+file `lines.toml` in its folder. Beside each file `lines.toml`, a file text.py writes the lines, and text.py or parse.py
 reads the lines.
 """
 
@@ -92,7 +92,7 @@ class Template:
         return f"{head} {self.between.join(operands)}".rstrip() + (f" {{{', '.join(words)}}}" if words else "")
 
     def words(self, fields: Mapping[str, Any], writer: Any) -> list[str]:
-        """Returns the text of each attribute."""
+        """Returns the text `word = value` for each attribute that the line shows."""
         shown = [h for h in self.attributes if h.mark != "?" or fields[h.field] not in (None, ())]
         return [f"{h.word} = {h.write(fields[h.field], writer)}" for h in shown]
 
@@ -179,7 +179,7 @@ class LineReader(Generic[V]):
     def fields(self, line: Line, absent: Collection[str] = ()) -> tuple[type[Any], dict[str, Any]]:
         """Returns the class of a line's operation, and the operation's fields.
 
-        `absent` contains the names of operations and fields that the text must not contain.
+        The argument `absent` names the operations and fields that the text must not contain.
         """
         cls, found = self._kind(line, absent)
         template = self.templates[cls]

@@ -153,7 +153,7 @@ def unstack(t: Typer, x: Array, axis: Value) -> tuple[Value, ...]:
 def _known(size: Dim, name: str, x: Array, axis: int) -> int:
     """Returns the size of an axis as an int.
 
-    The size of the axis is the number of arrays that the function `name`, such as unstack, returns.
+    The function `name`, such as unstack, returns as many arrays as the axis has elements.
 
     Raises CompileError MT0106 if the size is not constant, and MT0401 if the size exceeds the limit on operations.
     """

@@ -237,8 +237,8 @@ def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
     """Returns an `Answer` for each row of names.csv that has the name for one of the given libraries, in the order of
     the libraries.
 
-    Rows with the name `*`, which stand for all names of a library that have no row, are left out. Rows with the name
-    `*` are used only for names after the name of a library, as in `torch.fft.…`.
+    Leaves out the rows `*` of names.csv, which stand for all names of a library that have no row. A row `*` of
+    names.csv is used only for a name that follows the library's name, as in `torch.fft.…`.
     """
     found = [Answer(name, of, row) for of in libraries for row in rows(spelling, of) if row.name != "*"]
     return [a for a in found if not (a.row.here and a.row.name == spelling)]
