@@ -144,7 +144,9 @@ def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[
 
 
 def above(terms: Terms[E], root: E, below: Iterable[E]) -> set[E]:
-    """Returns the expressions `below` and all subexpressions of `root` that depend on an expression in `below`."""
+    """Returns all subexpressions of `root` that depend on an expression in `below`, and the expressions in `below`
+    themselves.
+    """
     found = set(below)
     for e in postorder([root], lambda e: () if e in found else terms.look(e)[1]):
         if any(o in found for o in terms.look(e)[1]):

@@ -93,7 +93,7 @@ def apply_rules(interner: Interner, node: Node, rules: Sequence[Rule]) -> Node:
 
 
 def _inherit(graph: Graph, new: Mapping[Node, Node], needed: set[Node], spans: dict[Node, tuple[Span, ...]]) -> None:
-    """If the new graph does not need a node, adds the spans of this node to the nodes that used it in the old graph."""
+    """If the new graph does not need a node, the nodes that used its result inherit its spans."""
     for node in graph.nodes():
         for operand in children(node):
             gone = new[operand]
@@ -149,7 +149,7 @@ def specialise(graph: Graph, sizes: Mapping[str, int]) -> Graph:
 def legalise(graph: Graph) -> Graph:
     """Returns a graph without reductions and scans over axes of extent 1.
 
-    The graph that `legalise` returns also has no matrix products with one row, one column or one term in each sum.
+    The graph that `legalise` returns has no matrix products with one row, one column or one term in each sum.
     """
     return rebuild(graph, lambda i, node, args: apply_rules(i, copy(i, node, args), RULES))
 

@@ -45,7 +45,8 @@ class GraphTerms(Terms[Element]):
     """The operand `x` of a reduction along `axes`, written as an expression for one element, without views (its scalar
     form).
 
-    cut       a map from nodes to reductions. A node in `cut` computes the value of its reduction in a different way
+    cut       a map from nodes to reductions. Each node in the map computes the same value as its reduction, by other
+              operations
     permuted  whether reductions over the same indices are allowed to have their axes in a different order, or different
               axes of extent 1
     """

@@ -37,8 +37,8 @@ class Array(Record):
     bf16, otherwise `dtype` itself.
 
     weak   whether the value is a weak scalar, which takes the dtype of the other operand
-    wide   the node of the same value in f64. Only a value that is f32 by default has this node, such as a quotient of
-           integers
+    wide   the node of the same value in f64. Only a value that is f32 by default, such as a quotient of integers, has a
+           node in f64
     """
 
     node: Node
@@ -380,8 +380,8 @@ def read_at(t: Typer, x: Array, places: Mapping[int, Dim], *added: Dim) -> Array
     """Returns the elements of x at the index `places[k]` along each axis k in `places`. The result lacks the axes that
     are keys of `places`.
 
-    `added` contains the sizes of new axes at the end of the result. An index `places[k]` can depend on the position
-    along a new axis, so that the new axis is, for example, a diagonal of x.
+    The arguments `added` are the sizes of new axes at the end of the result. An index `places[k]` can depend on the
+    position along a new axis, so that the new axis is, for example, a diagonal of x.
     """
     kept = [k for k in range(x.rank) if k not in places]
     index = [places[k] if k in places else ir.axis(kept.index(k)) for k in range(x.rank)]

@@ -172,7 +172,8 @@ def _around(node: ast.Node, root: ast.Expr) -> ast.Node | None:
 
 
 def _explained(error: CompileError, node: ast.Name, root: ast.Expr, known: Collection[str]) -> CompileError:
-    """Completes the error for a prefix such as `np`: adds what to write instead of the whole name or call.
+    """Completes the error for a library prefix such as `np`: the error then says what to write instead of the whole
+    name or call.
 
     In `np.linalg.norm(x)`, for example, `np` and `linalg` form the path of the library, and `norm` is its member. The
     argument `known` contains the names of all functions, constants and dtypes of minitri's language.

@@ -107,9 +107,8 @@ def _largest(x: Node) -> int | None:
 
 def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
     """Returns two scales: the first multiplies the weights of a matrix product, and the second multiplies the sums of
-    the matrix product. Usually the first scale (of the weights) is 1, and the second scale (of the sums) is the given
-    scale `by`. If a weight times the given scale `by` could overflow f16, the first scale is `by`, and the second scale
-    is 1.
+    the matrix product. Usually the weights have the scale 1, and the sums have the given scale `by`. If a weight times
+    `by` could overflow f16, the weights have the scale `by`, and the sums have the scale 1.
     """
     one = number(i, by, 1.0)
     safe = i.apply("less_equal", bool_, by.shape, (compute(i, "abs", by), number(i, by, LARGEST / most)))

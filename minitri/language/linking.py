@@ -49,8 +49,8 @@ Read = tuple[Callable[[], Any], Any]  # how to look a value up, and what it was
 class Definition(Record, eq=False):
     """A function, and the scope from which linking reads the values of the names that the function does not define.
 
-    reader     `reader(name)` returns a function that reads the value of the name from the scope. It returns None if the
-               scope does not have the name and can never have it
+    reader     `reader(name)` returns a function that reads the value of the name from the scope. `reader(name)` is None
+               if the scope does not have the name and can never have it
     siblings   the other functions in the same text, which the function calls by their names
     defaults   values of the parameters that have a default, for a Python function
     """

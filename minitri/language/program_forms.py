@@ -74,8 +74,8 @@ def read_module(text: str, name: str) -> ast.Module:
 def _expression(place: Span) -> Any:
     """Returns the syntax tree of the expression in a range of the source text.
 
-    If the text is a module, returns the module instead. For example, the misspelt `deff f(x): …` looks like an
-    expression, but its spelling is corrected to `def f(x): …`, and the corrected text is a module.
+    If the text is a module, returns the syntax tree of the module. For example, the misspelt `deff f(x): …` looks like
+    an expression, but its spelling is corrected to `def f(x): …`, and the corrected text is a module.
     """
     text, name = place.source.text, place.source.name
     return parse_module_at(place) if is_module(text) else parse_expression(text, name)
@@ -99,8 +99,8 @@ def _param(place: Span, name: str, kind: str | None) -> ast.Param:
 def shared_names(text: str, settings: Mapping[str, Any]) -> dict[str, str]:
     """Returns the keyword arguments of `compile` that are meant as types of parameters, such as `entry="f32[N]"`.
 
-    The result is a dictionary from the name of a parameter to the text of its type. `settings` has the keyword
-    arguments that `compile` itself defines.
+    The result is a dictionary from the name of a parameter to the text of its type. The argument `settings` maps the
+    keyword parameters of `compile` itself to the values in the call.
     """
     if is_module(text):
         return {}

@@ -155,7 +155,7 @@ Labels = tuple[Label, ...]
 def _read_subscripts(text: object, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
     """Reads subscripts in numpy's notation. Returns the names of the axes of each array, and of the result.
 
-    `ranks` has the number of axes of each array.
+    The argument `ranks` holds the number of axes of each array.
 
     Without `->`, the result has the axes of `...`, and then the names that occur once, in alphabetical order. Raises
     CompileError MT0102 for a syntax error. Raises MT0204 if the subscripts do not fit the ranks of the arrays.

@@ -99,8 +99,7 @@ class Foreign(Record):
         return not names or (self.bound(args, given) is not None and given.keys() <= {*names})
 
     def bound(self, args: Sequence[str], keywords: Mapping[str, str]) -> dict[str, str] | None:
-        """Returns a dictionary from each parameter in this row of names.csv to the text of the argument that a call
-        gives for the parameter.
+        """Returns a dictionary from the parameters in this row of names.csv to the texts of a call's arguments.
 
         Returns None if a parameter has neither an argument nor a default, or if the call has too many arguments.
         """
