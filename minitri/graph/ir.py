@@ -93,7 +93,7 @@ class Index(_Node):
 
 
 class Apply(_Node):
-    """An elementwise operator. `op` is a name of the operator table, or "cast" (a conversion to `dtype`)."""
+    """An elementwise operator. The field `op` is a name of the operator table, or "cast" (a conversion to `dtype`)."""
 
     op: str
     args: tuple[Node, ...]
@@ -135,7 +135,7 @@ class Scan(_Node):
 
 
 class Contract(_Node):
-    """A matrix product that accumulates in `dtype` (f32 or f64). `precision` is one of `PRECISIONS`."""
+    """A matrix product that accumulates in `dtype` (f32 or f64). The field `precision` is one of `PRECISIONS`."""
 
     a: Node
     b: Node
@@ -336,7 +336,9 @@ class Interner:
     """
 
     def __init__(self, conditions: Iterable[Condition] = ()) -> None:
-        """`conditions` are the conditions that each call checks, so rewrites of the graph can rely on them."""
+        """The argument `conditions` contains the conditions that each call checks, so rewrites of the graph can rely on
+        them.
+        """
         self.allows = allows(conditions)
         self._table: dict[tuple[object, ...], Any] = {}
         self.made: list[Any] = []

@@ -107,7 +107,9 @@ def _merged(a: tuple[Span, ...], b: tuple[Span, ...]) -> tuple[Span, ...]:
 
 
 def copy(interner: Interner, node: Node, args: tuple[Node, ...], sizes: Sizes = {}) -> Node:
-    """Returns a copy of the node with new operands. `sizes` maps the symbols of known sizes to their values."""
+    """Returns a copy of the node with new operands. The argument `sizes` maps the symbols of known sizes to their
+    values.
+    """
     if isinstance(node, ir.Const):
         return interner.const(node.value, node.dtype)
     new = iter(args)

@@ -148,8 +148,8 @@ def build(
 ) -> Node:
     """Returns a node of this shape that computes the expression `root`.
 
-    The argument `axes` maps each axis of the expression to an index over the axes of the new node. `given` maps some
-    elements to nodes that already have their values.
+    The argument `axes` maps each axis of the expression to an index over the axes of the new node. The argument `given`
+    maps some elements to nodes that already have their values.
     """
     depending = above(terms, root, given)
     made: dict[Element, Node] = dict(given)

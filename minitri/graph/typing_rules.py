@@ -33,8 +33,8 @@ KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": 
 class Array(Record):
     """An array value.
 
-    `dtype` is the dtype that the program sees. The dtype of `node` is the compute dtype of `dtype`: f32 for f16 and
-    bf16, otherwise `dtype` itself.
+    The field `dtype` is the dtype that the program sees. The dtype of the field `node` is the compute dtype of `dtype`:
+    f32 for f16 and bf16, otherwise `dtype` itself.
 
     weak   whether the value is a weak scalar, which takes the dtype of the other operand
     wide   the node of the same value in f64. Only a value that is f32 by default, such as a quotient of integers, has a

@@ -75,7 +75,9 @@ def _uncalled(node: ast.Name, root: ast.Expr) -> CompileError:
 
 
 def unknown_function(call: ast.Call, own: Iterable[str], known: Iterable[str], root: ast.Expr) -> CompileError:
-    """Returns the error for a call `name(x)` or `x.name()` of an unknown function. `root` is the whole expression."""
+    """Returns the error for a call `name(x)` or `x.name()` of an unknown function. The argument `root` is the whole
+    expression.
+    """
     name, own = call.function, list(own)
     error = CompileError("MT0101", f"there is no function `{name[:40]}`", called_name(call))
     args, keywords = [a.span.text for a in call.args], _keywords(call)

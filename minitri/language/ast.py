@@ -37,7 +37,7 @@ class Node(metaclass=NodeClass):
 class Word(Node):
     """A token of the source text.
 
-    `type` is a terminal of the grammar, `KEYWORD` (a word that Python reserves), or `$END`.
+    The field `type` is a terminal of the grammar, `KEYWORD` (a word that Python reserves), or `$END`.
     """
 
     type: str

@@ -53,7 +53,7 @@ _source = lru_cache(maxsize=16)(Source)  # all functions of a file have the same
 def parse_program(text: str, name: str, params: Mapping[str, str | None]) -> ast.Module:
     """Returns the module of a program's text. An expression becomes the function `main` with the parameters `params`.
 
-    `params` is a dictionary from the name of a parameter to the text of its type.
+    The argument `params` is a dictionary from the name of a parameter to the text of its type.
     """
     if is_module(text):
         if params:

@@ -26,7 +26,7 @@ from minitri.base.types import DType, bool_, f32, f64, i64, promote
 class Array(Record, eq=False):
     """An array of the reference evaluator.
 
-    `data` has the dtype `dtype.compute`, which is f32 for f16 and bf16, otherwise `dtype` itself.
+    The field `data` has the dtype `dtype.compute`, which is f32 for f16 and bf16, otherwise `dtype` itself.
 
     If `weak` is true, the array was computed from numbers alone, and an operation with another array uses the dtype of
     the other array. An operation of an integer array with a float number, such as `x * 0.5`, gives an f32 array. For a

@@ -43,8 +43,8 @@ class Hole(Record):
     """A placeholder of a template. For example, `<x>` stands for an operand, and `over = <over:[axis]>` for an
     attribute whose value is a list of axes.
 
-    `mark` is a question mark for an optional attribute, three dots for all remaining operands, and otherwise empty.
-    `bracket` is "[" if the field is a list of values in brackets, and otherwise empty.
+    The field `mark` is a question mark for an optional attribute, three dots for all remaining operands, and otherwise
+    empty. The field `bracket` is "[" if the field is a list of values in brackets, and otherwise empty.
     """
 
     word: str

@@ -128,7 +128,7 @@ def matrix_power(t: Typer, x: Strong, n: Value) -> Array:
 def matrix_norm(t: Typer, x: Value, keepdims: Value, ord: Value) -> Array:
     """Computes the norm of each matrix in the last two axes.
 
-    `ord` is "fro" for the Frobenius norm, or 1, inf, -1 or -inf.
+    The argument `ord` is "fro" for the Frobenius norm, or 1, inf, -1 or -inf.
 
     The norm 1 is the largest sum of absolute values in a column, and the norm inf is the largest sum in a row. The norm
     -1 is the smallest sum of absolute values in a column, and the norm -inf is the smallest sum in a row.

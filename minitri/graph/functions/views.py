@@ -34,7 +34,7 @@ def reshape(t: Typer, x: Array, shape: Value) -> Array:
 
 
 def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
-    """Returns the shape for `reshape`, with a size in place of -1. `old` is the shape before `reshape`.
+    """Returns the shape for `reshape`, with a size in place of -1. The argument `old` is the shape before `reshape`.
 
     Raises CompileError MT0205 if there are several -1, if a size is below -1, or if no size fits.
     """

@@ -53,7 +53,7 @@ _OPERAND = re.compile(r"[\w.]*|\"[^\"]*\"|'[^']*'")
 
 
 class Foreign(Record):
-    """One row of names.csv. `reason` is the whole sentence from reasons.csv, not its key."""
+    """One row of names.csv. The field `reason` is the whole sentence from reasons.csv, not its key."""
 
     name: str
     arguments: str
@@ -201,8 +201,8 @@ def prefixed(
 ) -> Answer | None:
     """Returns the translation of a name that has the name of a library before the dot, as in `np.name`.
 
-    `path` is the name of the library, such as `np` in `np.name`. `args` are the texts of the positional arguments, or
-    None if the program does not call the name.
+    The argument `path` is the name of the library, such as `np` in `np.name`. The argument `args` holds the texts of
+    the positional arguments, or None if the program does not call the name.
     """
     of = library(path)
     places = ("F", "nn", of) if of == "modules" else (of,)  # `nn.relu` is a function, not a layer
@@ -214,7 +214,7 @@ def prefixed(
 def called(name: str, args: Sequence[str], keywords: Sequence[str] = (), *, method: bool = False) -> Answer | None:
     """Returns the translation of a call `name(x, …)` or `x.name(…)`.
 
-    `args` are the texts of the positional arguments. For a method call too, `x` is the first argument.
+    The argument `args` holds the texts of the positional arguments. For a method call too, `x` is the first argument.
     """
     functions = [k for k in LIBRARIES if k not in METHODS]
     order = ["other", *METHODS, *functions] if method else [*functions, *METHODS]
