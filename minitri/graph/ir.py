@@ -153,7 +153,7 @@ def axis(k: int) -> Dim:
 
 
 def along(k: int, extent: Dim) -> Dim:
-    """Returns the index with which a view reads an axis of its operand, if this axis becomes axis k of the view.
+    """Returns the index with which a view reads the axis of its operand that becomes axis k of the view.
 
     The returned index is the symbol `d0` if k is 0, `d1` if k is 1, and so on. If the extent of the axis that is read
     is 1, the index is 0, because an axis of extent 1 is broadcast.

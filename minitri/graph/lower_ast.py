@@ -52,8 +52,8 @@ def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Gr
 def errors_in(module: ast.Module) -> list[CompileError]:
     """Returns the errors of a module's last function.
 
-    A parameter without a type is no error. Like a wrong expression, a parameter without a type has the value `BROKEN`,
-    so it causes no further error.
+    A parameter without a type is no error. A parameter without a type has the value `BROKEN`, so that expressions with
+    this parameter cause no error.
     """
     builder = _Builder(module, module.functions[-1].name)
     builder.errors.append(CompileError("MT0106", "some types are not known yet"))

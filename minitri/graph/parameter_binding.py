@@ -36,7 +36,7 @@ FAR = 2 * MAX_ELEMENTS  # larger than every index; its sum with an index still f
 
 
 class Instance(Record):
-    """Facts about the parameters of the entry function that come from the arguments of a call, not from annotations.
+    """The facts that the arguments of a call, not annotations, give about the parameters of the entry function.
 
     packs    the number of axes of each pack such as `*B`, by the pack's name
     types    the type of each parameter without annotation

@@ -8,8 +8,8 @@ reductions inside the summed expression run over the same elements. Out: the tra
 or a refusal with its reason. The transport T turns a partial sum that was computed with an old value of the reduction m
 into the partial sum for a new value of m. Because the partial sum can be corrected, one loop over blocks of elements
 computes the sum s and the reduction m together. After each block, the partial sum s is corrected for the new value of
-m, and the sum over the block is added. Partial sums over separate groups of elements can be added after the transport
-(correction of a partial sum) is applied to each of them.
+m, and the sum over the block is added. Two partial sums over separate groups of elements can be added after each of
+them is corrected.
 
     F depends on    form of F                              transport of a partial sum s  name
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale

@@ -60,13 +60,13 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
 
 
 def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, Node, Node], Node | None]) -> Graph:
-    """Returns the graph in which `rule` replaces some nodes.
+    """Returns a new graph, in which the function `rule` has replaced some nodes.
 
     For each replaced node, the log of rewrites (minitri/base/pass_logs.py) names the function `by` as the pass that
     replaced the node.
 
-    `rule` gets an interner, the old node and the node's copy in the new graph. If `rule` returns None, the new graph
-    keeps the copy of the old node.
+    The function `rule` takes an interner, the old node and the node's copy in the new graph. If `rule` returns None,
+    the new graph keeps the copy of the old node.
     """
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:

@@ -158,7 +158,7 @@ def called_name(call: ast.Call) -> Span:
 
 
 def fitted(text: str, node: ast.Expr, root: ast.Expr) -> str:
-    """Returns the text that replaces a node, with parentheses if it needs them.
+    """Returns the text that replaces a node, in parentheses if the surrounding expression requires them.
 
     Example: if `a + b` replaces n in `n * 2`, the text needs parentheses, because the result must be `(a + b) * 2`.
     """
