@@ -114,8 +114,7 @@ class Writer:
         return self.names[value]
 
     def named(self, d: Dim) -> Dim:
-        """Returns the index expression `d`, in which each symbol has its name in the text, such as `$d0` for a size d0.
-        """
+        """Returns the index expression `d`, in which symbols have their names in the text, such as `$d0` for a size d0."""
         ambiguous = [s for s in d.symbols() if s.kind == "size" and self.axis_name.fullmatch(s.name)]
         return d.substitute({**self.values, **{s: size(f"${s.name}") for s in ambiguous}})
 

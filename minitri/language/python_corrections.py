@@ -167,8 +167,7 @@ def statement(place: Span) -> Edit | None:
 
 
 def lines_of_statement(place: Span) -> tuple[int, str, str]:
-    """Returns the start of the line that contains `place`, the line's indentation, and the block that begins with the
-    line.
+    """Returns the start of the line that contains `place`, the indentation, and the block that begins with the line.
 
     The block consists of the line, the following lines that are indented more, and an `else` or `except` that belongs
     to the line.
