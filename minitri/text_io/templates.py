@@ -207,7 +207,7 @@ class LineReader(Generic[V]):
         return heads["<op>"], {"op": line.op.name}
 
     def _operands(self, line: Line, holes: Sequence[Hole]) -> dict[str, Any]:
-        """Returns the fields of an operation that are operands. If the template ends with a placeholder for all
+        """Returns the operands of a line, as fields of the operation. If the template ends with a placeholder for all
         remaining operands, such as `<args...>`, the line must have at least one operand.
         """
         fixed, count = [h for h in holes if not h.mark], len(line.operands)
