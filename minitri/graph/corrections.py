@@ -81,7 +81,7 @@ def rewritten_part(
     parts: Callable[[Any], Iterable[ast.Node]], kind: str, text: str, replaced: str,
     found: re.Match[str], node: ast.Node, values: Values,
 ) -> Iterator[Edit]:  # fmt: skip
-    """Rewrites a part of the node as a row of corrections.toml says.
+    """Yields an edit for each part of a syntax node that matches a row of corrections.toml.
 
     Example: if v is an array of floats, the part v of `x[v]` becomes `astype(v, i64)`. The template `text` is the new
     part as program text, with names in braces, such as `astype({part}, i64)`. In `text`, `{first}` stands for the first

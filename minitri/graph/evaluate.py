@@ -17,7 +17,8 @@ from minitri.graph.ir import Graph, Input, Node, Shape, axis_symbol, pick
 def evaluate(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
     """Returns the outputs of a graph as numpy arrays.
 
-    `inputs` maps the name of each input to its array or number. `sizes` maps the name of each dimension to an integer.
+    The argument `inputs` maps the name of each input to its array or number. The argument `sizes` maps the name of each
+    dimension to an integer.
     """
     values: dict[Node, Any] = {}
     for node in graph.nodes():

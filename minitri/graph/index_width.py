@@ -43,9 +43,9 @@ def needs_64_bits(graph: Graph, sizes: Mapping[str, int]) -> bool:
 def _largest(node: Node, sizes: Mapping[str, int]) -> int:
     """Returns the number of elements of a node.
 
-    For an `Index` node, returns the largest value of its expression if this value is greater than the number of
-    elements. Returns 0 if the shape of the node contains a division by 0, because a call that divides by 0 fails.
-    Example: the shape of `x.reshape(N // 2, 2, -1)` contains a division by N // 2, so each call checks that N >= 2.
+    For an `Index` node, returns the larger of two numbers: its largest value and its number of elements. Returns 0 if
+    the shape of the node contains a division by 0, because a call that divides by 0 fails. Example: the shape of
+    `x.reshape(N // 2, 2, -1)` contains a division by N // 2, so each call checks that N >= 2.
     """
     try:
         extents = [e.evaluate(sizes) for e in node.shape]

@@ -93,7 +93,7 @@ class Index(_Node):
 
 
 class Apply(_Node):
-    """An elementwise operator. `op` is a name of the operator table, or "cast" (a conversion to `dtype`)."""
+    """An elementwise operator. The field `op` is a name of the operator table, or "cast" (a conversion to `dtype`)."""
 
     op: str
     args: tuple[Node, ...]
@@ -135,7 +135,7 @@ class Scan(_Node):
 
 
 class Contract(_Node):
-    """A matrix product that accumulates in `dtype` (f32 or f64). `precision` is one of `PRECISIONS`."""
+    """A matrix product that accumulates in `dtype` (f32 or f64). The field `precision` is one of `PRECISIONS`."""
 
     a: Node
     b: Node
@@ -153,7 +153,7 @@ def axis(k: int) -> Dim:
 
 
 def along(k: int, extent: Dim) -> Dim:
-    """Returns the index with which a view reads an axis of its operand, if this axis becomes axis k of the view.
+    """Returns the index with which a view reads the axis of its operand that becomes axis k of the view.
 
     The returned index is the symbol `d0` if k is 0, `d1` if k is 1, and so on. If the extent of the axis that is read
     is 1, the index is 0, because an axis of extent 1 is broadcast.
@@ -227,7 +227,7 @@ class Condition(Record):
 
 
 def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) -> tuple[Condition, ...]:
-    """Returns the conditions that these sizes leave open, with the sizes in place of the names.
+    """Returns the conditions that are still undecided for these sizes, with the sizes inserted for their names.
 
     Raises the CompileError of the first condition that is false for these sizes.
     """
@@ -296,7 +296,7 @@ class Graph(Record, eq=False):
 def is_copy(node: Node) -> bool:
     """Checks whether a node casts an operand to the dtype that the operand already has.
 
-    The pass optimize/pack_operands.py makes a cast that keeps the dtype where it wants a copy of an array in memory.
+    For example, the pass optimize/pack_operands.py inserts such a cast to copy an array in memory.
     """
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 
@@ -336,7 +336,9 @@ class Interner:
     """
 
     def __init__(self, conditions: Iterable[Condition] = ()) -> None:
-        """`conditions` are the conditions that each call checks, so rewrites of the graph can rely on them."""
+        """The argument `conditions` contains the conditions that each call checks, so rewrites of the graph can rely on
+        them.
+        """
         self.allows = allows(conditions)
         self._table: dict[tuple[object, ...], Any] = {}
         self.made: list[Any] = []

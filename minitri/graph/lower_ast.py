@@ -7,12 +7,12 @@ In: an `ast.Module`, the name of the entry function, and what is known about its
 `Graph`. The builder recurses only for calls of functions, at most `MAX_CALLS` deep.
 
 The one idea: the builder is an interpreter of the program (minitri/language/interpreter_base.py), but every array is a
-graph node instead of data. Three parts of its work have files of their own: unknown_names.py explains unknown names,
-partial_evaluation.py evaluates operators, and shape_unification.py matches the arguments of a call with parameters.
-After an error, the builder goes on with the next expression. At the end of the module, the builder raises the error
-that comes first in the program text. A wrong expression has the value `BROKEN`. An expression that uses a `BROKEN`
-value has the value `BROKEN` too. Thanks to the value `BROKEN`, the builder finds mistakes after the first wrong
-expression too, and reports each mistake only once.
+graph node instead of data. Other files do parts of the builder's work: unknown_names.py explains unknown names, and
+partial_evaluation.py evaluates operators. The file shape_unification.py matches the arguments of a call with
+parameters. After an error, the builder goes on with the next expression. At the end of the module, the builder raises
+the error that comes first in the program text. A wrong expression has the value `BROKEN`. An expression that uses a
+`BROKEN` value has the value `BROKEN` too. Thanks to the value `BROKEN`, the builder finds mistakes after the first
+wrong expression too, and reports each mistake only once.
 """
 
 import math
@@ -52,8 +52,8 @@ def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Gr
 def errors_in(module: ast.Module) -> list[CompileError]:
     """Returns the errors of a module's last function.
 
-    A parameter without a type is no error. Like a wrong expression, a parameter without a type has the value `BROKEN`,
-    so it causes no further error.
+    A parameter without a type is no error. A parameter without a type has the value `BROKEN`, so that expressions with
+    this parameter cause no error.
     """
     builder = _Builder(module, module.functions[-1].name)
     builder.errors.append(CompileError("MT0106", "some types are not known yet"))
@@ -254,7 +254,8 @@ class _Builder(Interpreter):
         return True
 
     def _place(self, made: int, value: Value, span: Span) -> None:
-        """Adds the source range (span) of an expression to the nodes that it created, and to the node of its value.
+        """Adds the source range (span) of an expression to the nodes that the expression created, and to the node of
+        its value.
 
         The argument `made` is the number of nodes in the graph before the expression was evaluated: later nodes belong
         to the expression. A node that was created in the body of a called function has several spans: first the

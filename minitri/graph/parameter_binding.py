@@ -36,7 +36,7 @@ FAR = 2 * MAX_ELEMENTS  # larger than every index; its sum with an index still f
 
 
 class Instance(Record):
-    """Facts about the parameters of the entry function that come from the arguments of a call, not from annotations.
+    """The facts that the arguments of a call, not annotations, give about the parameters of the entry function.
 
     packs    the number of axes of each pack such as `*B`, by the pack's name
     types    the type of each parameter without annotation
@@ -166,8 +166,8 @@ def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Arr
     """Returns an array with the sizes of `type`, the type that the program declares for the array.
 
     If a size of the array and the declared size are different expressions, each call checks that their values are
-    equal. Raises CompileError MT0207 if the dtype or the rank of the array differs from `type`. `what` is the beginning
-    of the error message.
+    equal. Raises CompileError MT0207 if the dtype or the rank of the array differs from `type`. The argument `what` is
+    the beginning of the error message.
     """
     message = f"{what} {array}, which is declared as {type}"
     ensure(array.dtype == type.dtype, "MT0207", message, f"convert it: `astype(…, {type.dtype})`", span)

@@ -8,8 +8,8 @@ reductions inside the summed expression run over the same elements. Out: the tra
 or a refusal with its reason. The transport T turns a partial sum that was computed with an old value of the reduction m
 into the partial sum for a new value of m. Because the partial sum can be corrected, one loop over blocks of elements
 computes the sum s and the reduction m together. After each block, the partial sum s is corrected for the new value of
-m, and the sum over the block is added. Partial sums over separate groups of elements can be added after the transport
-(correction of a partial sum) is applied to each of them.
+m, and the sum over the block is added. Two partial sums over separate groups of elements can be added after each of
+them is corrected.
 
     F depends on    form of F                              transport of a partial sum s  name
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
@@ -32,9 +32,9 @@ corrected sums of squares and products", 1962). For a block of added elements, t
 
 Left out: sums of where(p, F, 0). Example: for a row X that contains only -inf, F = exp(X - max(X)) is nan. If X
 contains only -inf, the sum of where(p, exp(X - max(X)), 0) is nan if the condition p holds for some element, and
-otherwise 0. A correction factor that does not depend on p cannot give nan for one condition p and 0 for another. A sum
-of third powers, such as (x - mean(x)) ** 3, is refused: it has no transport (correction of a partial sum). To correct a
-sum of third powers of deviations, the loop would also need the sum of the squared deviations.
+otherwise 0. The same correction factor serves every condition p, so it cannot make the sum nan for some p and 0 for
+others. A sum of third powers, such as (x - mean(x)) ** 3, is refused: it has no transport (correction of a partial
+sum). To correct a sum of third powers of deviations, the loop would also need the sum of the squared deviations.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -54,12 +54,12 @@ class Refused(Exception):
 
 
 class Terms(Generic[E]):
-    """Gives access to the structure of an expression that is reduced. Broadcasts do not appear in the structure of the
-    expression. The class `Terms` has one subclass for graphs and one for kernels.
+    """Gives access to the structure of an expression that is reduced. A broadcast is left out: the expression has the
+    operand of the broadcast instead. The class `Terms` has one subclass for graphs and one for kernels.
 
     look     returns the operator and the operands of an expression. The operator "cast" is a cast between floats that
-             are computed in the same dtype. Any other cast has the operator "conversion". The operator is "" if the
-             expression must not be analysed further
+             are computed in the same dtype. A cast between other dtypes, such as i32 to f32, has the operator
+             "conversion". The operator is "" if the expression must not be analysed further
     varies   checks whether the expression can have different values for elements that are reduced together
     made_by  returns the node or op that computes the expression
     count    the number of reduced elements
@@ -123,8 +123,9 @@ class Shift(NamedTuple, Generic[E]):
 
 
 def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[E] | Shift[E]:
-    """Returns the transport (the correction of a partial sum) of a sum whose summed expression is `root`. A partial sum
-    must be corrected when more elements change a reduction in `needs`, such as a maximum, on which `root` depends.
+    """Returns the transport (the correction of a partial sum) of a sum whose summed expression is `root`. The
+    expression `root` depends on the reductions in `needs`, such as a maximum. When more elements change the result of a
+    reduction in `needs`, the partial sum must be corrected.
 
     Raises Refused if no correction of the partial sum is known.
     """
@@ -143,7 +144,9 @@ def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[
 
 
 def above(terms: Terms[E], root: E, below: Iterable[E]) -> set[E]:
-    """Returns the expressions `below` and all subexpressions of `root` that depend on an expression in `below`."""
+    """Returns all subexpressions of `root` that depend on an expression in `below`, and the expressions in `below`
+    themselves.
+    """
     found = set(below)
     for e in postorder([root], lambda e: () if e in found else terms.look(e)[1]):
         if any(o in found for o in terms.look(e)[1]):

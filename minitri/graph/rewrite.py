@@ -60,13 +60,13 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
 
 
 def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, Node, Node], Node | None]) -> Graph:
-    """Returns the graph in which `rule` replaces some nodes.
+    """Returns a new graph, in which the function `rule` has replaced some nodes.
 
     For each replaced node, the log of rewrites (minitri/base/pass_logs.py) names the function `by` as the pass that
     replaced the node.
 
-    `rule` gets an interner, the old node and the node's copy in the new graph. If `rule` returns None, the new graph
-    keeps the copy of the old node.
+    The function `rule` takes an interner, the old node and the node's copy in the new graph. If `rule` returns None,
+    the new graph keeps the copy of the old node.
     """
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
@@ -93,7 +93,7 @@ def apply_rules(interner: Interner, node: Node, rules: Sequence[Rule]) -> Node:
 
 
 def _inherit(graph: Graph, new: Mapping[Node, Node], needed: set[Node], spans: dict[Node, tuple[Span, ...]]) -> None:
-    """If the new graph does not need a node, adds the spans of this node to the nodes that used it in the old graph."""
+    """If the new graph does not need a node, the nodes that used its result inherit its spans."""
     for node in graph.nodes():
         for operand in children(node):
             gone = new[operand]
@@ -107,7 +107,9 @@ def _merged(a: tuple[Span, ...], b: tuple[Span, ...]) -> tuple[Span, ...]:
 
 
 def copy(interner: Interner, node: Node, args: tuple[Node, ...], sizes: Sizes = {}) -> Node:
-    """Returns a copy of the node with new operands. `sizes` maps the symbols of known sizes to their values."""
+    """Returns a copy of the node with new operands. The argument `sizes` maps the symbols of known sizes to their
+    values.
+    """
     if isinstance(node, ir.Const):
         return interner.const(node.value, node.dtype)
     new = iter(args)
@@ -149,7 +151,7 @@ def specialise(graph: Graph, sizes: Mapping[str, int]) -> Graph:
 def legalise(graph: Graph) -> Graph:
     """Returns a graph without reductions and scans over axes of extent 1.
 
-    The graph that `legalise` returns also has no matrix products with one row, one column or one term in each sum.
+    The graph that `legalise` returns has no matrix products with one row, one column or one term in each sum.
     """
     return rebuild(graph, lambda i, node, args: apply_rules(i, copy(i, node, args), RULES))
 
@@ -174,7 +176,7 @@ def trivial_reduction(i: Interner, node: Node, view: MakeView = Interner.view) -
 
 
 def thin_contract(i: Interner, node: Node, view: MakeView = Interner.view) -> Node | None:
-    """If a matrix product has one row, one column, or one term per sum, replaces it by a multiplication and a sum."""
+    """Replaces a matrix product with one row, one column, or one term per sum by a multiplication and a sum."""
     if not (isinstance(node, ir.Contract) and ONE in (node.a.shape[-2], node.b.shape[-1], node.a.shape[-1])):
         return None
     rank = node.rank

@@ -7,8 +7,8 @@ In: a reduction. Out: the expression of the reduction's operand, and the reducti
 same axes as the given reduction. Reductions over the same axes can often be computed together in one loop (online
 reductions). The file minitri/graph/partial_sum_correction.py decides from the expression whether one loop can compute
 the reductions together. An `Element` represents one subexpression of the operand: a graph node, and the index of one
-element of this node. `build` turns an expression into graph nodes again. `build` can also replace axes of the
-expression by other indices, and elements by other nodes.
+element of this node. The function `build` turns an expression into graph nodes. The arguments of `build` can replace
+axes of the expression by other indices, and elements by other nodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,8 @@ class GraphTerms(Terms[Element]):
     """The operand `x` of a reduction along `axes`, written as an expression for one element, without views (its scalar
     form).
 
-    cut       a map from nodes to reductions. A node in `cut` computes the value of its reduction in a different way
+    cut       a map from nodes to reductions. Each node in the map computes the same value as its reduction, by other
+              operations
     permuted  whether reductions over the same indices are allowed to have their axes in a different order, or different
               axes of extent 1
     """
@@ -109,9 +110,9 @@ class GraphTerms(Terms[Element]):
         """Returns the index at which the reduction that computes the element `e` reads its operand.
 
         The index at which the reduction reads its operand consists of expressions over the axes of x. Returns None if
-        the element `e` is not computed by a reduction, or if this reduction and the reduction of `x` run over different
-        indices. If the field `permuted` is false, returns None also if the two reductions (of `e` and of `x`) have
-        different axes or operand shapes.
+        no reduction computes the element `e`, or if this reduction runs over other indices than the reduction of `x`.
+        Unless the field `permuted` is true, returns None too if the reductions of `e` and `x` differ in their axes or
+        operand shapes.
         """
         node = self.cut.get(e.node, e.node)
         if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):
@@ -147,8 +148,8 @@ def build(
 ) -> Node:
     """Returns a node of this shape that computes the expression `root`.
 
-    `axes` maps each axis of the expression to an index of the new node. `given` maps some elements to nodes that
-    already have their values.
+    The argument `axes` maps each axis of the expression to an index over the axes of the new node. The argument `given`
+    maps some elements to nodes that already have their values.
     """
     depending = above(terms, root, given)
     made: dict[Element, Node] = dict(given)

@@ -78,8 +78,7 @@ def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tup
     """Finds the size of each name that is the only unknown name in a dimension. Example: if G is 3 and `G * H + 1` is
     7, then H is 2.
 
-    Returns the conditions for the found sizes as pairs of a dimension d and a number n. The found sizes are right only
-    if d >= n holds for every returned pair (d, n).
+    Returns pairs (d, n) of a dimension and a number: the found sizes are right only if d >= n for each pair.
     """
     solved: list[tuple[dims.Dim, int]] = []
     for d, extents in ast.with_sizes(declared, shape):

@@ -53,7 +53,7 @@ def format_graph(graph: Graph) -> str:
 def graph_lines(graph: Graph) -> Iterator[tuple[str, tuple[Node, ...]]]:
     """Yields the lines of a graph's text.
 
-    Each line comes with the nodes that the line shows: one node, the inputs, or the outputs.
+    Each yielded pair is a line and the nodes that the line shows: one node, the inputs, or the outputs.
     """
     names: dict[Node, str] = {i: i.name for i in graph.inputs}
     yield f"graph {graph.name}({join(map(format_input, graph.inputs))}) {{", graph.inputs
@@ -114,7 +114,7 @@ class Writer:
         return self.names[value]
 
     def named(self, d: Dim) -> Dim:
-        """Returns the index expression `d` with the text's names for symbols, such as `$d0` for a size d0."""
+        """Returns the index expression `d`, in which symbols have their names in the text, such as `$d0` for a size d0."""
         ambiguous = [s for s in d.symbols() if s.kind == "size" and self.axis_name.fullmatch(s.name)]
         return d.substitute({**self.values, **{s: size(f"${s.name}") for s in ambiguous}})
 

@@ -5,9 +5,9 @@ the program sees. Compile-time values are Python numbers, `Dim`s, strings, None,
 be used as an array: `x + [1, 2, 3]` adds a vector to x. In `x + [1, 2, 3]`, the numbers are weak scalars, which take
 the dtype of x.
 
-`Typer` makes graph nodes from values: it broadcasts and promotes. `Typer` also has the rule for half precision: a value
-of f16 or bf16 is computed by an f32 node. A value is rounded to f16 or bf16 only by `astype`, as an output of the
-program, and as an operand of a matrix product.
+`Typer` makes graph nodes from values: it broadcasts and promotes. The node that computes a value of f16 or bf16 has the
+dtype f32. A value is rounded to f16 or bf16 only by `astype`, as an output of the program, and as an operand of a
+matrix product.
 """
 
 import math
@@ -33,12 +33,12 @@ KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": 
 class Array(Record):
     """An array value.
 
-    `dtype` is the dtype that the program sees. `node` has the compute dtype of `dtype`: f32 for f16 and bf16, otherwise
-    `dtype` itself.
+    The field `dtype` is the dtype that the program sees. The dtype of the field `node` is the compute dtype of `dtype`:
+    f32 for f16 and bf16, otherwise `dtype` itself.
 
     weak   whether the value is a weak scalar, which takes the dtype of the other operand
-    wide   the node of the same value in f64. Only a value that is f32 by default has this node, such as a quotient of
-           integers
+    wide   the node of the same value in f64. Only a value that is f32 by default, such as a quotient of integers, has a
+           node in f64
     """
 
     node: Node
@@ -71,7 +71,7 @@ def describe(value: Value) -> str:
 
 
 class Typer:
-    """Makes typed nodes. `span` is the range of the source text with the expression that is being typed."""
+    """Makes typed nodes. The attribute `span` is the source range of the expression whose nodes are being made."""
 
     def __init__(self) -> None:
         self.nodes = Interner()
@@ -377,11 +377,11 @@ def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Arra
 
 
 def read_at(t: Typer, x: Array, places: Mapping[int, Dim], *added: Dim) -> Array:
-    """Returns the elements of x at the index `places[k]` along each axis k in `places`. The result does not have the
-    axes in `places`.
+    """Returns the elements of x at the index `places[k]` along each axis k in `places`. The result lacks the axes that
+    are keys of `places`.
 
-    `added` contains the sizes of new axes at the end of the result. An index `places[k]` can depend on the position
-    along a new axis, so that the new axis is, for example, a diagonal of x.
+    The arguments `added` are the sizes of new axes at the end of the result. An index `places[k]` can depend on the
+    position along a new axis, so that the new axis is, for example, a diagonal of x.
     """
     kept = [k for k in range(x.rank) if k not in places]
     index = [places[k] if k in places else ir.axis(kept.index(k)) for k in range(x.rank)]

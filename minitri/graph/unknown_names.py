@@ -75,7 +75,9 @@ def _uncalled(node: ast.Name, root: ast.Expr) -> CompileError:
 
 
 def unknown_function(call: ast.Call, own: Iterable[str], known: Iterable[str], root: ast.Expr) -> CompileError:
-    """Returns the error for a call `name(x)` or `x.name()` of an unknown function. `root` is the whole expression."""
+    """Returns the error for a call `name(x)` or `x.name()` of an unknown function. The argument `root` is the whole
+    expression.
+    """
     name, own = call.function, list(own)
     error = CompileError("MT0101", f"there is no function `{name[:40]}`", called_name(call))
     args, keywords = [a.span.text for a in call.args], _keywords(call)
@@ -156,7 +158,7 @@ def called_name(call: ast.Call) -> Span:
 
 
 def fitted(text: str, node: ast.Expr, root: ast.Expr) -> str:
-    """Returns the text that replaces a node, with parentheses if it needs them.
+    """Returns the text that replaces a node, in parentheses if the surrounding expression requires them.
 
     Example: if `a + b` replaces n in `n * 2`, the text needs parentheses, because the result must be `(a + b) * 2`.
     """
@@ -172,7 +174,8 @@ def _around(node: ast.Node, root: ast.Expr) -> ast.Node | None:
 
 
 def _explained(error: CompileError, node: ast.Name, root: ast.Expr, known: Collection[str]) -> CompileError:
-    """Completes the error for a prefix such as `np`: adds what to write instead of the whole name or call.
+    """Completes the error for a library prefix such as `np`: the error then says what to write instead of the whole
+    name or call.
 
     In `np.linalg.norm(x)`, for example, `np` and `linalg` form the path of the library, and `norm` is its member. The
     argument `known` contains the names of all functions, constants and dtypes of minitri's language.

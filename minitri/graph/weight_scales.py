@@ -11,8 +11,8 @@ the whole scale. Without a scale, the weights are whole numbers, which f16 repre
 need less electrical power for small whole numbers, so a chip that runs at its power limit computes faster.
 
 In: a product of a graph. Out: the new second factor of the product, and the scale for the sums of the product. Scales
-are moved from the weights to the sums in f16 products only. In bf16 products, the sums without their scale could
-overflow although the sums of the original program do not. Left out: scales of rows, and scales of blocks of the summed
+are moved from the weights to the sums in f16 products only. In a bf16 product, the unscaled sums could overflow
+although the scaled sums of the original program do not. Left out: scales of rows, and scales of blocks of the summed
 axis.
 """
 
@@ -33,7 +33,7 @@ class Scale(Record):
 
     product   the node that multiplies whole numbers by the scale
     rounded   the cast of `product` to f16
-    by        the node of the scale
+    by        the graph node whose value is the scale
     places    the index of the scale for an element of the second factor
     most      the largest absolute value that a whole number in the weights can have
     """
@@ -46,7 +46,7 @@ class Scale(Record):
 
 
 def find(node: Contract) -> Scale | None:
-    """Returns the scale of a product's second factor, or None if the factor has no scale."""
+    """Returns the scale that multiplies a product's second factor, or None if no scale does."""
     x, places = element(node.b, tuple(map(axis, range(node.rank))))
     rounded = None
     while isinstance(x, Apply) and x.op == "cast" and {x.dtype, x.args[0].dtype} <= {f16, f32}:
@@ -63,8 +63,8 @@ def find(node: Contract) -> Scale | None:
 
 def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
     """Returns the second factor of a product without its scale, and the scale that must multiply the sums of the
-    product instead. If a weight times its scale could overflow f16, the second factor keeps this scale, and the
-    returned scale is 1 instead. If the second factor has no scale, returns the unchanged factor and None.
+    product instead. If a weight times its scale could overflow f16, the scale stays in the second factor, and the
+    returned scale is 1. If the second factor has no scale, returns the unchanged factor and None.
     """
     found = find(node)
     if found is None:
@@ -107,9 +107,8 @@ def _largest(x: Node) -> int | None:
 
 def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
     """Returns two scales: the first multiplies the weights of a matrix product, and the second multiplies the sums of
-    the matrix product. Usually the first scale (of the weights) is 1, and the second scale (of the sums) is the given
-    scale `by`. If a weight times the given scale `by` could overflow f16, the first scale is `by`, and the second scale
-    is 1.
+    the matrix product. Usually the weights have the scale 1, and the sums have the given scale `by`. If a weight times
+    `by` could overflow f16, the weights have the scale `by`, and the sums have the scale 1.
     """
     one = number(i, by, 1.0)
     safe = i.apply("less_equal", bool_, by.shape, (compute(i, "abs", by), number(i, by, LARGEST / most)))
@@ -117,7 +116,7 @@ def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
 
 
 def _replaced(i: Interner, x: Node, old: Node, new: Node) -> Node:
-    """Returns the expression x with `new` in place of `old`. In the expression x, each view or cast that was applied to
-    the node `old` is now applied to the node `new`.
+    """Returns the expression x with `new` in place of `old`. The views and casts that lead from `old` to x are applied
+    to `new` instead.
     """
     return new if x is old else copy(i, x, (_replaced(i, children(x)[0], old, new),))

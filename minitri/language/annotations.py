@@ -6,8 +6,8 @@ A type can be written in four ways: as an expression, as a string, as an attribu
 
 In: an annotation, parsed as an expression. Out: an `ArrayType`, a `ScalarType`, or a tuple of such types for several
 outputs. The one idea: the grammar has no rules for types. Each spelling of a type is one `case` in this file. Each kind
-of mistake in a type gets its own error message. Left out: the sizes that the dimensions of a type have in a call. A
-dimension of a type is an expression such as `N + 1`, not a number.
+of mistake in a type gets its own error message. Left out: the size of each dimension in a call. A dimension of a type
+is an expression such as `N + 1`, not a number.
 """
 
 import re

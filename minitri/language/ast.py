@@ -37,7 +37,7 @@ class Node(metaclass=NodeClass):
 class Word(Node):
     """A token of the source text.
 
-    `type` is a terminal of the grammar, `KEYWORD` (a word that Python reserves), or `$END`.
+    The field `type` is a terminal of the grammar, `KEYWORD` (a word that Python reserves), or `$END`.
     """
 
     type: str
@@ -133,7 +133,7 @@ Expr = Union[
 
 
 class Pack(Node):
-    """A pack such as `*B` in a type. A pack stands for any number of leading axes."""
+    """A pack: a starred name in a type, such as `*B` in `f32[*B, N]`. A pack stands for any number of leading axes."""
 
     id: str
 
@@ -192,9 +192,9 @@ def postorder(root: Node, holds: Callable[[Conditional], bool] | None = None) ->
 
     The function does not recurse, so trees of any depth are possible.
 
-    With the argument `holds`, the function skips the branches of conditional expressions that are not taken. Of the
-    nodes of `a if c else b`, the function yields the condition `c` and only one of the branches `a` and `b`. For
-    `a if c else b`, the function yields `c` and then calls `holds`, which says whether `c` is true.
+    If the argument `holds` is given, the function skips the branches of conditional expressions that are not taken. Of
+    the nodes of `a if c else b`, the function yields the condition `c` and only one of the branches `a` and `b`. For `a
+    if c else b`, the function yields `c` and then calls `holds`, which says whether `c` is true.
     """
     stack: list[tuple[Node, str]] = [(root, "open")]
     while stack:

@@ -27,7 +27,8 @@ NAMED_VALUES: Scope = {**ast.CONSTANTS, **DTYPES, "newaxis": None}
 class Interpreter:
     """Evaluates functions of a program.
 
-    `functions` are the functions that the program can call by name, apart from functions of the language.
+    The argument `functions` maps names to the functions that the program can call, apart from functions of the
+    language.
     """
 
     unary: Callable[[str, Value], Value]
@@ -144,7 +145,7 @@ class Interpreter:
         If no earlier call had equal arguments, returns the result of `make()`, and stores this result.
 
         def f1(x): return f0(x) + f0(x)        f0(x) is computed once, though f1 calls it twice
-        def f2(x): return f1(x) + f1(x)        so f2(x) needs three calls, not seven
+        def f2(x): return f1(x) + f1(x)        so a call of f2 makes three calls, not seven
 
         In a chain of functions that each call the next function twice, every function would double the number of calls
         if results were not stored.
@@ -155,7 +156,7 @@ class Interpreter:
         return self._results[key]
 
     def _key(self, value: Value) -> Hashable:
-        """Returns a key for a value.
+        """Returns a hashable key that represents a value in the table of stored results.
 
         Two values have equal keys if no minitri program can tell them apart. The values 1, 1.0 and True have different
         keys, and so do 0.0 and -0.0.

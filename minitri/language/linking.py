@@ -49,8 +49,8 @@ Read = tuple[Callable[[], Any], Any]  # how to look a value up, and what it was
 class Definition(Record, eq=False):
     """A function, and the scope from which linking reads the values of the names that the function does not define.
 
-    reader     `reader(name)` returns a function that reads the value of the name from the scope. It returns None if the
-               scope does not have the name and can never have it
+    reader     `reader(name)` returns a function that reads the value of the name from the scope. `reader(name)` is None
+               if the scope does not have the name and can never have it
     siblings   the other functions in the same text, which the function calls by their names
     defaults   values of the parameters that have a default, for a Python function
     """
@@ -178,8 +178,8 @@ class _Names:
         self.known: dict[tuple[str, ...], Any] = {}
 
     def node(self, node: Any) -> Any:
-        """Returns a syntax node, in which a name from the scope around the function is replaced by its value. In the
-        children of the syntax node, names from outside the function have already been replaced.
+        """Returns a syntax node, in which a name from the scope around the function is replaced by its value. The names
+        in the children of the given node must have been replaced before.
         """
         match node:
             case ast.Name() | ast.Attribute():
@@ -228,7 +228,8 @@ class _Names:
     # ---- calls -----------------------------------------------------------------------
 
     def call(self, node: ast.Call) -> ast.Call:
-        """Resolves the name of the function in a call `f(x)` or `module.f(x)`, and returns the call with this name.
+        """Replaces the function's name in a call `f(x)` or `module.f(x)` by its name in the linked module, and returns
+        the call.
 
         In the syntax tree, the call `module.f(x)` is `f(module, x)`.
         """

@@ -101,7 +101,9 @@ def _tokens(place: Span) -> Iterator[Any]:
 
 
 def lark_parser(grammar: Path, start: Sequence[str], lexer: str, **callables: Any) -> Any:
-    """Returns the LALR parser of a grammar file. `callables` are lark's arguments `transformer` and `postlex`."""
+    """Returns the LALR parser of a grammar file. The arguments `callables` are two options of lark (a parser library),
+    `transformer` and `postlex`.
+    """
     from lark import Lark
 
     return Lark(grammar.read_text(encoding="utf-8"), parser="lalr", lexer=lexer, start=list(start), **callables)

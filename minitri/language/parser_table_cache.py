@@ -20,7 +20,9 @@ CALLABLE = ("transformer", "postlex")  # options that are code, which each call 
 
 
 def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> Any:
-    """Returns the LALR parser of a grammar file. `callables` are the arguments `transformer` and `postlex` of lark."""
+    """Returns the LALR parser of a grammar file. The arguments `callables` are two options of lark (a parser library),
+    `transformer` and `postlex`.
+    """
     import lark
     from lark.grammar import Rule
     from lark.lexer import TerminalDef
@@ -38,5 +40,5 @@ def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> An
 
 
 def _numbered(table: dict[str, Any]) -> dict[int | str, Any]:
-    """Converts the keys of a table from JSON to integers. JSON allows only text as keys."""
+    """Returns a table that was read from JSON, with integers as keys where possible. JSON allows only text as keys."""
     return {int(key) if key.isdecimal() else key: value for key, value in table.items()}

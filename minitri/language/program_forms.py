@@ -17,7 +17,7 @@ An expression without types becomes a function whose parameters have no types: `
 A Python function becomes the same `Module` as a `.mt` file with the function's text. The spans of the nodes (their
 ranges of source text) point into the Python file. The user's Python function is never run, and its annotations are
 never evaluated. The parser reads only the function's text in the Python file, from `def` to the end of the function.
-The file linking.py adds the functions and constants that the function uses.
+The file linking.py adds to the module the functions and constants that the Python function uses.
 
 Python's module `inspect` finds the text of functions in files and in cells of IPython. `inspect` also finds text that
 was typed at the prompt of Python 3.13 or newer. Versions of Python before 3.13 do not store the text that was typed at
@@ -53,7 +53,7 @@ _source = lru_cache(maxsize=16)(Source)  # all functions of a file have the same
 def parse_program(text: str, name: str, params: Mapping[str, str | None]) -> ast.Module:
     """Returns the module of a program's text. An expression becomes the function `main` with the parameters `params`.
 
-    `params` is a dictionary from the name of a parameter to the text of its type.
+    The argument `params` is a dictionary from the name of a parameter to the text of its type.
     """
     if is_module(text):
         if params:
@@ -74,8 +74,8 @@ def read_module(text: str, name: str) -> ast.Module:
 def _expression(place: Span) -> Any:
     """Returns the syntax tree of the expression in a range of the source text.
 
-    If the text is a module, returns the module instead. For example, the misspelt `deff f(x): …` looks like an
-    expression, but its spelling is corrected to `def f(x): …`, and the corrected text is a module.
+    If the text is a module, returns the syntax tree of the module. For example, the misspelt `deff f(x): …` looks like
+    an expression, but its spelling is corrected to `def f(x): …`, and the corrected text is a module.
     """
     text, name = place.source.text, place.source.name
     return parse_module_at(place) if is_module(text) else parse_expression(text, name)
@@ -99,8 +99,8 @@ def _param(place: Span, name: str, kind: str | None) -> ast.Param:
 def shared_names(text: str, settings: Mapping[str, Any]) -> dict[str, str]:
     """Returns the keyword arguments of `compile` that are meant as types of parameters, such as `entry="f32[N]"`.
 
-    The result is a dictionary from the name of a parameter to the text of its type. `settings` has the keyword
-    arguments that `compile` itself defines.
+    The result is a dictionary from the name of a parameter to the text of its type. The argument `settings` maps the
+    keyword parameters of `compile` itself to the values in the call.
     """
     if is_module(text):
         return {}

@@ -167,7 +167,7 @@ def statement(place: Span) -> Edit | None:
 
 
 def lines_of_statement(place: Span) -> tuple[int, str, str]:
-    """Returns where the line of `place` begins, the line's indentation, and the block that begins with the line.
+    """Returns the start of the line that contains `place`, the indentation, and the block that begins with the line.
 
     The block consists of the line, the following lines that are indented more, and an `else` or `except` that belongs
     to the line.
@@ -205,8 +205,8 @@ def moved_up(place: Span) -> tuple[Edit, ...]:
 def _statements(body: list[python.stmt], module: str) -> str | None:
     """Returns the translation of Python statements.
 
-    `module` is the text of the program that contains the statements, if the program is a module. If the program is not
-    a module, `module` is "".
+    The argument `module` is the text of the program that contains the statements, if the program is a module. If the
+    program is not a module, `module` is "".
     """
     text, found = _match("statements", body)
     if text:
@@ -235,7 +235,8 @@ def _statements(body: list[python.stmt], module: str) -> str | None:
 def update(place: Span, rank: int = 0) -> Edit | None:
     """Rewrites jax's `x.at[x < 0].set(0)` as `where(x < 0, 0, x)`.
 
-    `place` is the source range (span) of `x.at`. `rank` is the rank of x, or 0 if the rank is unknown.
+    The argument `place` is the source range (span) of `x.at`. The argument `rank` is the rank of x, or 0 if the rank is
+    unknown.
     """
     text = place.source.text[place.start : place.start + LONGEST]
     ends = (match.end() for match in re.compile(r"\)").finditer(text, len(place.text)))
@@ -248,8 +249,8 @@ def update(place: Span, rank: int = 0) -> Edit | None:
 def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) -> str | None:
     """Returns an expression for the array X after the assignment `X[I] = value`.
 
-    `rank` is the number of axes of the array X, or 0 if the rank is unknown. If the text `module` declares the type of
-    the array, as in `x: f32[M, N]`, this type gives the rank.
+    The argument `rank` is the number of axes of the array X, or 0 if the rank is unknown. If the text `module` declares
+    the type of the array, as in `x: f32[M, N]`, this type gives the rank.
     """
     x, index = python.unparse(found["X"]), found["I"]
     if _is_mask(index, module) and _rank(python.unparse(index), module) in (0, _rank(x, module)):
@@ -282,8 +283,8 @@ def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) ->
 
 
 def _is_mask(index: python.AST, module: str) -> bool:
-    """Checks whether an index is an array of booleans, such as a comparison. If the index is a name, the function looks
-    for the type or value of this name in the text `module`.
+    """Checks whether an index is an array of booleans, such as a comparison. If the index is a name, the type or value
+    of this name is searched for in the program text `module`.
     """
     text = python.unparse(index)
     if isinstance(index, (python.Compare, python.BoolOp)) or re.match(r"~|not |.* [&|] ", text):
@@ -344,7 +345,7 @@ def refused(code: str, text: str) -> str | None:
 def comprehension(place: Span) -> Edit | None:
     """Returns an edit that rewrites a comprehension: `[2 * a for a in x]` becomes `2 * x`.
 
-    `place` is the source range (span) of the word `for` in the comprehension.
+    The argument `place` is the source range (span) of the word `for` in the comprehension.
     """
     text = place.source.text
     ends = _around(text, place.start, -1, _LINE_END), _around(text, place.end, +1, _LINE_END)

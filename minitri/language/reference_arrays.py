@@ -26,11 +26,11 @@ from minitri.base.types import DType, bool_, f32, f64, i64, promote
 class Array(Record, eq=False):
     """An array of the reference evaluator.
 
-    `data` has the dtype `dtype.compute`, which is f32 for f16 and bf16, otherwise `dtype` itself.
+    The field `data` has the dtype `dtype.compute`, which is f32 for f16 and bf16, otherwise `dtype` itself.
 
     If `weak` is true, the array was computed from numbers alone, and an operation with another array uses the dtype of
-    the other array. An operation of an integer array with a float number, such as `x * 0.5`, gives an f32 array. The
-    attribute `wide` of this f32 array also has its elements as f64, for a later conversion to f64. If an array has no
+    the other array. An operation of an integer array with a float number, such as `x * 0.5`, gives an f32 array. For a
+    later conversion to f64, the attribute `wide` of this f32 array holds the same elements as f64. If an array has no
     f64 version of its elements, `wide` is None.
     """
 

@@ -99,7 +99,8 @@ class Reference(Interpreter):
     def inlined(self, function: ast.Function, given: Scope, known: Mapping[str, int] = {}) -> Value:
         """Returns the value of a function's body for the arguments `given`.
 
-        `known` has the sizes of some dimensions. Sizes that are not in `known` follow from the shapes of the arguments.
+        The argument `known` maps names of dimensions to their sizes. Every size that is not in `known` follows from the
+        shapes of the arguments.
         """
         sizes: Scope = dict(known)
         given = {p.name: self.expression(p.default, {}) for p in function.params if p.default is not None} | given

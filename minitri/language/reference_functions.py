@@ -36,7 +36,7 @@ def _accumulate(function: Any, x: Value, dtype: DType | None, **rest: Any) -> Ar
 
 
 def _reduction(row: Reduction, x: Value, axis: Value, keepdims: bool, dtype: DType | None = None) -> Array:
-    """Computes a reduction with numpy. `row` is the reduction's row in the table of reductions."""
+    """Computes a reduction with numpy. The argument `row` is the reduction's row in the table of reductions."""
     if row.kind in ("sum", "product"):
         return _accumulate(row.ufunc.reduce, x, dtype, axis=axis, keepdims=bool(keepdims))
     if row.kind == "position":
@@ -49,7 +49,7 @@ def _reduction(row: Reduction, x: Value, axis: Value, keepdims: bool, dtype: DTy
 def _scan(
     row: Reduction, x: Value, axis: int | None, dtype: DType | None = None, include_initial: bool = False
 ) -> Array:  # fmt: skip
-    """Computes a scan with numpy. `row` is the scan's row in the table of reductions."""
+    """Computes a scan with numpy. The argument `row` is the scan's row in the table of reductions."""
     axis = 0 if axis is None else axis
     if row.kind not in ("sum", "product"):
         a = strong(x)

@@ -1,10 +1,11 @@
 """Reads the signatures of functions that are not elementwise, and the functions that are written in the language
 itself.
 
-In: signatures.toml, where parameters are written as in Python, and the files of library/. Out: tables of functions. The
-graph builder and the numpy evaluator use the tables of this file to call a function by its name. The documentation and
-the suggestions in error messages take the names of functions from the tables of this file. `REQUIRED` marks a parameter
-without a default. A parameter with a leading `*` takes all remaining positional arguments as a tuple.
+In: signatures.toml, where parameters are written as in Python, and the files of library/. Out: tables that map the name
+of a function to its signature or its source text. The graph builder and the numpy evaluator use the tables of this file
+to call a function by its name. The documentation and the suggestions in error messages take the names of functions from
+the tables of this file. `REQUIRED` marks a parameter without a default. A parameter with a leading `*` takes all
+remaining positional arguments as a tuple.
 """
 
 import ast as python
@@ -50,7 +51,9 @@ EXAMPLES: dict[str, str] = _TABLES["examples"]
 
 @cache
 def library_spans() -> dict[str, Span]:
-    """Returns the place of each function that is written in the language itself, by the name of the function."""
+    """Returns the source range (span) of each library function (written in the language itself), by the function's
+    name.
+    """
     files = sorted((Path(__file__).parent / "library").glob("*.mt"))
     texts = [whole_text(file.read_text(), f"minitri/language/library/{file.name}") for file in files]
     found = [(text, f) for text in texts for f in re.finditer(r"(?ms)^def (\w+).*?(?=^def |\Z)", text.source.text)]

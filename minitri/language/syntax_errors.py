@@ -32,7 +32,7 @@ def tables() -> dict[str, Any]:
 def mistake(name: str, span: Span | None = None, /, **words: object) -> ParseError:
     """Returns the error that has the name `name` in syntax_errors.toml.
 
-    `words` are texts that are inserted into the error's message and help.
+    The arguments `words` are texts that are inserted into the error's message and help.
     """
     code, message, help = tables()["mistakes"][name]
     return ParseError(code, message.format(**words), span, help=help.format(**words))

@@ -42,8 +42,8 @@ _ASSIGNED = re.compile(r"^(?:(?:[^=()\n]*[^=()<>!\n]=+)+|[ \t]*(?:def\s+)?\w+)",
 def parsed(parse: Callable[[Span], Any], place: Span, known: Container[str] = ()) -> Any:
     """Returns the result of `parse` for the range `place` of the source text.
 
-    If `parse` raises a ParseError, this error is raised with a correction, and `others` has the errors of other lines.
-    `known` are names that the text may use without defining them.
+    If `parse` raises a ParseError, this error is raised with a correction. The field `others` of the error holds the
+    errors of other lines. The argument `known` contains the names that the text may use without defining them.
     """
     try:
         return parse(place)
@@ -58,7 +58,9 @@ def parsed(parse: Callable[[Span], Any], place: Span, known: Container[str] = ()
 
 
 def repaired(error: ParseError, place: Span, parse: Callable[[Span], Any]) -> ParseError:
-    """Returns the error with a correction, if one is found. `parse` raised the error for the range `place`."""
+    """Returns the error with a correction, if one is found. The function `parse` raised the error for the range `place`
+    of the source text.
+    """
     span = error.span or place
     for candidate in chain(_by_table(error, span, place), [error], _general(error, span, place)):
         text = edited(place.source.text, candidate.edits)
@@ -166,9 +168,8 @@ def _all(pattern: str, place: Span) -> Iterator[Span]:
 def _indented(span: Span, place: Span) -> Iterator[list[Edit]]:
     """Yields edits that change the indentation of a line and of the lines below with the same indentation.
 
-    The function yields two lists of edits. The first of the two lists of edits indents the lines as much as the line
-    above them. The second of the two lists of edits indents the lines by four blanks more, as in the body of a
-    function.
+    The function yields two lists of edits. In the first list, the edits give the lines the indentation of the line
+    above them. In the second list, the edits indent the lines by four blanks more, as in the body of a function.
     """
     text = place.source.text
     start = text.rfind("\n", 0, span.start) + 1
@@ -221,7 +222,7 @@ def _on_other_lines(error: ParseError, place: Span, parse: Callable[[Span], Any]
         z = softmx(x)          z = softmx(x)        so no error follows from the wrong line
 
     The list is empty if the wrong lines are only a part of a statement, because a line such as `y=a` can only replace a
-    whole statement. `most` is the largest number of syntax errors to find.
+    whole statement. The argument `most` limits the number of syntax errors that are found.
     """
     source, text, span = place.source, place.source.text, error.span or place
     unknown = next((name for name in ascii_letters if not re.search(rf"\b{name}\b", text)), "_")

@@ -30,7 +30,7 @@ LABEL: Any = {"textcoords": "offset points", "fontsize": 8}
 
 
 class Plot:
-    """A figure for a notebook. `figure` is the figure object of matplotlib, which a user is free to change.
+    """A figure for a notebook. The field `figure` is the figure object of matplotlib, which a user is free to change.
 
     The method `save` writes the figure to a file. The suffix of the file name, such as `.svg`, decides the format of
     the file.

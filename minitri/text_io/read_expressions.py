@@ -25,7 +25,7 @@ MAX_TERMS = 500  # terms of a polynomial, and factors of a term
 
 @dataclass
 class Names:
-    """The meanings of names in expressions.
+    """Maps the names in expressions to dimensions, axes and values.
 
     sizes    the dimensions in the types of the inputs, by name
     axes     the axes of the line that is being read, by name

@@ -44,8 +44,8 @@ class Node(Text):
     The `kind` of an expression is number, name, text, list, element, max, min, neg, or an operator: + - * // % < >= ==
     !=. The `parts` of an expression are its operands or, if the expression has no operands, its value. If a node is no
     expression, its `kind` is the name of its grammar rule, and its `parts` are the names and nodes of the rule. If an
-    optional part of the grammar rule is missing in the text, the part is None in `parts`. `depth` is the depth of
-    nesting: the depth of `(e)` is one more than the depth of `e`.
+    optional part of the grammar rule is missing in the text, the part is None in `parts`. The field `depth` is the
+    depth of nesting: the depth of `(e)` is one more than the depth of `e`.
     """
 
     kind: str
@@ -66,8 +66,8 @@ class Param(Text):
 
     For a buffer of a kernel, `role` is input, output, temporary or scalar.
 
-    `dims` is None for a type without brackets, such as `float`. The node `type` has two parts, the dtype and the sizes
-    `dims`.
+    The field `dims` is None for a type without brackets, such as `float`. The node `type` has two parts, the dtype and
+    the sizes `dims`.
     """
 
     name: Node
@@ -104,8 +104,8 @@ class Mistake(Exception):
 
 
 def read(source: Source, start: str) -> Any:
-    """Returns the syntax nodes of a text. `start` is the start symbol of the grammar: "graph", "kernels", "tiles" or
-    "sum".
+    """Returns the syntax nodes of a text. The argument `start` is the start symbol of the grammar: "graph", "kernels",
+    "tiles" or "sum".
 
     Raises Mistake with code MT0501 for a syntax error, and CompileError MT0401 for a text that is too long.
     """
@@ -182,7 +182,7 @@ _READERS = {"NUMBER": _number, "STRING": _string, "LINE": _line_of_ledger}
 
 
 def _read_part(part: Any) -> Any:
-    """Returns the node for a token of the text. If `part` is a node already, returns this node."""
+    """Returns the node for a token of the text. A part that is a node already is returned unchanged."""
     return _READERS.get(part.type, _word)(part) if hasattr(part, "start_pos") else part
 
 
@@ -193,7 +193,7 @@ def _around(parts: Iterable[Any]) -> tuple[int, int]:
 
 
 def _node(kind: str, *parts: Any) -> Node:
-    """Returns the node of a grammar rule.
+    """Returns the syntax node that represents a matched grammar rule.
 
     The `parts` of the node do not contain brackets, but the node's range of characters includes the brackets.
     """

@@ -15,7 +15,7 @@ A template looks like the line that it describes. `<x>` is a placeholder for the
 
 In: the fields of an operation, or a line of text. Out: the line of text for the given fields, or the fields of the
 operation in the given line. Each intermediate representation (graph, kernels, tile programs) has its templates in a
-file `lines.toml` in its folder. In a folder with a file `lines.toml`, text.py writes the lines, and text.py or parse.py
+file `lines.toml` in its folder. Beside each file `lines.toml`, a file text.py writes the lines, and text.py or parse.py
 reads the lines.
 """
 
@@ -43,8 +43,8 @@ class Hole(Record):
     """A placeholder of a template. For example, `<x>` stands for an operand, and `over = <over:[axis]>` for an
     attribute whose value is a list of axes.
 
-    `mark` is a question mark for an optional attribute, three dots for all remaining operands, and otherwise empty.
-    `bracket` is "[" if the field is a list of values in brackets, and otherwise empty.
+    The field `mark` is a question mark for an optional attribute, three dots for all remaining operands, and otherwise
+    empty. The field `bracket` is "[" if the field is a list of values in brackets, and otherwise empty.
     """
 
     word: str
@@ -92,7 +92,7 @@ class Template:
         return f"{head} {self.between.join(operands)}".rstrip() + (f" {{{', '.join(words)}}}" if words else "")
 
     def words(self, fields: Mapping[str, Any], writer: Any) -> list[str]:
-        """Returns the text of each attribute."""
+        """Returns the text `word = value` for each attribute that the line shows."""
         shown = [h for h in self.attributes if h.mark != "?" or fields[h.field] not in (None, ())]
         return [f"{h.word} = {h.write(fields[h.field], writer)}" for h in shown]
 
@@ -179,7 +179,7 @@ class LineReader(Generic[V]):
     def fields(self, line: Line, absent: Collection[str] = ()) -> tuple[type[Any], dict[str, Any]]:
         """Returns the class of a line's operation, and the operation's fields.
 
-        `absent` contains the names of operations and fields that the text must not contain.
+        The argument `absent` names the operations and fields that the text must not contain.
         """
         cls, found = self._kind(line, absent)
         template = self.templates[cls]
@@ -207,7 +207,7 @@ class LineReader(Generic[V]):
         return heads["<op>"], {"op": line.op.name}
 
     def _operands(self, line: Line, holes: Sequence[Hole]) -> dict[str, Any]:
-        """Returns the fields of an operation that are operands. If the template ends with a placeholder for all
+        """Returns the operands of a line, as fields of the operation. If the template ends with a placeholder for all
         remaining operands, such as `<args...>`, the line must have at least one operand.
         """
         fixed, count = [h for h in holes if not h.mark], len(line.operands)

@@ -184,7 +184,7 @@ def wrapped(t: Typer, item: Item, extent: Dim) -> Array:
 
 
 def _gather(t: Typer, x: Array, picks: list[tuple[int, Array]], adjacent: bool) -> Array:
-    """Indexes x by integer arrays. `picks` has pairs of an axis of x and its index array.
+    """Indexes x by integer arrays. Each item of `picks` is an axis of x, with the integer array that indexes this axis.
 
     In the result, the axes of the broadcast index arrays replace the indexed axes of x. If `adjacent` is false, the
     axes of the index arrays come first in the result, as in numpy.
@@ -203,7 +203,7 @@ def _gather(t: Typer, x: Array, picks: list[tuple[int, Array]], adjacent: bool) 
 
 
 def _spread(t: Typer, array: Array, common: Sequence[Dim], shape: Sequence[Dim], lead: int) -> ir.Node:
-    """Broadcasts an index array to the common shape of all index arrays, and then repeats it to the shape of the
+    """Broadcasts an index array to the common shape of all index arrays, and then repeats the array to the shape of the
     result.
     """
     node = t.broadcast(array.node, tuple(common))
@@ -264,9 +264,8 @@ def searchsorted(t: Typer, x1: Array, x2: Array, side: Value, sorter: Value) -> 
 def _step(t: Typer, x: Array, wanted: Array, found: Array, more: int, size: Dim, equal: bool) -> Array:
     """Makes one step of a binary search in the sorted array x, for each number in the array `wanted`.
 
-    The array `found` says, for each number in `wanted`, how many elements of x are known to come before the number. If
-    the element x[found + more - 1] comes before the number that is searched for, the result is `found + more`, and
-    otherwise `found`.
+    The array `found` says, for each number in `wanted`, how many elements of x are known to come before the number. The
+    result is `found + more` if the element x[found + more - 1] comes before the wanted number, and otherwise `found`.
     """
     place = t.elementwise("add", [found, more])
     inside = t.elementwise("less_equal", [place, plain(size)])

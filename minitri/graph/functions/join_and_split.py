@@ -153,7 +153,7 @@ def unstack(t: Typer, x: Array, axis: Value) -> tuple[Value, ...]:
 def _known(size: Dim, name: str, x: Array, axis: int) -> int:
     """Returns the size of an axis as an int.
 
-    The size of the axis is the number of arrays that the function `name`, such as unstack, returns.
+    The function `name`, such as unstack, returns as many arrays as the axis has elements.
 
     Raises CompileError MT0106 if the size is not constant, and MT0401 if the size exceeds the limit on operations.
     """
@@ -211,7 +211,7 @@ def tile(t: Typer, x: Array, repetitions: Value) -> Array:
 def repeat(t: Typer, x: Array, repeats: Value, axis: Value) -> Array:
     """Defines numpy's repeat: repeats each element.
 
-    `repeats` is one number, or a tuple with a number for each element.
+    The argument `repeats` is one number, or a tuple with a number for each element.
     """
     a, k = one_axis(t, x, axis)
     help = "the size of the result would depend on data; write a number, or a tuple of numbers"
@@ -235,7 +235,7 @@ def _each(t: Typer, x: Array, axis: int, repeats: Sequence[int]) -> Array:
 def _along(t: Typer, x: Array, axis: int, size: Dim, place: Dim) -> Array:
     """Returns an array like x, but with `size` elements along one axis.
 
-    `place` is the index along the axis `axis` at which an element of the result reads x.
+    The argument `place` is the index along the axis `axis` at which an element of the result reads x.
     """
     shape = [size if k == axis else e for k, e in enumerate(x.shape)]
     return view(t, x, shape, [place if k == axis else ir.axis(k) for k in range(len(shape))])

@@ -128,7 +128,7 @@ def matrix_power(t: Typer, x: Strong, n: Value) -> Array:
 def matrix_norm(t: Typer, x: Value, keepdims: Value, ord: Value) -> Array:
     """Computes the norm of each matrix in the last two axes.
 
-    `ord` is "fro" for the Frobenius norm, or 1, inf, -1 or -inf.
+    The argument `ord` is "fro" for the Frobenius norm, or 1, inf, -1 or -inf.
 
     The norm 1 is the largest sum of absolute values in a column, and the norm inf is the largest sum in a row. The norm
     -1 is the smallest sum of absolute values in a column, and the norm -inf is the smallest sum in a row.
@@ -155,7 +155,7 @@ Labels = tuple[Label, ...]
 def _read_subscripts(text: object, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
     """Reads subscripts in numpy's notation. Returns the names of the axes of each array, and of the result.
 
-    `ranks` has the number of axes of each array.
+    The argument `ranks` holds the number of axes of each array.
 
     Without `->`, the result has the axes of `...`, and then the names that occur once, in alphabetical order. Raises
     CompileError MT0102 for a syntax error. Raises MT0204 if the subscripts do not fit the ranks of the arrays.

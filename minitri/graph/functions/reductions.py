@@ -102,9 +102,9 @@ def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correct
 def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
     """Returns count - correction, the divisor of a variance or mean.
 
-    If count - correction is not positive, returns a divisor for which the variance becomes NaN. For too few elements
-    and the correction 0 or 1, the divisor is 0, so that the variance is 0 / 0, which is NaN. If count - correction is
-    not positive and the correction is neither 0 nor 1, the function returns NaN as the divisor.
+    If count - correction is not positive, returns a divisor for which the variance becomes NaN. With the correction 0
+    or 1 and too few elements, the divisor is 0, and the variance 0 / 0 is NaN. If count - correction is not positive
+    and the correction is neither 0 nor 1, the function returns NaN as the divisor.
     """
     if correction == 0:
         return plain(count)  # an empty sum is 0, and 0 / 0 is NaN

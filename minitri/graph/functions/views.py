@@ -34,7 +34,7 @@ def reshape(t: Typer, x: Array, shape: Value) -> Array:
 
 
 def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
-    """Returns the shape for `reshape`, with a size in place of -1. `old` is the shape before `reshape`.
+    """Returns the shape for `reshape`, with a size in place of -1. The argument `old` is the shape before `reshape`.
 
     Raises CompileError MT0205 if there are several -1, if a size is below -1, or if no size fits.
     """
@@ -68,8 +68,8 @@ def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
 
 
 def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
-    """Returns the smallest numbers of leading axes of `old` and `new` with equally many elements: 2 and 1 for [A, B, C]
-    and [A*B, C].
+    """Returns the lengths of the shortest beginnings of `old` and `new` with equally many elements. Example: 2 and 1
+    for the shapes [A, B, C] and [A*B, C].
     """
     products = {dims.product(new[:q]): q for q in range(len(new), 0, -1)}
     for p in range(1, len(old) + 1):
@@ -83,8 +83,8 @@ def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
     """Returns the index of each old axis in one group of axes (see `_groups`), as an expression over the new axes of
     the group. Example: if [A, B] becomes [A*B], the indices are `d0 // B` and `d0 % B`.
 
-    The argument `first` is the position in the shape of the result at which the new axes of the group begin. The old
-    axes and the new axes of a group enumerate the same elements in row-major order.
+    The argument `first` is the position in the shape of the result at which the new axes of the group begin. An element
+    has the same position in row-major order along the old axes and along the new axes of a group.
     """
     if len(old) == len(new) == 1:
         return [ir.axis(first)]
@@ -173,8 +173,8 @@ def _short(shift: Dim, extent: Dim) -> Dim:
 def _shifts(shift: Value, axis: Value, rank: int) -> list[tuple[int, Dim]]:
     """Returns the pairs (axis, shift) of numpy's roll.
 
-    If there is only one shift, every axis gets it. If there is only one axis, every shift applies to it. An axis can
-    occur in several pairs (axis, shift).
+    A single shift applies to every axis. With a single axis, every shift applies to this axis. An axis can occur in
+    several pairs (axis, shift).
     """
     shifts = [as_dim(s, "shift") for s in items_of(shift)]
     axes = [as_axes((k,), rank)[0] for k in items_of(axis)]

@@ -53,7 +53,7 @@ _OPERAND = re.compile(r"[\w.]*|\"[^\"]*\"|'[^']*'")
 
 
 class Foreign(Record):
-    """One row of names.csv. `reason` is the whole sentence from reasons.csv, not its key."""
+    """One row of names.csv. The field `reason` is the whole sentence from reasons.csv, not its key."""
 
     name: str
     arguments: str
@@ -99,8 +99,7 @@ class Foreign(Record):
         return not names or (self.bound(args, given) is not None and given.keys() <= {*names})
 
     def bound(self, args: Sequence[str], keywords: Mapping[str, str]) -> dict[str, str] | None:
-        """Returns a dictionary from each parameter in this row of names.csv to the text of the argument that a call
-        gives for the parameter.
+        """Returns a dictionary from the parameters in this row of names.csv to the texts of a call's arguments.
 
         Returns None if a parameter has neither an argument nor a default, or if the call has too many arguments.
         """
@@ -148,8 +147,8 @@ def _by_name() -> dict[str, list[Foreign]]:
 def rows(name: str, library: str) -> list[Foreign]:
     """Returns the rows of names.csv for a name of a library.
 
-    Rows that list arguments come before rows that fit any arguments. If the library has no name `exp_` or `exp_copy`,
-    the rows of `exp` are returned, because torch has many variants with these endings.
+    Rows that list arguments come before rows that fit any arguments. Torch has many variants such as `exp_` and
+    `exp_copy`: a variant without a row has the rows of `exp`.
     """
     for spelling in (name, name.removesuffix("_"), name.removesuffix("_copy"), "*"):
         if found := [row for row in _by_name().get(spelling, ()) if library in row.libraries]:
@@ -170,7 +169,7 @@ class Answer(Record):
     def sentence(self, called: bool, written: str = "") -> str:
         """Returns a sentence that says what to write instead of the name, or why the language has no counterpart.
 
-        `written` is the call of the program, rewritten in the language, or "" if there is no rewritten call.
+        The argument `written` is the user's call, rewritten in the language, or "" if no rewritten call exists.
         """
         row, of = self.row, LIBRARIES[self.library]
         written = " ".join(written.split()) if len(written) < LONGEST else ""
@@ -202,8 +201,8 @@ def prefixed(
 ) -> Answer | None:
     """Returns the translation of a name that has the name of a library before the dot, as in `np.name`.
 
-    `path` is the name of the library, such as `np` in `np.name`. `args` are the texts of the positional arguments, or
-    None if the program does not call the name.
+    The argument `path` is the name of the library, such as `np` in `np.name`. The argument `args` holds the texts of
+    the positional arguments, or None if the program does not call the name.
     """
     of = library(path)
     places = ("F", "nn", of) if of == "modules" else (of,)  # `nn.relu` is a function, not a layer
@@ -215,7 +214,7 @@ def prefixed(
 def called(name: str, args: Sequence[str], keywords: Sequence[str] = (), *, method: bool = False) -> Answer | None:
     """Returns the translation of a call `name(x, …)` or `x.name(…)`.
 
-    `args` are the texts of the positional arguments. For a method call too, `x` is the first argument.
+    The argument `args` holds the texts of the positional arguments. For a method call too, `x` is the first argument.
     """
     functions = [k for k in LIBRARIES if k not in METHODS]
     order = ["other", *METHODS, *functions] if method else [*functions, *METHODS]
@@ -237,8 +236,8 @@ def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
     """Returns an `Answer` for each row of names.csv that has the name for one of the given libraries, in the order of
     the libraries.
 
-    Rows with the name `*`, which stand for all names of a library that have no row, are left out. Rows with the name
-    `*` are used only for names after the name of a library, as in `torch.fft.…`.
+    Leaves out the rows `*` of names.csv, which stand for all names of a library that have no row. A row `*` of
+    names.csv is used only for a name that follows the library's name, as in `torch.fft.…`.
     """
     found = [Answer(name, of, row) for of in libraries for row in rows(spelling, of) if row.name != "*"]
     return [a for a in found if not (a.row.here and a.row.name == spelling)]
