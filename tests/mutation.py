@@ -54,7 +54,7 @@ FILES = (
 TESTS = (
     "tests/test_emit.py", "tests/test_mask_elision.py", "tests/test_collapse_axes.py", "tests/test_passes.py", "tests/test_regressions.py",
     "tests/test_provenance.py", "tests/test_schedules.py", "tests/test_proofs.py", "tests/test_online_reductions.py", "tests/test_attention.py",
-    "tests/test_skip_blocks.py", "tests/test_program_order.py", "tests/test_fusion_partition.py", "tests/test_online_transport.py", "tests/test_demand.py",
+    "tests/test_skip_blocks.py", "tests/test_program_order.py", "tests/test_hoist_loads.py", "tests/test_fusion_partition.py", "tests/test_online_transport.py", "tests/test_demand.py",
     "tests/test_narrow_integers.py", "tests/test_early_start.py", "tests/test_boundary_peeling.py", "tests/test_f16_multiplication.py", "tests/test_wgmma_wait.py",
     "tests/test_identity_proofs.py", "tests/test_skip_conditions.py", "tests/test_lower_graph.py",
 )  # fmt: skip

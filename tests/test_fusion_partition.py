@@ -138,6 +138,7 @@ def test_parts_that_share_the_most_are_merged_first(monkeypatch: pytest.MonkeyPa
 
 def test_consecutive_pairs_are_one_chain() -> None:
     assert _chains([(1, 2), (2, 3), (5, 6), (5, 7)]) == [[1, 2, 3], [5, 6], [5, 7]]
+    assert _chains([(1, 2), (5, 6), (6, 7)]) == [[1, 2], [5, 6, 7]]
 
 
 @pytest.mark.parametrize("more", [[], range(20, 24)])
