@@ -236,9 +236,9 @@ class Loaded(Program):
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:
     """Returns the strides that the text of a stage requires of an array.
 
-    The text of a stage gives each stride of an array as a number, or as a name such as `x.stride0`. An array keeps its
-    strides if they equal all strides that the stage's text gives as numbers. If a stride of an array differs from the
-    number that the stage's text gives for it, the caller copies the array. In the copy, the strides that the stage's
+    The text of a stage gives each stride of an array as a number, or as a name such as `x.stride0`. The caller does not
+    copy an array whose strides equal all the numbers that the stage's text gives for them. The caller copies an array
+    if one of its strides differs from the number in the stage's text. In a copied array, the strides that the stage's
     text gives by name are in row-major order. Each named stride of the copy exceeds the memory range of the axes whose
     strides are numbers, so that no elements overlap.
 

@@ -1,8 +1,8 @@
 """Symbolic integers: the sizes of arrays, and index expressions over named axes.
 
 A `Dim` is a polynomial with integer coefficients, stored in canonical form, as a sorted sum of products. Thanks to the
-canonical form, equal polynomials such as `(M + 1) * 2` and `2 * M + 2` compare equal. The factors of a product are
-called atoms:
+canonical form, equal polynomials such as `(M + 1) * 2` and `2 * M + 2` compare equal. A factor of a product is called
+an atom, and is an object of one of these classes:
 
     Symbol(name, "size")     a size of a minitri program, such as M: an integer >= 0
     Symbol(name, "axis")     an iteration axis, with 0 <= axis < extent

@@ -11,8 +11,8 @@ from 0 to scale - 1.
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
-The right side of a proof is a sum of products that are >= 0, so the left side, scale * goal + room, is >= 0 as well.
-From scale * goal + room >= 0 and room < scale follows goal > -1, which means goal >= 0 for an integer goal.
+The right side of this equation is a sum of products that are >= 0, so the left side, scale * goal + room, is >= 0 as
+well. From scale * goal + room >= 0 and room < scale follows goal > -1, which means goal >= 0 for an integer goal.
 
 Both sides of a proof's equation are polynomials. Two polynomials are equal if each product of symbols (monomial) has
 the same coefficient in both. To find a proof, the search writes a linear equation for each monomial. The unknown

@@ -21,11 +21,11 @@ ALMOST = Fraction(999_999, 1_000_000)  # a constant just below 1, which may be a
 
 def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None:
     """Writes the polynomial `goal` as a constant >= 0 plus a sum of polynomials in `columns`, each multiplied by a
-    weight > 0. If the polynomial `goal` cannot be written as a weighted sum, the function tries `goal` plus a constant
-    just below 1.
+    weight > 0. If the polynomial `goal` cannot be written in this form, the function tries `goal` plus a constant just
+    below 1 instead of `goal`.
 
     Returns a dict with the weights of the sum; the key of a weight is the position in `columns` of the polynomial that
-    it multiplies. Returns None if neither `goal` nor `goal` plus a constant below 1 can be written as a weighted sum.
+    it multiplies. Returns None if the function finds no weights.
     """
     useful = _useful(goal, columns)
     for slack in (Fraction(0), ALMOST):

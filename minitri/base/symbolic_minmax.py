@@ -52,7 +52,8 @@ def smallest(a: DimLike, b: DimLike) -> Dim:
 
 
 def _of_values(integers: Callable[..., Any], arrays: Callable[..., Any]) -> Any:
-    """Returns a function of a and b, which calls `integers` for two Python integers, and `arrays` for arrays.
+    """Returns a function of two values: the function calls `integers` if both values are Python integers, and otherwise
+    calls `arrays`.
 
     Two Python integers are not passed to numpy, because numpy's integers overflow.
     """
@@ -272,7 +273,7 @@ def _ramp(inner: Ramps) -> Ramps | None:
 
 
 def _base(d: Dim) -> tuple[Dim, int]:
-    """Returns (n, c) such that d = c * n + a constant.
+    """Returns a polynomial n and an integer c, such that d is c * n plus a constant.
 
     For example, `2*M + 4*N + 1` is 2 * (M + 2*N) + 1, so `_base` returns the pair `(M + 2*N, 2)`. The absolute value of
     c is the greatest common divisor of the coefficients of d without its constant. The factor c of n is negative if the

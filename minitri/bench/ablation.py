@@ -86,7 +86,7 @@ class Cell(Record):
 
 @dataclass(slots=True)
 class Ablation:
-    """The results (`Cell`s) of several cases, and the names of the optimisations, which were left out one at a time."""
+    """The results (`Cell`s) of several cases, and the names of the optimisations that were left out one at a time."""
 
     device: str
     optimisations: Sequence[str]

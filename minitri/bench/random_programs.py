@@ -204,7 +204,7 @@ class EverydayWriter(StatementWriter):
         return self.array(name, shape, shape[DEPTHS[name]] if name in DEPTHS else 1)
 
     def scores(self, filled: Filled, of: Shape) -> Shape:
-        """Returns the shape of the keys of an attention, which equals `of`, the shape of the queries.
+        """Returns the shape of an attention's keys: the shape of its queries, which is the argument `of`.
 
         Raises DoesNotFit if the matrix of attention scores would be too large.
         """

@@ -40,8 +40,8 @@ class Example(Record):
     types    types of an expression's parameters; None means that the type comes from the call
     call     the types of the arguments of a call: "f32[3]" is an array of zeros, and "list" is a list of numbers.
              None means that the program is not called
-    lower    keyword arguments of the method `lower`, which then makes the stage `stage`.
-             None means that `lower` is not called
+    lower    keyword arguments for a call of the method `lower`, which makes the stage `stage`. None means that `lower`
+             is not called
     options  keyword arguments of `Options`
     limits   keyword arguments of `mt.limits`
     """

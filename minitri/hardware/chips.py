@@ -144,8 +144,8 @@ def _chip(row: Mapping[str, Any], limits: Mapping[str, int]) -> Chip:
 
 
 def _count(entry: Mapping[str, Any]) -> int | None:
-    """Converts an entry such as `{ KiB = 192, source = "…" }` to bytes. Returns None if the entry has no number,
-    because the figure is not known.
+    """Converts an entry such as `{ KiB = 192, source = "…" }` to bytes. Returns None for an entry without a number; in
+    such an entry, the figure is not known.
     """
     return next((n * UNITS[unit] for unit, n in entry.items() if unit in UNITS), None)
 

@@ -141,8 +141,8 @@ class _Along:
         return self.axis.name in picked | {s.name.removesuffix("_lane") for s in symbols if s.kind == "axis"}
 
     def _sum(self, d: Dim) -> Info:
-        """Returns the contiguity, divisibility and constancy (see `Info`) of a sum of products. The terms that depend
-        on sizes only are added first, and their sum is treated as one integer argument.
+        """Returns the contiguity, divisibility and constancy (see `Info`) of a sum of products. First, the terms that
+        depend on sizes only are added; the kernel receives the sum of these terms as one integer argument.
         """
         host, products = on_host(d)
         parts = [self._product(*p) for p in products]
@@ -220,8 +220,8 @@ def _added(x: Info, y: Info) -> Info:
 
 def _multiplied(x: Info, y: Info) -> Info:
     """Returns the contiguity, divisibility and constancy of the product of x and y. If the neighbouring values of a
-    factor increase by one, as in 8, 9, 10, only the first value is divisible by 8. The function therefore uses 1 as the
-    divisibility of a factor whose neighbouring values increase by one.
+    factor increase by one, as in 8, 9, 10, only the first value is divisible by 8. The function counts a factor whose
+    neighbouring values increase by one as divisible by 1 only.
     """
     parts = [i.divisibility if i.contiguity == 1 else 1 for i in (x, y)]
     return Info(1, min(ANY, parts[0] * parts[1]), min(x.constancy, y.constancy))

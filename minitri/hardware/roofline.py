@@ -50,7 +50,9 @@ class Measured(UserDict[str, float]):
     kernels: Mapping[str, EmittedKernel]
 
     def mismatch(self, compiled: Compilation) -> str:
-        """Returns the reason why the measured times do not belong to a compilation, or "" if they do belong to it."""
+        """Returns the reason why the times were not measured with this compilation, or "" if they were measured with
+        it.
+        """
         context = compiled.context
         if self.target != context.target:
             ran = "Triton's interpreter" if self.target == INTERPRETER else str(self.target)
