@@ -162,7 +162,7 @@ def _bytes(count: Dim) -> str:
 def sizes_given(context: Context, plan: Plan, wide: bool) -> str:
     """Returns a line that says which sizes are constants in the kernels, and how many bits memory offsets have.
 
-    `wide` is true if memory offsets of some kernel have 64 bits.
+    The argument `wide` says whether memory offsets of at least one kernel have 64 bits.
     """
     symbols = {s.name: None for b in plan.inputs for e in b.shape for s in e.symbols()}
     if not (names := [name for name in symbols if name not in context.sizes]):
@@ -179,7 +179,7 @@ def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) ->
     """Returns a phrase that says how many bytes of each array a thread reads or writes at once, and why not more.
 
     If kernels access an array at several places, the returned phrase has the smallest number of bytes among these
-    accesses. `odd` has the names of arrays whose address is not a multiple of 16 bytes.
+    accesses. The argument `odd` contains the names of the arrays whose address is not a multiple of 16 bytes.
     """
     if any(a.tiles == 0 for a in program.grid):
         return "none is read or written, no program runs"

@@ -170,7 +170,7 @@ class Loaded(Program):
         return _head(self.value).conditions
 
     def compilation(self, context: Context) -> Compilation:
-        """Returns the stages that begin with the loaded text.
+        """Returns a compilation whose first stage is the loaded text.
 
         If the address of an array is not a multiple of 16 bytes, the tensor descriptors are removed.
         """
@@ -207,7 +207,8 @@ class Loaded(Program):
             return super().evaluate(stage, self.fitted(call))
 
     def _ready(self, call: Call) -> Call:
-        """Returns the call with arrays on one device. On a CPU, also checks all accesses to memory.
+        """Moves the arrays of a call to one device, and returns the new call. On a CPU, also checks all accesses to
+        memory.
 
         On a CPU, the numpy evaluator runs the call first to find wrong accesses, because Triton's interpreter does not
         check accesses.

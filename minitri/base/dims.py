@@ -44,7 +44,8 @@ class Symbol(Record):
 class Pair(Record):
     """A function of two `Dim`s that is not a polynomial, such as the quotient n // m.
 
-    Each subclass of Pair stands for one such function: the quotient, the remainder, the minimum or the maximum.
+    Each subclass of Pair stands for one function of two `Dim`s: the quotient, the remainder, the minimum or the
+    maximum.
     """
 
     a: Dim
@@ -233,9 +234,10 @@ class Dim:
         """Solves the condition `self >= 0` for one symbol s. For example, N - 1 - i >= 0 means i < N, so the result is
         (i, -1, N).
 
-        Returns (s, 1, bound) if the condition means `s >= bound`, and (s, -1, bound) if it means `s < bound`. The
-        function prefers a symbol s for which `varies` returns True. The returned bound contains no symbol for which
-        `varies` returns True. Returns None if `self >= 0` cannot be solved for any symbol s.
+        Returns (s, 1, bound) if the condition means `s >= bound`, and (s, -1, bound) if it means `s < bound`. If
+        possible, the condition is solved for a symbol s for which the function `varies` returns True. The returned
+        bound contains no symbol for which `varies` returns True. Returns None if `self >= 0` cannot be solved for any
+        symbol s.
         """
         symbols = [s for s in self.symbols() if s.kind != "size"]
         for symbol in sorted(symbols, key=lambda s: (not varies(s), s.name)):

@@ -16,9 +16,9 @@ well. From scale * goal + room >= 0 and room < scale follows goal > -1, which me
 
 Both sides of a proof's equation are polynomials. Two polynomials are equal if each product of symbols (monomial) has
 the same coefficient in both. To find a proof, the search writes a linear equation for each monomial. The unknown
-numbers of the linear equations are the weights, by which a proof multiplies the facts before it adds them. The simplex
-algorithm (simplex.py) solves the linear equations. The tests compare the polynomials of every proof that the examples
-need, without a search (tests/test_proofs.py).
+numbers of the linear equations are the weights of the facts: a proof adds facts, each multiplied by its weight. The
+simplex algorithm (simplex.py) solves the linear equations. The tests compare the polynomials of every proof that the
+examples need, without a search (tests/test_proofs.py).
 
 Three steps prepare the search for a proof. Each maximum and minimum in the goal and in the facts is split into two
 cases. The facts that the caller gives are extended by facts that define quotients and remainders, such as 4*(i//4) <=
@@ -72,7 +72,8 @@ class Proof(Record):
     steps   an equation whose right side is a sum of facts, with `scale` and `room` as in the module's docstring
     wider   a proof that n * goal + n - 1 >= 0, where `divisor` is the fact n - 1 >= 0
     cases   one proof for each of the two cases of the maximum or minimum `atom`
-    never   a proof that -1 >= 0 follows from the facts. The facts then contradict each other, so any goal follows
+    never   a proof that -1 >= 0 follows from the facts. If -1 >= 0 follows from the facts, the facts contradict each
+            other, so any goal follows
     """
 
     goal: Dim
@@ -243,8 +244,8 @@ def _signs(exprs: Iterable[Dim]) -> list[Fact]:
 def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
     """Proves goal >= 0 by proving n*goal + n - 1 >= 0, where n is the divisor of a quotient in the goal.
 
-    The function tries the divisor n of each quotient in the goal. It returns None if n*goal + n - 1 >= 0 can be proven
-    for none of the divisors n.
+    The function tries the divisor n of each quotient in the goal. If the inequality n*goal + n - 1 >= 0 is not proven
+    for any divisor n, the function returns None.
     """
     divisors = (a.b for a in goal.atoms() if isinstance(a, Quotient) and a.b.constant is None)
     return next(filter(None, (_scaled(goal, facts, n) for n in divisors)), None)

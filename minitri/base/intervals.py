@@ -59,7 +59,7 @@ def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim,
     """Replaces each quotient and remainder that contains axes by a new axis, because `bounds` needs expressions that
     are linear in the axes.
 
-    Returns the expression with the new axes, and the ranges of all old and new axes, except new axes of unknown range.
+    Returns the expression with the new axes, and the range of each old axis and of each new axis whose range is known.
     """
     fresh: dict[Symbol, Range] = {}
 
@@ -132,7 +132,8 @@ def joined(d: Dim, ranges: Ranges = {}) -> Dim:
 
 
 def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
-    """Returns expressions that are equal to `d`, and that combine the remainder `low` = a % n with another term.
+    """Returns other ways to write the sum `d`, in which the term with the remainder `low` = a % n is merged with
+    another term.
 
     Examples: the sum a % n + n * (a // n) becomes a, and the sum a % n + n * (a // n % m) becomes a % (n * m).
     """

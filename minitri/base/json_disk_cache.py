@@ -55,7 +55,7 @@ def configured_folder() -> Path:
 def get(kind: str, key: Any, objects: Callable[[dict[str, Any]], Any] | None = None) -> Any:
     """Returns the value stored for a kind of entry and a key, or None if no value is stored.
 
-    If `objects` is given, it replaces each JSON object, as `object_hook` of `json.loads` does.
+    The argument `objects` is a function that `json.loads` calls for each JSON object, as its `object_hook`.
     """
     with contextlib.suppress(*UNUSABLE):
         entry = json.loads(_read(_place(kind, key)), object_hook=objects)

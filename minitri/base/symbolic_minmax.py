@@ -144,8 +144,8 @@ class Ramps(Record):
     def dim(self) -> Dim:
         """Returns the piecewise linear function as a `Dim`.
 
-        A term c * max(n - k, 0) with c > 0 keeps its maximum. A term c * max(n - k, 0) with c < 0 is written with a
-        minimum instead, as c * (n - min(n, k)).
+        A term c * max(n - k, 0) with c > 0 is written with this maximum. A term c * max(n - k, 0) with c < 0 is written
+        with a minimum instead, as c * (n - min(n, k)).
         """
         total = self.plain
         for (n, k), c in self.bends.items():

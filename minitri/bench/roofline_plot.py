@@ -140,6 +140,7 @@ def _operations(case: Case) -> int:
     """Returns the number of operations that the case declares. If the case declares no number of operations, returns
     the number of operations in the graph of its program.
 
-    For attention with a mask, the number that the case declares leaves out the operations of masked attention scores.
+    For attention with a mask, the declared number of operations does not include the operations for masked attention
+    scores.
     """
     return case["flops"] or case["work"]["graph"]["flops"]

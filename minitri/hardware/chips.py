@@ -151,8 +151,8 @@ def _count(entry: Mapping[str, Any]) -> int | None:
 
 
 def _peak(name: str, bandwidth: float, special: int, **units: float) -> Peak:
-    """Converts the TB/s and TFLOP/s of a data sheet to a `Peak`, whose rates are bytes and operations per second. One
-    special function, such as exp, takes as long as `special` operations of f32.
+    """Converts the TB/s and TFLOP/s of a data sheet to a `Peak`, whose rates are bytes and operations per second. The
+    argument `special` says how many f32 operations take as long as one special function, such as exp.
     """
     rates = {unit: rate * 1e12 for unit, rate in (units | {"special": units["f32"] / special}).items()}
     return Peak(name, bandwidth * 1e12, rates)

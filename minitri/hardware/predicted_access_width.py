@@ -7,8 +7,8 @@
 In: the tile program of a kernel, compiled for a target. Out: a `Width` for each load and store, with the reason why the
 access is not wider.
 
-The one idea: a thread loads or stores a group of neighbouring elements, up to 16 bytes, with one instruction under
-three conditions. Elements that are neighbours along one axis must be neighbours in memory, so that one instruction can
+The one idea: one instruction of a thread loads or stores a group of neighbouring elements (up to 16 bytes) if three
+conditions hold. Elements that are neighbours along one axis must be neighbours in memory, so that one instruction can
 access several of them. The address of the first element that one instruction accesses must be a multiple of the bytes
 that the instruction accesses. A bounds check must have the same result for all elements that one instruction accesses.
 
@@ -87,8 +87,8 @@ def _width(program: Program, op: Access, threads: int) -> Width:
 
 
 class _Along:
-    """Finds the vector width of one access (a load or store) along one axis of its tile. `aligned` is true if integer
-    arguments are assumed to be multiples of 16.
+    """Finds the vector width of one access (a load or store) along one axis of its tile. The flag `aligned` says
+    whether integer arguments of the kernel are assumed to be multiples of 16.
     """
 
     def __init__(self, program: Program, op: Access, axis: TileAxis, aligned: bool) -> None:

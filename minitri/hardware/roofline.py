@@ -152,8 +152,8 @@ def predicted_seconds(needed: Work, asked: Work, programs: int, chip: Chip) -> f
 
 
 def waves(programs: int, chip: Chip) -> float:
-    """Returns how many times as long grid programs take as they would take if all multiprocessors were busy until the
-    end.
+    """Returns the time of the grid programs, divided by the time that they would take if all multiprocessors were busy
+    until the end.
 
     For example, 132 grid programs keep all of 132 multiprocessors busy, so the function returns 1. If 33 grid programs
     do the same work, only a quarter of 132 multiprocessors is busy, so the work takes 4 times as long.
