@@ -136,7 +136,7 @@ class Program(BaseProgram):
             raise
 
     def _in_order(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Moves keyword arguments to their positions. For example, `f(x, b=b, a=a)` becomes `f(x, a, b)`. If an
+        """Turns keyword arguments into positional arguments. For example, `f(x, b=b, a=a)` becomes `f(x, a, b)`. If an
         argument is missing, all keyword arguments stay keyword arguments.
         """
         names = self._names[len(args) : len(args) + len(keywords)]

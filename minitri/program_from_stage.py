@@ -240,8 +240,8 @@ def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, .
     The text of a stage gives each stride of an array as a number, or as a name such as `x.stride0`. The caller does not
     copy an array whose strides equal all the numbers that the stage's text gives for them. The caller copies an array
     if one of its strides differs from the number in the stage's text. In a copied array, the strides that the stage's
-    text gives by name are in row-major order. Each named stride of the copy exceeds the memory range of the axes whose
-    strides are numbers, so that no elements overlap.
+    text gives by name are in row-major order. Some axes of the copy have strides that are numbers. Each named stride is
+    larger than the memory range of these axes, so that no elements overlap.
 
     The value of each named stride is added to the dict `sizes`.
     """

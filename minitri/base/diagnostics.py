@@ -93,7 +93,7 @@ class CompileError(Exception):
         }  # fmt: skip
 
     def at(self, span: Span | None) -> CompileError:
-        """Returns this error. If this error has no span yet, sets the error's span to `span` first."""
+        """Returns this error. An error without a span takes the span in the argument."""
         if self.span is None:
             self.span = span
         return self

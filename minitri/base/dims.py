@@ -388,8 +388,9 @@ def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
     """Returns the sign of d if it is proven for all sizes, and None if no sign is proven.
 
     The result is 0 if d is the polynomial 0, 1 if d >= 0 is proven, and -1 if d <= 0 is proven. The sign is proven if
-    all coefficients have the same sign, and all factors of the terms are >= 0. The sizes in `positive` are known to be
-    >= 1. A size N that is known to be >= 1 is replaced by N + 1 with N >= 0, so that N - 1 becomes N, which is >= 0.
+    all coefficients have the same sign, and all factors of the terms are >= 0. The argument `positive` contains the
+    sizes that are known to be >= 1. A size N that is known to be >= 1 is replaced by N + 1 with N >= 0, so that N - 1
+    becomes N, which is >= 0.
     """
     if positive:
         d = d.substitute({s: Dim({(s,): 1}) + 1 for s in positive})

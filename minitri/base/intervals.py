@@ -26,7 +26,7 @@ def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) ->
 
     All occurrences of an axis are replaced by the same end of its range: for 0 <= i < M, the largest value of i*N + i
     is (M - 1)*N + M - 1. Returns None if `d` is not linear in an axis, or if the sign of the axis's coefficient is
-    unknown. The sizes in `positive` are assumed to be >= 1.
+    unknown. The argument `positive` contains the sizes that are assumed to be >= 1.
     """
     d, ranges = _abstract(d, ranges, positive)
     low = high = d
@@ -149,8 +149,8 @@ def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
 
 
 def mixed_radix(d: Dim, ranges: Ranges, whole: Dim) -> dict[Symbol, int]:
-    """Returns the factor of each symbol in `d`, if `d` takes each value from 0 to `whole - 1` exactly once. Returns an
-    empty dict for an expression that takes some value twice, or does not take all values from 0 to `whole - 1`.
+    """Returns the factor of each symbol in the index `d`, if the index takes each value >= 0 below the argument `whole`
+    exactly once. Returns an empty dict if the index takes a value twice or leaves one out.
 
     For example, if d0 has 4 values and d1 has 32 values, the result for the index `32*d0 + d1` is {d1: 1, d0: 32}.
     """

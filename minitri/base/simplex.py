@@ -4,11 +4,10 @@
 
 In: polynomials (the columns) and a polynomial to reach (the target), as maps from monomials, such as x*y, to
 coefficients. Out: for each column (polynomial), a weight >= 0 such that the weighted sum is the target, or None if this
-is impossible. The one idea: each equation gets an artificial unknown, which is the part of the target that the weighted
-sum still lacks. The simplex algorithm starts with all weights equal to 0, and changes the weights until the artificial
-unknowns are 0. In each step, the simplex algorithm increases the weight of the first column that brings the weighted
-sum closer to the target. The rule to take the first possible column (Bland's rule) guarantees that the simplex
-algorithm ends.
+is impossible. The one idea: each equation has an artificial unknown, the part of the target that the weighted sum still
+lacks. The simplex algorithm starts with all weights equal to 0, and changes the weights until the artificial unknowns
+are 0. In each step, the simplex algorithm increases the weight of the first column that brings the weighted sum closer
+to the target. The rule to take the first possible column (Bland's rule) guarantees that the simplex algorithm ends.
 """
 
 from collections.abc import Mapping, Sequence

@@ -153,9 +153,9 @@ class Ramps(Record):
         return total
 
     def of_one_sum(self) -> tuple[Dim, Callable[[int], int], set[int]] | None:
-        """If the piecewise linear function depends on one sum of sizes n, such as `M + N`, returns n, the function
-        f(n), and `corners`. Returns None if the piecewise linear function depends on two or more different sums of
-        sizes, such as `M` and `M + N`.
+        """Writes the piecewise linear function as a function f(n) of one sum of sizes n, such as `M + N`. Returns n, f
+        and a set called `corners`. Returns None if the piecewise linear function depends on two or more different sums
+        of sizes, such as `M` and `M + N`.
 
         The set `corners` contains the values of n at which the slope of max(f(n), 0) can change. The slope of max(f(n),
         0) can change only where the slope of the function f changes, and at the integers next to the zeros of f.

@@ -128,7 +128,7 @@ class EverydayWriter(StatementWriter):
         self.rng, self.dtype, self.sizes = rng, dtype, sizes
 
     def program(self, name: str) -> RandomProgram | None:
-        """Returns a random program, whose results are the last three values that no statement reads.
+        """Returns a random program; its results are the last values (at most three) that no statement reads.
 
         The program has only the statements that its results need. Returns None if too few statements could be added, or
         if the matrix products need too many operations.

@@ -44,7 +44,8 @@ def plot(found: Mapping[str, Any], path: str) -> None:
 def heat_map(found: Mapping[str, Any], path: str) -> None:
     """Draws the results of an ablation as a grid with a field for each case and optimisation.
 
-    A field shows the time of the case without the optimisation, divided by the time with all optimisations.
+    Each field of the grid shows the time of a case without one optimisation, divided by its time with all
+    optimisations.
 
     found   the data that `bench --ablate --json` wrote
 

@@ -108,8 +108,8 @@ def missing_sizes(
 ) -> dict[str, Size]:
     """Returns sizes for the dimensions that have no size in `known`.
 
-    Each dimension without a size in `known` gets the next number of `sizes`. A pack (a name such as `*B` for several
-    axes) without sizes in `known` gets the tuple of sizes in the argument `axes`.
+    Each dimension without a size in the dict `known` takes the next number from the list `sizes`. A pack is a name such
+    as `*B` for several axes. The argument `axes` has the sizes of each pack that is not in `known`.
     """
     numbers, declared = cycle(sizes), sizes_of(function, {}).items()
     return {n: axes if isinstance(size, tuple) else next(numbers) for n, size in declared if n not in known}
