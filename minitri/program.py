@@ -204,9 +204,7 @@ class Program(BaseProgram):
         return results[0] if len(results) == 1 else results
 
     def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
-        """Runs the program at one stage (an item of `RUNNABLE`) for a checked call, and returns the results as numpy
-        arrays.
-        """
+        """Runs the program at one stage (an item of `RUNNABLE`) for a checked call, and returns numpy arrays."""
         moved = on_gpu(call) if stage == "gpu" else on_cpu(call)
         if stage in ("triton", "gpu"):
             return tuple(v.numpy() for v in self._started(moved).outputs)

@@ -44,8 +44,7 @@ class Symbol(Record):
 class Pair(Record):
     """A function of two `Dim`s that is not a polynomial, such as the quotient n // m.
 
-    Each subclass of Pair stands for one function of two `Dim`s: the quotient, the remainder, the minimum or the
-    maximum.
+    Each subclass of Pair stands for one function: the quotient, the remainder, the minimum or the maximum.
     """
 
     a: Dim
@@ -235,9 +234,8 @@ class Dim:
         (i, -1, N).
 
         Returns (s, 1, bound) if the condition means `s >= bound`, and (s, -1, bound) if it means `s < bound`. If
-        possible, the condition is solved for a symbol s for which the function `varies` returns True. The returned
-        bound contains no symbol for which `varies` returns True. Returns None if `self >= 0` cannot be solved for any
-        symbol s.
+        possible, s is a symbol for which the function `varies` returns True. The returned bound contains no symbol for
+        which `varies` returns True. Returns None if `self >= 0` cannot be solved for any symbol s.
         """
         symbols = [s for s in self.symbols() if s.kind != "size"]
         for symbol in sorted(symbols, key=lambda s: (not varies(s), s.name)):
@@ -388,9 +386,8 @@ def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
     """Returns the sign of d if it is proven for all sizes, and None if no sign is proven.
 
     The result is 0 if d is the polynomial 0, 1 if d >= 0 is proven, and -1 if d <= 0 is proven. The sign is proven if
-    all coefficients have the same sign, and all factors of the terms are >= 0. The argument `positive` contains the
-    sizes that are known to be >= 1. A size N that is known to be >= 1 is replaced by N + 1 with N >= 0, so that N - 1
-    becomes N, which is >= 0.
+    all coefficients have the same sign, and all factors of the terms are >= 0. The sizes in the set `positive` are >=
+    1. A size N that is known to be >= 1 is replaced by N + 1 with N >= 0, so that N - 1 becomes N, which is >= 0.
     """
     if positive:
         d = d.substitute({s: Dim({(s,): 1}) + 1 for s in positive})
