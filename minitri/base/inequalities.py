@@ -252,7 +252,9 @@ def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 
 
 def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
-    """Proves goal >= 0 by proving n*goal + n - 1 >= 0 and n >= 1, or returns None if one of the two is not proven."""
+    """Proves goal >= 0 by proving n*goal + n - 1 >= 0 and n >= 1. Returns None if one of these two inequalities is not
+    proven.
+    """
     if (positive := _positive(n, facts)) is None:
         return None
     wide = goal * n + n - 1

@@ -83,7 +83,9 @@ def least_index(row: Reduction, x: Any, index: Any, axis: int) -> Any:
 
 
 def _best(row: Reduction, x: Any, axis: int | None) -> Any:
-    """Returns for each element whether it is as large (argmax) or as small (argmin) as the best element of its row."""
+    """Returns a bool for each element: whether the element equals the largest (argmax) or smallest (argmin) element of
+    its row. Here NaN equals NaN.
+    """
     best = row.ufunc.reduce(x, axis=axis, keepdims=True)
     return (x == best) | ((x != x) & (best != best))
 

@@ -251,8 +251,8 @@ def _of_extreme(a: Extreme) -> Ramps:
 
 
 def _ramp(inner: Ramps) -> Ramps | None:
-    """Returns max(inner, 0), for a piecewise linear function `inner` of a sum of sizes n, as a linear function plus
-    terms c * max(n - k, 0). Returns None if `inner` is not a function of one sum of sizes.
+    """Writes max(f, 0), where f is a piecewise linear function of a sum of sizes n, as a linear function plus terms c *
+    max(n - k, 0). Returns None if f (the argument `inner`) is not a function of one sum of sizes.
 
     If the sum of sizes n is never negative, a term max(n - k, 0) with k <= 0 is n - k, a part of the linear function.
     """

@@ -62,11 +62,11 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace) -> dict[str, float
     """Returns the median time of a call of each implementation, in seconds, or the exception that the implementation
     raised.
 
-    All implementations are measured in the given order, and then once more in reverse order. The last implementation of
-    the given order is the first of the reverse order, and gets no second warm-up. An implementation that fails is not
-    run again. Before each call, the GPU spins equally often for all implementations, because a chip that rests longer
-    between calls computes faster. Before each call, the GPU is kept busy at least as long as the CPU needs to queue a
-    call of any implementation.
+    All implementations are measured in the given order, and then once more in reverse order. The last implementation is
+    measured twice in succession, so it has no warm-up before its second measurement. An implementation that fails is
+    not run again. Before each call, the GPU spins equally often for all implementations, because a chip that rests
+    longer between calls computes faster. Before each call, the GPU is kept busy at least as long as the CPU needs to
+    queue a call of any implementation.
     """
     finish_launchers()
     each = {name: _Peer(calls) for name, calls in peers.items()}
