@@ -55,9 +55,9 @@ def compile(
                by rules
     optimize   if False, every optimisation is left out, as the option `-O0` of the command does
 
-    A parameter of the program may have the name of a keyword of `compile`, such as `entry`. If the keyword `entry` gets
-    the text of a type, as in `entry="f32[N]"`, the text is the type of the parameter `entry`. Raises ParseError for a
-    text that is not in the language, and CompileError for any other error in the program.
+    A parameter of the program may have the name of a keyword of `compile`, such as `entry`. If the value of the keyword
+    `entry` is a type, as in `entry="f32[N]"`, it is the type of the program's parameter `entry`. Raises ParseError for
+    a text that is not in the language, and CompileError for any other error in the program.
     """
     if not isinstance(text, (str, Path)):
         message = f"a program is a text or a path, not {type(text).__name__}"

@@ -16,8 +16,9 @@ The page also lists what kernels assume about sizes and arrays, and how many byt
 A warp reads fastest if each thread reads 16 bytes at once, from an address that is a multiple of 16
 (hardware/predicted_access_width.py). A launch checks whether each array begins at a multiple of 16 bytes. The strides
 of an array determine whether its rows begin at multiples of 16 bytes. If the strides are arguments of the kernel, not
-constants, the launch checks the strides too. A launch also checks which sizes of the call are multiples of 16. For each
-combination of results of a launch's checks (is a number a multiple of 16?), there is a separate compiled kernel.
+constants, the launch checks the strides too. A launch also checks which sizes of the call are multiples of 16. Each
+check of a launch asks whether a number is a multiple of 16. There is a separate compiled kernel for each combination of
+answers.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -161,7 +162,7 @@ def _bytes(count: Dim) -> str:
 def sizes_given(context: Context, plan: Plan, wide: bool) -> str:
     """Returns a line that says which sizes are constants in the kernels, and how many bits memory offsets have.
 
-    `wide` is true if memory offsets of some kernel have 64 bits.
+    The argument `wide` says whether memory offsets of at least one kernel have 64 bits.
     """
     symbols = {s.name: None for b in plan.inputs for e in b.shape for s in e.symbols()}
     if not (names := [name for name in symbols if name not in context.sizes]):
@@ -178,7 +179,7 @@ def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) ->
     """Returns a phrase that says how many bytes of each array a thread reads or writes at once, and why not more.
 
     If kernels access an array at several places, the returned phrase has the smallest number of bytes among these
-    accesses. `odd` has the names of arrays whose address is not a multiple of 16 bytes.
+    accesses. The argument `odd` contains the names of the arrays whose address is not a multiple of 16 bytes.
     """
     if any(a.tiles == 0 for a in program.grid):
         return "none is read or written, no program runs"
@@ -194,7 +195,7 @@ def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) ->
 
 
 def _narrowest(own: Sequence[Width]) -> str:
-    """Returns a phrase about the narrowest of several accesses to one array: the one with the fewest bytes at once."""
+    """Returns a phrase about one of several accesses to an array: the access that moves the fewest bytes at once."""
     least = min(own, key=lambda w: ALIGNMENT + 1 if w.bytes is None else w.bytes)
     if least.bytes is None:
         return "blocks through a tensor descriptor"

@@ -136,7 +136,7 @@ class Program(BaseProgram):
             raise
 
     def _in_order(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Moves keyword arguments to their positions. For example, `f(x, b=b, a=a)` becomes `f(x, a, b)`. If an
+        """Turns keyword arguments into positional arguments. For example, `f(x, b=b, a=a)` becomes `f(x, a, b)`. If an
         argument is missing, all keyword arguments stay keyword arguments.
         """
         names = self._names[len(args) : len(args) + len(keywords)]
@@ -204,7 +204,7 @@ class Program(BaseProgram):
         return results[0] if len(results) == 1 else results
 
     def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
-        """Returns the results of a checked call at one of the stages that can be run (`RUNNABLE`), as numpy arrays."""
+        """Runs the program at one stage (an item of `RUNNABLE`) for a checked call, and returns numpy arrays."""
         moved = on_gpu(call) if stage == "gpu" else on_cpu(call)
         if stage in ("triton", "gpu"):
             return tuple(v.numpy() for v in self._started(moved).outputs)

@@ -170,7 +170,7 @@ class Loaded(Program):
         return _head(self.value).conditions
 
     def compilation(self, context: Context) -> Compilation:
-        """Returns the stages that begin with the loaded text.
+        """Returns a compilation whose first stage is the loaded text.
 
         If the address of an array is not a multiple of 16 bytes, the tensor descriptors are removed.
         """
@@ -207,7 +207,8 @@ class Loaded(Program):
             return super().evaluate(stage, self.fitted(call))
 
     def _ready(self, call: Call) -> Call:
-        """Returns the call with arrays on one device. On a CPU, also checks all accesses to memory.
+        """Moves the arrays of a call to one device, and returns the new call. On a CPU, also checks all accesses to
+        memory.
 
         On a CPU, the numpy evaluator runs the call first to find wrong accesses, because Triton's interpreter does not
         check accesses.
@@ -236,11 +237,11 @@ class Loaded(Program):
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:
     """Returns the strides that the text of a stage requires of an array.
 
-    The text of a stage gives each stride of an array as a number, or as a name such as `x.stride0`. An array keeps its
-    strides if they equal all strides that the stage's text gives as numbers. If a stride of an array differs from the
-    number that the stage's text gives for it, the caller copies the array. In the copy, the strides that the stage's
-    text gives by name are in row-major order. Each named stride of the copy exceeds the memory range of the axes whose
-    strides are numbers, so that no elements overlap.
+    The text of a stage gives each stride of an array as a number, or as a name such as `x.stride0`. The caller does not
+    copy an array whose strides equal all the numbers that the stage's text gives for them. The caller copies an array
+    if one of its strides differs from the number in the stage's text. In a copied array, the strides that the stage's
+    text gives by name are in row-major order. Some axes of the copy have strides that are numbers. Each named stride is
+    larger than the memory range of these axes, so that no elements overlap.
 
     The value of each named stride is added to the dict `sizes`.
     """

@@ -93,7 +93,7 @@ class CompileError(Exception):
         }  # fmt: skip
 
     def at(self, span: Span | None) -> CompileError:
-        """Returns this error. If this error has no span yet, sets the error's span to `span` first."""
+        """Returns this error. An error without a span takes the span in the argument."""
         if self.span is None:
             self.span = span
         return self
@@ -289,8 +289,8 @@ def suggest(name: str, known: Iterable[str]) -> str:
 def misspelt(code: str, message: str, name: object, known: Iterable[str], otherwise: str) -> CompileError:
     """Returns the error for an unknown name, such as "there is no dtype `f33`" with the help "did you mean `f32`?".
 
-    `message` is the error message without the unknown name. `otherwise` is the help text of the error if no known name
-    is similar to the unknown name.
+    `message` is the error message without the unknown name. The argument `otherwise` is the help text for the case that
+    no known name is similar to the unknown name.
     """
     name = str(name)
     return CompileError(code, f"{message} `{name[:40]}`", help=suggest(name, known) or otherwise)

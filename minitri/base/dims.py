@@ -1,8 +1,8 @@
 """Symbolic integers: the sizes of arrays, and index expressions over named axes.
 
 A `Dim` is a polynomial with integer coefficients, stored in canonical form, as a sorted sum of products. Thanks to the
-canonical form, equal polynomials such as `(M + 1) * 2` and `2 * M + 2` compare equal. The factors of a product are
-called atoms:
+canonical form, equal polynomials such as `(M + 1) * 2` and `2 * M + 2` compare equal. A factor of a product is called
+an atom, and is an object of one of these classes:
 
     Symbol(name, "size")     a size of a minitri program, such as M: an integer >= 0
     Symbol(name, "axis")     an iteration axis, with 0 <= axis < extent
@@ -44,7 +44,7 @@ class Symbol(Record):
 class Pair(Record):
     """A function of two `Dim`s that is not a polynomial, such as the quotient n // m.
 
-    Each subclass of Pair stands for one such function: the quotient, the remainder, the minimum or the maximum.
+    Each subclass of Pair stands for one function: the quotient, the remainder, the minimum or the maximum.
     """
 
     a: Dim
@@ -233,9 +233,9 @@ class Dim:
         """Solves the condition `self >= 0` for one symbol s. For example, N - 1 - i >= 0 means i < N, so the result is
         (i, -1, N).
 
-        Returns (s, 1, bound) if the condition means `s >= bound`, and (s, -1, bound) if it means `s < bound`. The
-        function prefers a symbol s for which `varies` returns True. The returned bound contains no symbol for which
-        `varies` returns True. Returns None if `self >= 0` cannot be solved for any symbol s.
+        Returns (s, 1, bound) if the condition means `s >= bound`, and (s, -1, bound) if it means `s < bound`. If
+        possible, s is a symbol for which the function `varies` returns True. The returned bound contains no symbol for
+        which `varies` returns True. Returns None if `self >= 0` cannot be solved for any symbol s.
         """
         symbols = [s for s in self.symbols() if s.kind != "size"]
         for symbol in sorted(symbols, key=lambda s: (not varies(s), s.name)):
@@ -386,8 +386,8 @@ def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
     """Returns the sign of d if it is proven for all sizes, and None if no sign is proven.
 
     The result is 0 if d is the polynomial 0, 1 if d >= 0 is proven, and -1 if d <= 0 is proven. The sign is proven if
-    all coefficients have the same sign, and all factors of the terms are >= 0. The sizes in `positive` are known to be
-    >= 1. A size N that is known to be >= 1 is replaced by N + 1 with N >= 0, so that N - 1 becomes N, which is >= 0.
+    all coefficients have the same sign, and all factors of the terms are >= 0. The sizes in the set `positive` are >=
+    1. A size N that is known to be >= 1 is replaced by N + 1 with N >= 0, so that N - 1 becomes N, which is >= 0.
     """
     if positive:
         d = d.substitute({s: Dim({(s,): 1}) + 1 for s in positive})

@@ -11,14 +11,14 @@ from 0 to scale - 1.
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
-The right side of a proof is a sum of products that are >= 0, so the left side, scale * goal + room, is >= 0 as well.
-From scale * goal + room >= 0 and room < scale follows goal > -1, which means goal >= 0 for an integer goal.
+The right side of this equation is a sum of products that are >= 0, so the left side, scale * goal + room, is >= 0 as
+well. From scale * goal + room >= 0 and room < scale follows goal > -1, which means goal >= 0 for an integer goal.
 
 Both sides of a proof's equation are polynomials. Two polynomials are equal if each product of symbols (monomial) has
 the same coefficient in both. To find a proof, the search writes a linear equation for each monomial. The unknown
-numbers of the linear equations are the weights, by which a proof multiplies the facts before it adds them. The simplex
-algorithm (simplex.py) solves the linear equations. The tests compare the polynomials of every proof that the examples
-need, without a search (tests/test_proofs.py).
+numbers of the linear equations are the weights of the facts: a proof adds facts, each multiplied by its weight. The
+simplex algorithm (simplex.py) solves the linear equations. The tests compare the polynomials of every proof that the
+examples need, without a search (tests/test_proofs.py).
 
 Three steps prepare the search for a proof. Each maximum and minimum in the goal and in the facts is split into two
 cases. The facts that the caller gives are extended by facts that define quotients and remainders, such as 4*(i//4) <=
@@ -72,7 +72,8 @@ class Proof(Record):
     steps   an equation whose right side is a sum of facts, with `scale` and `room` as in the module's docstring
     wider   a proof that n * goal + n - 1 >= 0, where `divisor` is the fact n - 1 >= 0
     cases   one proof for each of the two cases of the maximum or minimum `atom`
-    never   a proof that -1 >= 0 follows from the facts. The facts then contradict each other, so any goal follows
+    never   a proof that -1 >= 0 follows from the facts. If -1 >= 0 follows from the facts, the facts contradict each
+            other, so any goal follows
     """
 
     goal: Dim
@@ -243,15 +244,17 @@ def _signs(exprs: Iterable[Dim]) -> list[Fact]:
 def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
     """Proves goal >= 0 by proving n*goal + n - 1 >= 0, where n is the divisor of a quotient in the goal.
 
-    The function tries the divisor n of each quotient in the goal. It returns None if n*goal + n - 1 >= 0 can be proven
-    for none of the divisors n.
+    The function tries the divisor n of each quotient in the goal. If the inequality n*goal + n - 1 >= 0 is not proven
+    for any divisor n, the function returns None.
     """
     divisors = (a.b for a in goal.atoms() if isinstance(a, Quotient) and a.b.constant is None)
     return next(filter(None, (_scaled(goal, facts, n) for n in divisors)), None)
 
 
 def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
-    """Proves goal >= 0 by proving n*goal + n - 1 >= 0 and n >= 1, or returns None if one of the two is not proven."""
+    """Proves goal >= 0 by proving n*goal + n - 1 >= 0 and n >= 1. Returns None if one of these two inequalities is not
+    proven.
+    """
     if (positive := _positive(n, facts)) is None:
         return None
     wide = goal * n + n - 1
@@ -289,7 +292,7 @@ def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, F
 
 
 def _products(goal: Dim, facts: Sequence[Fact]) -> list[tuple[Dim, Fact]]:
-    """Returns pairs of a factor m and a fact `expr >= 0`, for which m * expr can be a term in the sum of a proof.
+    """Returns products m * expr that can be terms in the sum of a proof, as pairs of a factor m and a fact `expr >= 0`.
 
     Example: a proof about an expression with the term `N*i` may need N times the fact `M - 1 - i >= 0`. Multiplied by
     N, the fact `M - 1 - i >= 0` becomes `M*N - N - N*i >= 0`, which contains the term `N*i`.

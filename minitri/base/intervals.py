@@ -26,7 +26,7 @@ def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) ->
 
     All occurrences of an axis are replaced by the same end of its range: for 0 <= i < M, the largest value of i*N + i
     is (M - 1)*N + M - 1. Returns None if `d` is not linear in an axis, or if the sign of the axis's coefficient is
-    unknown. The sizes in `positive` are assumed to be >= 1.
+    unknown. The argument `positive` contains the sizes that are assumed to be >= 1.
     """
     d, ranges = _abstract(d, ranges, positive)
     low = high = d
@@ -59,7 +59,7 @@ def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim,
     """Replaces each quotient and remainder that contains axes by a new axis, because `bounds` needs expressions that
     are linear in the axes.
 
-    Returns the expression with the new axes, and the ranges of all old and new axes, except new axes of unknown range.
+    Returns the expression with the new axes, and the range of each old axis and of each new axis whose range is known.
     """
     fresh: dict[Symbol, Range] = {}
 
@@ -132,7 +132,8 @@ def joined(d: Dim, ranges: Ranges = {}) -> Dim:
 
 
 def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
-    """Returns expressions that are equal to `d`, and that combine the remainder `low` = a % n with another term.
+    """Returns other ways to write the sum `d`, in which the term with the remainder `low` = a % n is merged with
+    another term.
 
     Examples: the sum a % n + n * (a // n) becomes a, and the sum a % n + n * (a // n % m) becomes a % (n * m).
     """
@@ -148,8 +149,8 @@ def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
 
 
 def mixed_radix(d: Dim, ranges: Ranges, whole: Dim) -> dict[Symbol, int]:
-    """Returns the factor of each symbol in `d`, if `d` takes each value from 0 to `whole - 1` exactly once. Returns an
-    empty dict for an expression that takes some value twice, or does not take all values from 0 to `whole - 1`.
+    """Returns the factor of each symbol in the index `d`, if the index takes each value >= 0 below the argument `whole`
+    exactly once. Returns an empty dict if the index takes a value twice or leaves one out.
 
     For example, if d0 has 4 values and d1 has 32 values, the result for the index `32*d0 + d1` is {d1: 1, d0: 32}.
     """

@@ -70,8 +70,8 @@ def environment(*without: str, **more: str) -> dict[str, str]:
     """Returns the environment variables for a child process, made from the variables of this process.
 
     In the child, numpy uses one thread, and Python imports modules from the same folders as in this process.
-    Environment variables whose names begin with a prefix in `without` are left out. The environment variables in `more`
-    are added.
+    Environment variables whose names begin with a prefix in `without` are left out. The keyword arguments, as in
+    `environment(NAME="value")`, are added as environment variables.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(without)}
     path = os.pathsep.join(filter(None, sys.path))

@@ -17,7 +17,7 @@ V = TypeVar("V")
 
 
 class Recent(OrderedDict[K, V]):
-    """An LRU cache with at most `most` values. Several threads can use the cache at once."""
+    """An LRU cache of limited size: `Recent(64)` holds at most 64 values. Several threads can use the cache at once."""
 
     def __init__(self, most: int) -> None:
         super().__init__()

@@ -110,8 +110,8 @@ def with_children(node: N, change: Callable[[Any], Any]) -> N:
 
 
 def postorder(roots: Iterable[N], below: Callable[[N], Iterable[N]]) -> list[N]:
-    """Returns the roots and all nodes below the roots, each node once and after its children. `below` is a function
-    that returns the children of a node.
+    """Returns the roots and all nodes below the roots, each node once and after its children. The function
+    `below(node)` returns the children of a node.
 
     The function does not recurse, so deep graphs need no deep call stack.
     """

@@ -77,13 +77,15 @@ def least_index(row: Reduction, x: Any, index: Any, axis: int) -> Any:
     """Returns the index of the largest (argmax) or smallest (argmin) element along an axis, which the result keeps.
 
     `index` holds the index of each element of `x`, in any order. If several elements are the largest, the result is the
-    smallest of their indices. A NaN counts as in `position`.
+    smallest of their indices. A NaN counts as the largest element for argmax, and as the smallest element for argmin.
     """
     return np.where(_best(row, x, axis), index, np.iinfo(index.dtype).max).min(axis, keepdims=True)
 
 
 def _best(row: Reduction, x: Any, axis: int | None) -> Any:
-    """Returns for each element whether it is as large (argmax) or as small (argmin) as the best element of its row."""
+    """Returns a bool for each element: whether the element equals the largest (argmax) or smallest (argmin) element of
+    its row. Here NaN equals NaN.
+    """
     best = row.ufunc.reduce(x, axis=axis, keepdims=True)
     return (x == best) | ((x != x) & (best != best))
 

@@ -64,8 +64,8 @@ class Operator(Record):
     triton     the template of a Triton expression, with {0} {1} {2} for the operands and {t} for
                the operand dtype (`tl.float32`). If the dtypes need different templates, `triton` is a
                table: {"f64": ..., "iu": ...}. Templates can use `tl`, `libdevice` (the math
-               library of CUDA and HIP) and `rt` (minitri/triton/rt.py). In Triton's interpreter
-               a template that is one call of `libdevice` or `rt` calls the function `numpy`
+               library of CUDA and HIP) and `rt` (minitri/triton/rt.py). If the template is one call of `libdevice` or
+               `rt`, Triton's interpreter calls the numpy function of the operator instead
     doc        a description of the operator in one line, for the reference pages
     accepts    the kinds of dtypes that the operands can have: "iuf" means integers and floats
     operands   the dtype to which operands are converted first. "same": the promoted dtype.

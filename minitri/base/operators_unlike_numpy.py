@@ -36,11 +36,11 @@ def round_to_tf32(x: Any) -> Any:
 
 
 def _pow(b: Any, n: Any) -> Any:
-    """Returns b ** n for floats, with the results of the function `pow` of C.
+    """Returns b ** n for floats, with the same results as the C function `pow`.
 
     If the exponent is the scalar 0.5, numpy computes a square root, whose results for -inf and -0.0 differ from the
-    results of C's `pow`. `_pow` converts a scalar exponent to an array first, so that numpy does not compute a square
-    root.
+    results of C's `pow`. The function `_pow` converts a scalar exponent to an array, so that numpy does not compute a
+    square root.
     """
     shape = np.broadcast_shapes(b.shape, n.shape)
     flat = [np.array(np.broadcast_to(v, shape)).reshape(-1) for v in (b, n)]

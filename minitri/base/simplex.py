@@ -4,11 +4,10 @@
 
 In: polynomials (the columns) and a polynomial to reach (the target), as maps from monomials, such as x*y, to
 coefficients. Out: for each column (polynomial), a weight >= 0 such that the weighted sum is the target, or None if this
-is impossible. The one idea: each equation gets an artificial unknown, which is the part of the target that the weighted
-sum still lacks. The simplex algorithm starts with all weights equal to 0, and changes the weights until the artificial
-unknowns are 0. In each step, the simplex algorithm increases the weight of the first column that brings the weighted
-sum closer to the target. The rule to take the first possible column (Bland's rule) guarantees that the simplex
-algorithm ends.
+is impossible. The one idea: each equation has an artificial unknown, the part of the target that the weighted sum still
+lacks. The simplex algorithm starts with all weights equal to 0, and changes the weights until the artificial unknowns
+are 0. In each step, the simplex algorithm increases the weight of the first column that brings the weighted sum closer
+to the target. The rule to take the first possible column (Bland's rule) guarantees that the simplex algorithm ends.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,11 +20,11 @@ ALMOST = Fraction(999_999, 1_000_000)  # a constant just below 1, which may be a
 
 def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None:
     """Writes the polynomial `goal` as a constant >= 0 plus a sum of polynomials in `columns`, each multiplied by a
-    weight > 0. If the polynomial `goal` cannot be written as a weighted sum, the function tries `goal` plus a constant
-    just below 1.
+    weight > 0. If the polynomial `goal` cannot be written in this form, the function tries `goal` plus a constant just
+    below 1 instead of `goal`.
 
     Returns a dict with the weights of the sum; the key of a weight is the position in `columns` of the polynomial that
-    it multiplies. Returns None if neither `goal` nor `goal` plus a constant below 1 can be written as a weighted sum.
+    it multiplies. Returns None if the function finds no weights.
     """
     useful = _useful(goal, columns)
     for slack in (Fraction(0), ALMOST):

@@ -52,7 +52,8 @@ def smallest(a: DimLike, b: DimLike) -> Dim:
 
 
 def _of_values(integers: Callable[..., Any], arrays: Callable[..., Any]) -> Any:
-    """Returns a function of a and b, which calls `integers` for two Python integers, and `arrays` for arrays.
+    """Returns a function of two values: the function calls `integers` if both values are Python integers, and otherwise
+    calls `arrays`.
 
     Two Python integers are not passed to numpy, because numpy's integers overflow.
     """
@@ -143,8 +144,8 @@ class Ramps(Record):
     def dim(self) -> Dim:
         """Returns the piecewise linear function as a `Dim`.
 
-        A term c * max(n - k, 0) with c > 0 keeps its maximum. A term c * max(n - k, 0) with c < 0 is written with a
-        minimum instead, as c * (n - min(n, k)).
+        A term c * max(n - k, 0) with c > 0 is written with this maximum. A term c * max(n - k, 0) with c < 0 is written
+        with a minimum instead, as c * (n - min(n, k)).
         """
         total = self.plain
         for (n, k), c in self.bends.items():
@@ -152,9 +153,9 @@ class Ramps(Record):
         return total
 
     def of_one_sum(self) -> tuple[Dim, Callable[[int], int], set[int]] | None:
-        """If the piecewise linear function depends on one sum of sizes n, such as `M + N`, returns n, the function
-        f(n), and `corners`. Returns None if the piecewise linear function depends on two or more different sums of
-        sizes, such as `M` and `M + N`.
+        """Writes the piecewise linear function as a function f(n) of one sum of sizes n, such as `M + N`. Returns n, f
+        and a set called `corners`. Returns None if the piecewise linear function depends on two or more different sums
+        of sizes, such as `M` and `M + N`.
 
         The set `corners` contains the values of n at which the slope of max(f(n), 0) can change. The slope of max(f(n),
         0) can change only where the slope of the function f changes, and at the integers next to the zeros of f.
@@ -250,8 +251,8 @@ def _of_extreme(a: Extreme) -> Ramps:
 
 
 def _ramp(inner: Ramps) -> Ramps | None:
-    """Returns max(inner, 0), for a piecewise linear function `inner` of a sum of sizes n, as a linear function plus
-    terms c * max(n - k, 0). Returns None if `inner` is not a function of one sum of sizes.
+    """Writes max(f, 0), where f is a piecewise linear function of a sum of sizes n, as a linear function plus terms c *
+    max(n - k, 0). Returns None if f (the argument `inner`) is not a function of one sum of sizes.
 
     If the sum of sizes n is never negative, a term max(n - k, 0) with k <= 0 is n - k, a part of the linear function.
     """
@@ -272,7 +273,7 @@ def _ramp(inner: Ramps) -> Ramps | None:
 
 
 def _base(d: Dim) -> tuple[Dim, int]:
-    """Returns (n, c) such that d = c * n + a constant.
+    """Returns a polynomial n and an integer c, such that d is c * n plus a constant.
 
     For example, `2*M + 4*N + 1` is 2 * (M + 2*N) + 1, so `_base` returns the pair `(M + 2*N, 2)`. The absolute value of
     c is the greatest common divisor of the coefficients of d without its constant. The factor c of n is negative if the

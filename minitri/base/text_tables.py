@@ -4,7 +4,9 @@ from collections.abc import Iterable, Sequence
 
 
 def table(rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> str:
-    """Returns a table as text. Columns are right-aligned, except the columns whose positions (from 0) are in `left`."""
+    """Returns a table as text. The columns whose positions (counted from 0) are in the argument `left` are
+    left-aligned; all other columns are right-aligned.
+    """
     lines = [tuple(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     formats = [f"{'<' if k in left else '>'}{width}" for k, width in enumerate(widths)]

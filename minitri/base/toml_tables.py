@@ -6,5 +6,7 @@ from typing import Any
 
 
 def table_beside(module: str, name: str) -> dict[str, Any]:
-    """Returns the table in the TOML file `name`, in the folder of a module. `module` is the module's `__file__`."""
+    """Returns the content of the TOML file `name` in the folder of a module. The argument `module` is the path of the
+    module's file (`__file__`).
+    """
     return tomllib.loads(Path(module).with_name(name).read_text(encoding="utf-8"))

@@ -3,8 +3,8 @@
     minitri bench --ablate --json ablation.json
 
 In: cases and names of optimisations. Out: a `Cell` for each case and optimisation, if the generated code of the case
-differs without the optimisation. A cell holds three ratios: of the time of a call, of the memory of a call, and of the
-time to a first result. Each ratio of a cell is the time or memory without the optimisation, divided by the time or
+differs without the optimisation. A cell holds three ratios: one for the time of a call, one for its memory, and one for
+the time to a first result. Each ratio of a cell is the time or memory without the optimisation, divided by the time or
 memory with the optimisation. For example, a time ratio of 1.25 means that the optimisation saves a fifth of the time,
 because 1 / 1.25 is 0.8.
 
@@ -86,7 +86,7 @@ class Cell(Record):
 
 @dataclass(slots=True)
 class Ablation:
-    """The results (`Cell`s) of several cases, and the names of the optimisations, which were left out one at a time."""
+    """The results (`Cell`s) of several cases, and the names of the optimisations that were left out one at a time."""
 
     device: str
     optimisations: Sequence[str]

@@ -62,11 +62,11 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace) -> dict[str, float
     """Returns the median time of a call of each implementation, in seconds, or the exception that the implementation
     raised.
 
-    All implementations are measured in the given order, and then once more in reverse order. The last implementation of
-    the given order is the first of the reverse order, and gets no second warm-up. An implementation that fails is not
-    run again. Before each call, the GPU spins equally often for all implementations, because a chip that rests longer
-    between calls computes faster. Before each call, the GPU is kept busy at least as long as the CPU needs to queue a
-    call of any implementation.
+    All implementations are measured in the given order, and then once more in reverse order. The last implementation is
+    measured twice in succession, so it has no warm-up before its second measurement. An implementation that fails is
+    not run again. Before each call, the GPU spins equally often for all implementations, because a chip that rests
+    longer between calls computes faster. Before each call, the GPU is kept busy at least as long as the CPU needs to
+    queue a call of any implementation.
     """
     finish_launchers()
     each = {name: _Peer(calls) for name, calls in peers.items()}
@@ -84,8 +84,8 @@ class _Peer:
     """The calls of one implementation, and its measured times.
 
     `length` is roughly the time of a call: the host's time or the GPU's time, whichever is longer. Each implementation
-    is measured twice. The second measurement uses the `length` of the first measurement, so that both measurements have
-    the same number of calls.
+    is measured twice. The value of `length` is found in the first measurement and used in both, so that both
+    measurements have the same number of calls.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -141,8 +141,8 @@ def _call_seconds(calls: Calls) -> tuple[float, float]:
 
 
 def _timed_calls(calls: Calls, warm: int, timed: int, spins: int) -> list[float]:
-    """Makes `warm` calls that are not timed, then `timed` calls that are timed, and returns the seconds of each timed
-    call.
+    """Makes some warm-up calls (their number is `warm`), then times some calls (their number is `timed`). Returns the
+    seconds of each timed call.
     """
     kept = deque[Any](maxlen=len(calls))
     marks: list[tuple[Any, Any]] = []

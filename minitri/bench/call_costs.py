@@ -106,8 +106,8 @@ def first_results() -> Table:
 
 
 def first(who: str, text: str) -> float:
-    """Returns the seconds that the implementation `who` needs to the first result of `text`, an expression in the
-    variable x.
+    """Returns the seconds that an implementation (its name is `who`) needs to compile and compute an expression in x
+    for the first time.
     """
     for module in IMPORTED:
         import_module(module)

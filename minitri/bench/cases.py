@@ -43,7 +43,7 @@ INTERPRETED = "interpreted"  # the kind of a case that Triton's interpreter runs
 class Input(NamedTuple):
     """A random input array of a case.
 
-    below      0 if the elements are random floats; otherwise the elements are random integers from 0 to `below` - 1
+    below      the number below which the random integers of the array are; 0 if the elements are random floats
     signed     whether the random integers start from -below
     positive   whether the floats are uniformly distributed from 0 to 1, not normally distributed
     layout     "transposed": the last two axes in memory are exchanged. "every other": the last axis has the stride 2.

@@ -49,9 +49,9 @@ Maker = Callable[[], Iterable[Run]]  # makes the calls of an implementation one 
 def compare(case: Case, device: str, clock: Clock, copy: Run | None, tune: bool = False) -> Row:
     """Measures a case on `device`, and returns the measurements as a `Row`.
 
-    `copy` is a function that copies `COPY_BYTES` bytes of memory. If `copy` is None, neither a copy nor the memory of a
-    call is measured. If `tune` is true, minitri is also timed with schedules that were chosen by measuring, even if the
-    field `tuned` of the case is false.
+    `copy` is a function that copies `COPY_BYTES` bytes of memory. If the argument `copy` is None, the time of a copy
+    and the memory of a call are not measured. If `tune` is true, minitri is also timed with schedules that were chosen
+    by measuring, even if the field `tuned` of the case is false.
     """
     arrays = [tensor(i, device) for i in case.inputs]
     reference = items_of(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
@@ -120,8 +120,8 @@ def _copied(a: Any) -> Any:
 def _bytes_moved(case: Case, arrays: Arrays, reference: Arrays) -> int:
     """Returns the number of bytes that the case must read and write.
 
-    The arrays in `reference` have the shapes of the results, but the dtype f64. The function therefore counts, for each
-    float element of a result, the bytes of an element of the first input.
+    The arrays in `reference` have the shapes of the results, but the dtype f64. Each float element of a result is
+    counted with the bytes of an element of the first input, not with the 8 bytes of f64.
     """
     read, like = [a.nbytes for a in arrays], arrays[0]
     out = sum(r.numel() * (like if r.is_floating_point() else r).element_size() for r in reference)
@@ -272,7 +272,8 @@ def small_table(chosen: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
 
 
 def shrunk(case: Case) -> Case:
-    """Returns the case with small sizes, such as 129 in place of 16384. Equal large sizes become equal small sizes.
+    """Returns the case with small sizes, such as 129 in place of 16384. If two sizes of the case are equal, the two
+    small sizes are equal too.
 
     If an array shrinks, the values of the indices into this array shrink too.
     """

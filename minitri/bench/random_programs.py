@@ -128,7 +128,7 @@ class EverydayWriter(StatementWriter):
         self.rng, self.dtype, self.sizes = rng, dtype, sizes
 
     def program(self, name: str) -> RandomProgram | None:
-        """Returns a random program, whose results are the last three values that no statement reads.
+        """Returns a random program; its results are the last values (at most three) that no statement reads.
 
         The program has only the statements that its results need. Returns None if too few statements could be added, or
         if the matrix products need too many operations.
@@ -204,7 +204,7 @@ class EverydayWriter(StatementWriter):
         return self.array(name, shape, shape[DEPTHS[name]] if name in DEPTHS else 1)
 
     def scores(self, filled: Filled, of: Shape) -> Shape:
-        """Returns the shape of the keys of an attention, which equals `of`, the shape of the queries.
+        """Returns the shape of an attention's keys: the shape of its queries, which is the argument `of`.
 
         Raises DoesNotFit if the matrix of attention scores would be too large.
         """

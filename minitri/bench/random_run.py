@@ -121,8 +121,8 @@ def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Meas
     If minitri is slower than torch by t seconds for the whole program, it is slower by at least t/2 for the returned
     part.
 
-    whole   the row of the program itself, which is the result if all parts are fast
-    bound   a part whose ratio is smaller than this is slow
+    whole   the measured row of the whole program, which the function returns if no part is slow
+    bound   a part is slow if its ratio (the time of torch divided by the time of minitri) is smaller than `bound`
     """
     for length in range(1, len(program.statements)):
         slow = [r for r in measure(list(program.parts(length))) if r.ok and ratio(r) < bound]

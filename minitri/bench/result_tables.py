@@ -138,8 +138,8 @@ def _means(rows: Sequence[Row]) -> list[str]:
 
 
 def _beside(rows: Sequence[Row]) -> list[str]:
-    """Returns lines that say how many times as fast each program is as related programs, which the field `beside` of
-    `Row` lists.
+    """Returns lines that compare the speed of each program with the speed of related programs (the field `beside` of
+    `Row`).
     """
     pairs = [(r, n, p.seconds) for r in rows for n, p in r.beside.items() if p.seconds]
     return [f"{r.name}: {s / own:.2f} times as fast as our own {n}" for r, n, s in pairs if (own := r.best("minitri"))]

@@ -44,7 +44,8 @@ def plot(found: Mapping[str, Any], path: str) -> None:
 def heat_map(found: Mapping[str, Any], path: str) -> None:
     """Draws the results of an ablation as a grid with a field for each case and optimisation.
 
-    A field shows the time of the case without the optimisation, divided by the time with all optimisations.
+    Each field of the grid shows the time of a case without one optimisation, divided by its time with all
+    optimisations.
 
     found   the data that `bench --ablate --json` wrote
 
@@ -140,6 +141,7 @@ def _operations(case: Case) -> int:
     """Returns the number of operations that the case declares. If the case declares no number of operations, returns
     the number of operations in the graph of its program.
 
-    For attention with a mask, the number that the case declares leaves out the operations of masked attention scores.
+    For attention with a mask, the declared number of operations does not include the operations for masked attention
+    scores.
     """
     return case["flops"] or case["work"]["graph"]["flops"]

@@ -122,8 +122,8 @@ def _applied(
 def _function(name: str) -> Callable[..., Any]:
     """Returns torch's function for a function of the language.
 
-    If the language has no function of this name, the result is torch's function of the name, because the programs in
-    cases.toml also use functions that only torch has.
+    The programs in cases.toml also use functions that only torch has. For a function that the language lacks, the
+    result is torch's function with the same name.
     """
     named = NAMES.get(name, name)
     found = FUNCTIONS.get(name) or getattr(torch, named, None) or getattr(torch.nn.functional, named, None)

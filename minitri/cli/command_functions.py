@@ -93,7 +93,7 @@ def _passes(low: Lowered, name: str) -> list[PassRecord]:
 
 
 def _show(parts: Sequence[tuple[str, str, str]], titles: bool) -> None:
-    """Prints several texts. Each item of `parts` is a tuple of a title, the name of a stage, and the text to print.
+    """Prints several texts. An item of the argument `parts` is a title, the name of a stage, and the text to print.
 
     The name of the stage decides how the text is coloured. If `titles` is true, the title is printed above the text.
     """

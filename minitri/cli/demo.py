@@ -47,7 +47,9 @@ def demo(file: str, sizes: Mapping[str, Size]) -> None:
 
 
 def _stage(trace: Trace, name: str, node: int) -> Iterator[str]:
-    """Yields a title line for a stage, and then the lines of the stage that say most about a node of the graph."""
+    """Yields a title line for a stage, and then the most informative lines of the stage that were made from one graph
+    node.
+    """
     try:
         stage = trace[name]
     except StageUnavailable as error:

@@ -108,8 +108,8 @@ def missing_sizes(
 ) -> dict[str, Size]:
     """Returns sizes for the dimensions that have no size in `known`.
 
-    Each dimension without a size in `known` gets the next number of `sizes`. A pack (a name such as `*B` for several
-    axes) without sizes in `known` gets the tuple of sizes in the argument `axes`.
+    Each dimension without a size in the dict `known` takes the next number from the list `sizes`. A pack is a name such
+    as `*B` for several axes. The argument `axes` has the sizes of each pack that is not in `known`.
     """
     numbers, declared = cycle(sizes), sizes_of(function, {}).items()
     return {n: axes if isinstance(size, tuple) else next(numbers) for n, size in declared if n not in known}
@@ -227,7 +227,7 @@ def _array(text: str, dtype: DType, shape: tuple[int, ...], rng: np.random.Gener
 def require_known(what: str, given: Iterable[str], names: list[str]) -> None:
     """Raises InputError if one of the given names is not among `names`, the names that the program has.
 
-    `what` is the kind of the names, such as "dimension", and becomes a part of the error message.
+    The argument `what` says what the names stand for, such as "dimension", and is a part of the error message.
     """
     for name in given:
         if name not in names:
@@ -278,10 +278,10 @@ def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: 
 
 
 def _reach(function: ast.Function, sizes: Mapping[str, Size]) -> int:
-    """Returns the limit below which random integers must be.
+    """Returns the limit below which all random integers of an input are drawn.
 
-    Because the program possibly uses random integers as indices, the limit is at most the smallest extent of any float
-    array.
+    A program may use random integers as indices, so the limit of the integers is at most the smallest extent of any
+    float array.
     """
     types = [p.annotation for p in function.params if isinstance(p.annotation, ast.ArrayType)]
     extents = [n for t in types if DTYPES[t.dtype].is_float for n in _shape(t, sizes)]

@@ -40,8 +40,8 @@ class Example(Record):
     types    types of an expression's parameters; None means that the type comes from the call
     call     the types of the arguments of a call: "f32[3]" is an array of zeros, and "list" is a list of numbers.
              None means that the program is not called
-    lower    keyword arguments of the method `lower`, which then makes the stage `stage`.
-             None means that `lower` is not called
+    lower    keyword arguments for a call of the method `lower`, which makes the stage `stage`. None means that `lower`
+             is not called
     options  keyword arguments of `Options`
     limits   keyword arguments of `mt.limits`
     """
@@ -56,8 +56,8 @@ class Example(Record):
     reads: str = ""
 
     def run(self) -> None:
-        """Compiles the program, and calls or lowers it as the fields of this `Example` say. If the program is wrong,
-        its CompileError is raised.
+        """Compiles the program of this `Example`. Calls the program if the field `call` is set, and lowers the program
+        if the field `lower` is set. If the program is wrong, its CompileError is raised.
         """
         types: dict[str, Any] = dict(self.types)
         with limits(**self.limits):

@@ -144,15 +144,15 @@ def _chip(row: Mapping[str, Any], limits: Mapping[str, int]) -> Chip:
 
 
 def _count(entry: Mapping[str, Any]) -> int | None:
-    """Converts an entry such as `{ KiB = 192, source = "…" }` to bytes. Returns None if the entry has no number,
-    because the figure is not known.
+    """Converts an entry such as `{ KiB = 192, source = "…" }` to bytes. Returns None for an entry without a number; in
+    such an entry, the figure is not known.
     """
     return next((n * UNITS[unit] for unit, n in entry.items() if unit in UNITS), None)
 
 
 def _peak(name: str, bandwidth: float, special: int, **units: float) -> Peak:
-    """Converts the TB/s and TFLOP/s of a data sheet to a `Peak`, whose rates are bytes and operations per second. One
-    special function, such as exp, takes as long as `special` operations of f32.
+    """Converts the TB/s and TFLOP/s of a data sheet to a `Peak`, whose rates are bytes and operations per second. The
+    argument `special` says how many f32 operations take as long as one special function, such as exp.
     """
     rates = {unit: rate * 1e12 for unit, rate in (units | {"special": units["f32"] / special}).items()}
     return Peak(name, bandwidth * 1e12, rates)

@@ -7,8 +7,8 @@
 In: the tile program of a kernel, compiled for a target. Out: a `Width` for each load and store, with the reason why the
 access is not wider.
 
-The one idea: a thread loads or stores a group of neighbouring elements, up to 16 bytes, with one instruction under
-three conditions. Elements that are neighbours along one axis must be neighbours in memory, so that one instruction can
+The one idea: one instruction of a thread loads or stores a group of neighbouring elements (up to 16 bytes) if three
+conditions hold. Elements that are neighbours along one axis must be neighbours in memory, so that one instruction can
 access several of them. The address of the first element that one instruction accesses must be a multiple of the bytes
 that the instruction accesses. A bounds check must have the same result for all elements that one instruction accesses.
 
@@ -87,8 +87,8 @@ def _width(program: Program, op: Access, threads: int) -> Width:
 
 
 class _Along:
-    """Finds the vector width of one access (a load or store) along one axis of its tile. `aligned` is true if integer
-    arguments are assumed to be multiples of 16.
+    """Finds the vector width of one access (a load or store) along one axis of its tile. The flag `aligned` says
+    whether integer arguments of the kernel are assumed to be multiples of 16.
     """
 
     def __init__(self, program: Program, op: Access, axis: TileAxis, aligned: bool) -> None:
@@ -141,8 +141,8 @@ class _Along:
         return self.axis.name in picked | {s.name.removesuffix("_lane") for s in symbols if s.kind == "axis"}
 
     def _sum(self, d: Dim) -> Info:
-        """Returns the contiguity, divisibility and constancy (see `Info`) of a sum of products. The terms that depend
-        on sizes only are added first, and their sum is treated as one integer argument.
+        """Returns the contiguity, divisibility and constancy (see `Info`) of a sum of products. First, the terms that
+        depend on sizes only are added; the kernel receives the sum of these terms as one integer argument.
         """
         host, products = on_host(d)
         parts = [self._product(*p) for p in products]
@@ -203,7 +203,7 @@ class _Along:
         return min(first, _power(a.block))
 
     def _test(self, condition: Dim) -> int:
-        """Returns how many neighbouring elements certainly have the same result of a bounds check."""
+        """Returns the number of neighbouring elements for which a bounds check certainly has the same result."""
         found = isolated(condition, [a.name for a in self.program.axes if a.block > 1])
         # The form in which the test is printed.
         left, bound = (condition, ZERO) if found is None else (Dim({(found[0],): 1}), found[2])
@@ -220,8 +220,8 @@ def _added(x: Info, y: Info) -> Info:
 
 def _multiplied(x: Info, y: Info) -> Info:
     """Returns the contiguity, divisibility and constancy of the product of x and y. If the neighbouring values of a
-    factor increase by one, as in 8, 9, 10, only the first value is divisible by 8. The function therefore uses 1 as the
-    divisibility of a factor whose neighbouring values increase by one.
+    factor increase by one, as in 8, 9, 10, only the first value is divisible by 8. The function counts a factor whose
+    neighbouring values increase by one as divisible by 1 only.
     """
     parts = [i.divisibility if i.contiguity == 1 else 1 for i in (x, y)]
     return Info(1, min(ANY, parts[0] * parts[1]), min(x.constancy, y.constancy))

@@ -239,9 +239,9 @@ def _blocks(loop: Loop, block: int, extent: int, known: Sizes) -> int:
 def _repetitions(own: set[str], counts: Sizes, repeated: set[str], tiles: Sizes) -> int:
     """Returns how often an op runs, counted over all grid programs and all elements of the op.
 
-    Each of the op's axes contributes its number of elements as a factor of the result. For each axis in `repeated` that
-    is not an axis of the op, the result is multiplied by the number of tiles along this axis. An op that does not
-    depend on an axis still runs again for each tile along this axis.
+    The result is a product, which has a factor for each axis of the op: the number of elements along the axis. For each
+    axis in `repeated` that is not an axis of the op, the result is multiplied by the number of tiles along this axis.
+    An op that does not depend on an axis still runs again for each tile along this axis.
     """
     return math.prod(counts[a] for a in own) * math.prod(tiles[a] for a in repeated - own)
 

@@ -50,7 +50,9 @@ class Measured(UserDict[str, float]):
     kernels: Mapping[str, EmittedKernel]
 
     def mismatch(self, compiled: Compilation) -> str:
-        """Returns the reason why the measured times do not belong to a compilation, or "" if they do belong to it."""
+        """Returns the reason why the times were not measured with this compilation, or "" if they were measured with
+        it.
+        """
         context = compiled.context
         if self.target != context.target:
             ran = "Triton's interpreter" if self.target == INTERPRETER else str(self.target)
@@ -150,8 +152,8 @@ def predicted_seconds(needed: Work, asked: Work, programs: int, chip: Chip) -> f
 
 
 def waves(programs: int, chip: Chip) -> float:
-    """Returns how many times as long grid programs take as they would take if all multiprocessors were busy until the
-    end.
+    """Returns the time of the grid programs, divided by the time that they would take if all multiprocessors were busy
+    until the end.
 
     For example, 132 grid programs keep all of 132 multiprocessors busy, so the function returns 1. If 33 grid programs
     do the same work, only a quarter of 132 multiprocessors is busy, so the work takes 4 times as long.
