@@ -81,7 +81,7 @@ class _Walk:
     """The data of a guided walk, a tour of the page that follows one graph node through all stages. A `_Walk` has the
     tile program that computes this graph node, and the loads and stores that are drawn.
 
-    load     the load to draw: best a load along a loop, second best a load along an axis that one block covers
+    load     the load to draw: preferably along the axis of a loop, otherwise along an axis that one block covers
     tested   the last axis that a mask tests
     masked   an access whose mask tests the axis `tested`
     """

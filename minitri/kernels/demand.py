@@ -257,8 +257,8 @@ class Indexing:
         in the index.
 
         If an axis is not in the index of a node, the index reads the same element at all positions of this axis. For
-        example, if `x[i]` is needed where the guard (condition) `j >= 2` holds, the function leaves the guard out,
-        because it holds for some `j`.
+        example, suppose that `x[i]` is needed where the guard (condition) `j >= 2` holds. The function leaves this
+        guard out, because some `j` fulfil it.
 
         A guard (condition) is kept if its axis is short, because a grid program usually computes only one index of a
         short axis. Example: a grid program that stores elements of `y` in `stack((x, y), axis=0)` does not read `x`. On

@@ -71,7 +71,8 @@ def verify_op(op: Op, axes: set[str], known: set[Op]) -> None:
     """Raises ValueError unless the dtype and the axes of an op follow from its operands and indices.
 
     The op belongs to a kernel or tile program with the axes `axes`. The dtypes of operators come from the operator
-    table. `known` is the set of ops that are already defined. `verify_op` adds the op to `known`.
+    table. The set `known` contains the ops that are already defined. The function adds the verified op to the set
+    `known`.
     """
     require(known.issuperset(children(op)), f"{type(op).__name__} uses a value before it is made")
     require({*op.axes} <= axes, f"{type(op).__name__} has an axis that its kernel lacks")

@@ -170,8 +170,8 @@ class FormFiller(StatementWriter):
         """Returns the name of another value that broadcasts with x. If no other value broadcasts with x, and sometimes
         at random, the function adds a new parameter and returns its name.
 
-        The method chooses a value for which promotion, applied to x and the value, gives a dtype that the statement
-        allows.
+        The chosen value has a suitable dtype: if it is promoted together with x, the statement allows the result's
+        dtype.
         """
         of = self.kinds[filled.kind].get("of", "fiub") if kinds == "fiub" else "fiub"
 
@@ -273,7 +273,7 @@ class FormFiller(StatementWriter):
         that broadcasts with x.
 
         If the argument `step` is 0, the method chooses an axis of x at random. If the argument `step` is 1, the method
-        takes the axis before the axis that its last call for the same statement took.
+        chooses the left neighbour of the axis that it chose last in this statement.
         """
         rank = len(x.shape)
         k = (filled["last place"] - step) % rank if step else self.choose(range(rank)[::-1])

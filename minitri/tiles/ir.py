@@ -12,8 +12,8 @@ point of the grid.
     hint    = Hints(…) of an op or a loop    how the target compiles it: only in `tile.target`
     stage   = Programs(plan, programs)       all programs in launch order, and the buffers that they use
 
-A value of type `f32[i, r]` is a tile. Along each axis a tile has `lanes` elements. The number `lanes` is `block`,
-rounded up to a power of two, because Triton requires powers of two. Some elements of a tile can have an index past the
+A value of type `f32[i, r]` is a tile. Along each axis a tile has `lanes` elements. The number `lanes` is the block
+size, rounded up to a power of two, because Triton requires powers of two. Some elements of a tile can have an index past the
 end of the axis, or past the end of the block. Masks prevent loads and stores of elements outside of the axis or the
 block.
 
@@ -257,9 +257,9 @@ def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
 class BlockIndex(Record):
     """The array index of each element of a block along the axis `axis`.
 
-    If the field `walks` is true, an element's array index is its index along the axis plus the number `offset`. If the
-    field `walks` is false, an element's array index is its position in the block (0, 1, …) plus the number `offset`. If
-    the field `axis` is None, the array index is the single number `offset`.
+    If the field `walks` is true, an element's array index is `offset` plus the element's index along the axis. If the
+    field `walks` is false, an element's array index is `offset` plus the element's position in the block (0, 1, …). If
+    the field `axis` is None, all elements have the array index `offset`.
     """
 
     axis: TileAxis | None

@@ -82,8 +82,8 @@ class Lowering:
         """Returns the kernel without the corrections of partial sums (`rescale` and `shift`), except for a sum that
         shares a loop with another reduction.
 
-        The corrections `rescale` and `shift` of a partial sum are needed only if the sum and a reduction that it
-        depends on share a loop. A reduction over all elements at once has no partial sum.
+        A partial sum needs the corrections `rescale` and `shift` only if its loop also computes a reduction that the
+        sum depends on. A reduction over all elements at once has no partial sum.
         """
 
         def untransported(op: Op) -> Op:
@@ -261,8 +261,8 @@ class Lowering:
     # ---- statements ------------------------------------------------------------------
 
     def carry(self, dtype: DType, axes: tuple[str, ...], value: int | float | bool, op: Op) -> Carry:
-        """Writes a value that the next loop carries from iteration to iteration. `value` is the initial value of the
-        carried value.
+        """Writes a value that the next loop carries from iteration to iteration. The argument `value` is the number
+        that the first iteration reads.
         """
         start = self.out.add(Constant(dtype=dtype, axes=(), spans=op.spans, value=value))
         return self.out.add(Carry(dtype=dtype, axes=axes, spans=op.spans, initial=start))

@@ -117,8 +117,8 @@ def _type(op: Op) -> tuple[DType, set[str]]:
 
 
 def _check_bounds(loop: Loop, program: Program) -> None:
-    """Checks that the bounds of a loop depend only on sizes and on the start of the grid program's block. Also checks
-    that the loop begins at a multiple of its block size.
+    """Checks that the bounds of a loop depend only on sizes and on the start of the grid program's block. The loop must
+    begin at a multiple of its block size.
     """
     bounds = [d for d in (loop.first, loop.last) if d is not None]
     starts = {f"{a.name}_start" for a in program.grid}

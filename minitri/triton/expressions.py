@@ -127,8 +127,8 @@ class Expressions:
     extents     the number of elements that a tile has along each axis with several elements, in the program's order of
                 axes
     names       the name in the source of each computed operation, such as v3
-    predicates  the name in the source of each computed condition: m and the number of its line, such as m5. A key
-                contains the name in the source of each loaded value
+    predicates  the name in the source of each computed condition: m and the number of its line, such as m5. A key is
+                a condition, in which each loaded value is written as its name in the source
     """
 
     def __init__(self, program: Program, lines: Lines) -> None:

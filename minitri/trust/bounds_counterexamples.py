@@ -44,8 +44,8 @@ class Example(NamedTuple):
 def out_of_bounds(
     program: Program, op: Access, tests: Sequence[Dim], conditions: Sequence[Condition] = (), tries: int = MAX_SIZES
 ) -> Example | None:
-    """Returns a counterexample: the access leaves its array although all `tests` are true. Returns None if the search
-    finds no counterexample.
+    """Returns an example in which all `tests` are true, but the access is outside of its array. Returns None if the
+    search finds no such example.
 
     Each test is an integer expression, and is true if the expression is at least 0. The search tries at most `tries`
     combinations of sizes.
@@ -69,8 +69,8 @@ def out_of_bounds(
 def not_written_once(
     program: Program, stores: Sequence[Store], tests: Sequence[Sequence[Dim]], conditions: Sequence[Condition] = ()
 ) -> Example | None:
-    """Returns a counterexample: the stores write an element of the buffer twice or never. Returns None if the search
-    finds no counterexample.
+    """Returns an example in which the stores write an element of the buffer twice or never. Returns None if the search
+    finds no such example.
 
     `tests` has the conditions of each store's mask.
     """

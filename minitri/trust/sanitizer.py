@@ -128,8 +128,8 @@ class Watch:
             self.readers[op.buffer.name][places] = self.run
 
     def store(self, op: Store, offset: Any) -> None:
-        """Checks that no grid program has written the elements before, and that no other grid program of the same
-        kernel has read them.
+        """Checks that no grid program has written the stored elements before, and that no other grid program of the
+        same kernel has read the stored elements.
         """
         writer, reader = self.writers.get(op.buffer.name), self.readers.get(op.buffer.name)
         if writer is None:
@@ -146,8 +146,8 @@ class Watch:
     def past_end(self, op: Op, axis: str, elements: Any, before: Any = None) -> None:
         """Checks that elements past the end of a reduced axis do not change the reduction.
 
-        If a loop carries the value `before` into this iteration, the elements past the end of the axis must not change
-        this value.
+        The argument `before` is the value that a loop carries into this iteration, or None without a loop. Elements
+        past the end of the axis must not change the carried value.
         """
         neutral = operators.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
         wanted = np.asarray(neutral, elements.dtype) if before is None else before
