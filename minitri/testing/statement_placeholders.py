@@ -74,7 +74,7 @@ class FormFiller(StatementWriter):
     """Fills the placeholders of a form, which is a statement with placeholders (statement_forms.toml).
 
     sides   sizes of matrices, for statements that are parts of models
-    sizes   the dimensions that parameters have so far
+    sizes   the dimensions of the parameters that already exist
     axes    the axes of each parameter
     """
 
@@ -102,8 +102,8 @@ class FormFiller(StatementWriter):
     # ---- values and parameters ---------------------------------------------------------------
 
     def chance(self, odds: int) -> bool:
-        """Returns True with the probability 1 / `odds`. When a failing program is shrunk, a result True is replaced by
-        False if the program then still fails.
+        """Returns True with the probability 1 / `odds`. When a failing program is shrunk, the search tries False
+        in place of True.
         """
         return self.choose(range(odds)) == odds - 1
 
@@ -198,7 +198,7 @@ class FormFiller(StatementWriter):
     def alike(self, filled: Filled, x: Value, but: int | None = None) -> str:
         """Returns the name of a value with the same shape as x.
 
-        If the argument `but` is the number of an axis, the sizes along this axis can differ.
+        If the argument `but` is given, it is the number of an axis along which the sizes can differ.
         """
         axes = [k for k in range(len(x.shape)) if k != but]
 

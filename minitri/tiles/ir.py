@@ -311,7 +311,7 @@ def ends_whole(loop: Loop, axis: TileAxis) -> bool:
 class Programs(Record, eq=False):
     """The tile programs of a plan, in launch order.
 
-    Of `plan`, only the inputs, the outputs, the conditions and the temporaries are used.
+    From the plan, tile programs use only the inputs, the outputs, the conditions and the temporaries.
     """
 
     plan: Plan

@@ -111,7 +111,7 @@ class Lowering:
 
     def level(self, op: Op, levels: dict[Op, int]) -> int:
         """Returns the number of phases (groups of loops) that must end before an op can run. The dictionary `levels`
-        has the result of this function for each operand of the op.
+        has this number for each operand of the op.
         """
         return max((levels[o] + bool(self.looped_over(o)) for o in ir.children(op)), default=0)
 
@@ -139,8 +139,8 @@ class Lowering:
         return self.top[op]
 
     def needed(self, ops: Iterable[Op], have: dict[Op, Op]) -> list[Op]:
-        """Returns the ops that must be added to the tile program to compute `ops`, operands first. The ops in `have`
-        are already in the tile program.
+        """Returns the ops that must be added to the tile program to compute `ops`, operands first. The dict `have`
+        contains the ops that are already in the tile program.
         """
         roots = [op for op in ops if op not in have]
         wanted = {*postorder(roots, lambda op: [o for o in ir.children(op) if o not in have])}

@@ -37,8 +37,7 @@ def widened(lanes: str, program: Program) -> str:
 class Grid:
     """Writes lines that compute the indices along axes with the roles "grid" (split into tiles) and "whole" (one tile).
 
-    If a loop runs along an axis, the class writes the positions in a block of the axis, unless no operation uses these
-    positions.
+    For the axis of a loop, the generated code computes the positions in a block, if some operation uses them.
 
     If each grid program computes several tiles, all later lines of the function are inside a loop over these tiles.
     """

@@ -266,9 +266,9 @@ class _Analysis:
         uses the running mean, the mean of the elements so far. A running mean is rounded, so a variance that uses it
         has an extra error even if every term is exact.
 
-        A change of the running mean by d after m elements adds an error of at most m |d| times the error of the mean.
-        For n elements x, the products m |d| for all changes by d after m elements add up to at most sqrt(2 n V), where
-        V is sum (x - mean)^2. The rounding errors of the sums themselves are added to the errors from running means.
+        If the running mean changes by d after m elements, the error grows by at most m |d| times the error of the mean.
+        The sum of m |d| over all these changes is at most sqrt(2 n V), where n elements x have V = sum (x - mean)^2.
+        The rounding errors of the sums themselves are added to the errors from running means.
         """
         means = deviations(node)
         if means is None:
@@ -330,8 +330,8 @@ class _Analysis:
     def never_skipped(self, factor: Node) -> Any:
         """Returns 0 for each element of a factor whose products a kernel can skip, and 1 for each other element.
 
-        A kernel can skip products with a zero that is computed or is padding, so that an infinity or a NaN in the other
-        factor has no effect (minitri/optimize/skip_blocks/skip.py). No kernel skips a zero from an input.
+        If one factor is a computed zero or a padding zero, a kernel can skip the product (skip_blocks/skip.py). An
+        infinity or a NaN in the other factor then has no effect. No kernel skips a zero from an input.
         """
         return 1.0 * ((self.values[factor] != 0) | (not isinstance(_origin(factor), (Apply, Concat))))
 

@@ -242,7 +242,7 @@ def _span(program: Program, op: Op) -> Span | None:
     If the tile program was loaded from the text of a stage, the result is the line of the op in this text.
 
     If the tile program was compiled from source text, the result for a load is the text of the op that uses the loaded
-    value. This op says more than the load, whose source text is only the type of a parameter, such as `f32[M, N]`.
+    value. The source text of a load itself would be only the type of a parameter, such as `f32[M, N]`.
     """
     if op.spans and op.spans[0].text.startswith("%"):
         return op.spans[0]
