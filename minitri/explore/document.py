@@ -11,9 +11,9 @@
     mark      = {label, spans}                              spans: [source, start, end]
 
 A mark on a line of text is the index of a graph node. A line of a stage has a mark for each graph node that the line
-comes from (provenance.py). The page highlights everything that shares a mark (the number of a graph node) with the text under the
-pointer. Texts in the data are not escaped for HTML, because the page inserts them as text, never as HTML. Left out:
-making the HTML file (page.py).
+comes from (provenance.py). The page highlights everything that shares a mark (the number of a graph node) with the text
+under the pointer. Texts in the data are not escaped for HTML, because the page inserts them as text, never as HTML.
+Left out: making the HTML file (page.py).
 
 A page also shows the command that makes the same page again. The command that makes the same page again is usually a
 line for a shell:

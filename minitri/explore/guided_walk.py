@@ -187,8 +187,8 @@ class _Walk:
         """Returns the indices of the lines of a stage that show an access of the tile program.
 
         The function finds the kernel or tile program in each stage by its name, which is the same in all stages. If the
-        stage does not contain the access itself, the function takes an access to the same array, at the same index if
-        possible.
+        stage does not contain the access itself, the function looks for an access to the same array, at the same index
+        if possible.
         """
         if access is None or stage not in ("kernels", "tile", "tile.masked", "tile.target", "triton"):
             return []

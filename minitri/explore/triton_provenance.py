@@ -16,9 +16,9 @@ kernel: the head of the function, the heads of its branches, and lines that wait
 In Triton's own stages, the location of an operation leads to a line of the generated source (debug_locations.py). An
 operation with a location gets the graph nodes of the line of generated source that the location names. Some operations
 have no location, such as a constant that Triton moves out of a loop, an address, or an allocation of tensor memory. An
-operation without a location gets the graph nodes of the operations that use its result. If the result of an operation is not
-used, or if the location is the head of the function, the operation belongs to the whole kernel. An operation that
-belongs to the whole kernel gets the graph nodes of all store operations of the kernel.
+operation without a location gets the graph nodes of the operations that use its result. If the result of an operation
+is not used, or if the location is the head of the function, the operation belongs to the whole kernel. An operation
+that belongs to the whole kernel gets the graph nodes of all store operations of the kernel.
 """
 
 import ast

@@ -146,8 +146,8 @@ def plan_of(graph: Graph, parts: Sequence[Indexing], ledger: Iterable[Decision],
 
 
 def _unused_name(taken: set[str], name: str) -> str:
-    """Returns a name for a buffer that no other buffer has. The usual name, such as `out` or `t0`, is sometimes the
-    name of a parameter already.
+    """Returns a name for a buffer that no other buffer has. A parameter can already have the usual name of the buffer,
+    such as `out` or `t0`.
     """
     return name if name not in taken else _unused_name(taken, f"{name}_")
 

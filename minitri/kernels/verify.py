@@ -169,8 +169,8 @@ def _is_transport(op: ir.Reduce | ir.Dot, transport: Op, kind: str, most: int) -
     The old value of a reduction is its value before the current block. The correction of a partial sum must use the old
     value of at least one reduction. The argument `most` limits how many old values the correction of a partial sum can
     use. The correction must not use the old value of one reduction twice. Each reduction that the correction uses must
-    have the operator `kind` ("max" or "sum"), and must reduce the same axes as the op `op`. If the argument `kind` is "sum", the
-    correction of the partial sum must also use the number of elements before the current block.
+    have the operator `kind` ("max" or "sum"), and must reduce the same axes as the op `op`. If the argument `kind` is
+    "sum", the correction of the partial sum must also use the number of elements before the current block.
     """
     olds = [o.x for o in needed(transport) if isinstance(o, ir.Old)]
     over = reduced_by(op)

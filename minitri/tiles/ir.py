@@ -13,9 +13,9 @@ point of the grid.
     stage   = Programs(plan, programs)       all programs in launch order, and the buffers that they use
 
 A value of type `f32[i, r]` is a tile. Along each axis a tile has `lanes` elements. The number `lanes` is the block
-size, rounded up to a power of two, because Triton requires powers of two. Some elements of a tile can have an index past the
-end of the axis, or past the end of the block. Masks prevent loads and stores of elements outside of the axis or the
-block.
+size, rounded up to a power of two, because Triton requires powers of two. Some elements of a tile can have an index
+past the end of the axis, or past the end of the block. Masks prevent loads and stores of elements outside of the axis
+or the block.
 
 A `Carry` op is a value that a loop passes from one iteration to the next. A `Carry` op comes before its loop. After the
 loop, the op has the value of the last iteration.

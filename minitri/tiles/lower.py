@@ -44,7 +44,7 @@ class Nest:
     """A loop nest under construction.
 
     loops    the axes of the loops
-    body     makes the ops of the innermost loop
+    body     the op builder that makes the ops of the innermost loop
     carries  the values that the loop carries, each with its value for the next iteration
     values   a dict from each op of the kernel to its value in the current iteration
     """

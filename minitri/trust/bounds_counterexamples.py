@@ -175,7 +175,7 @@ class _Points:
         return (first[:, None] + lane).reshape(-1), np.tile(lane, len(first))
 
     def _corners(self, a: TileAxis, sizes: Mapping[str, int], line: tuple[Any, Any]) -> tuple[Any, Any]:
-        """Returns a few indices from `line`, which has all indices of an axis.
+        """Returns a few indices of an axis, chosen from all its indices (`line`).
 
         The returned indices lie near the ends of blocks and of the axis. Further returned indices lie near the points
         at which the expression of a mask condition or an array index is 0.

@@ -330,8 +330,8 @@ class _Analysis:
     def never_skipped(self, factor: Node) -> Any:
         """Returns 0 for each element of a factor whose products a kernel can skip, and 1 for each other element.
 
-        If one factor is a computed zero or a padding zero, a kernel can skip the product (skip_blocks/skip.py). An
-        infinity or a NaN in the other factor then has no effect. No kernel skips a zero from an input.
+        If one factor is a computed zero or a padding zero, a kernel can skip the product, so that an infinity or a NaN
+        in the other factor has no effect (minitri/optimize/skip_blocks/skip.py). No kernel skips a zero from an input.
         """
         return 1.0 * ((self.values[factor] != 0) | (not isinstance(_origin(factor), (Apply, Concat))))
 
@@ -361,7 +361,8 @@ def _fast_math_error(row: Operator, value: Any, args: list[Any]) -> Any:
     """Returns the extra error of an operator in a kernel with fast math.
 
     The extra error is `RELAXED` rounding errors if fast math has a faster instruction for the operator. Without a
-    faster instruction, the extra error of the operator is one rounding error. If the divisor is so small or large that its reciprocal can overflow or become 0, the extra error is inf.
+    faster instruction, the extra error of the operator is one rounding error. If the divisor is so small or large that
+    its reciprocal can overflow or become 0, the extra error is inf.
     """
     size, tiny = np.abs(value), float(np.finfo(np.float32).tiny)
     loose = (RELAXED if row.relaxed or row.cost == "special" else 1) * 2.0**-23 * np.maximum(size, tiny)
