@@ -16,9 +16,9 @@ where, patch, rules and fresh.
 
 `patch` turns the text before a pass into the text after it: [[start, end, new lines, renumbered], …]. A patch does not
 repeat unchanged text, and the page shows a patch as a difference. Lines that differ only in the numbers of values, such
-as `%3` and `%4`, are marked as renumbered. `fresh` is true for the first pass, and for the text of a kernel as Triton
-reads it, because there is no earlier text to compare with. `rules` lists the rules that the pass applied, as the field
-`rules` of `Step` does.
+as `%3` and `%4`, are marked as renumbered. The key `fresh` is true for the first pass, and for the text of a kernel as
+Triton reads it, because there is no earlier text to compare with. The key `rules` lists the rules that the pass
+applied, as the field `rules` of `Step` does.
 """
 
 import inspect

@@ -37,8 +37,8 @@ COMPUTE = (ir.Apply, ir.Reduce, ir.Scan, ir.Contract)
 
 
 class NotOneKernel(Exception):
-    """Raised if some nodes of the graph cannot be computed in one kernel. `reason` says why the nodes need more than
-    one kernel.
+    """Raised if some nodes of the graph cannot be computed in one kernel. The argument `reason` says why the nodes need
+    more than one kernel.
 
     If the values of `nodes` are stored in memory, one kernel can load these values and compute the other nodes.
     """

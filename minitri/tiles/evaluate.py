@@ -69,8 +69,8 @@ class _Run(Values):
     def start(self, name: str, first: int, looping: bool = False) -> None:
         """Makes the block that starts at the index `first` the current block of an axis.
 
-        `looping` is true if a loop calls this method. In an unmasked tile program, an incomplete last block of a loop
-        has fewer indices.
+        The argument `looping` is true if a loop calls this method. In an unmasked tile program, an incomplete last
+        block of a loop has fewer indices.
         """
         a = self.axes[name]
         self.real[name] = max(0, min(a.block, self.extents[name] - first))

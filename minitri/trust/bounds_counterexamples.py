@@ -140,7 +140,7 @@ class _Points:
     all combinations.
 
     Each axis has an array of indices and an array of positions within a block. Each value that is loaded from memory
-    has an array of numbers to try. `complete` is true if the arrays hold every index of the axes.
+    has an array of numbers to try. The attribute `complete` is true if the arrays hold every index of the axes.
     """
 
     def __init__(self, program: Program, op: Access, sizes: Mapping[str, int], every: bool = False) -> None:

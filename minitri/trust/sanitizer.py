@@ -203,8 +203,8 @@ class Watch:
     def _twice(self, op: Store, offset: Any, again: Any) -> None:
         """Raises AccessError if a store writes an element a second time.
 
-        `again` is true for each element that is written a second time. The error names the first element that is
-        written a second time.
+        The bool array `again` is true for each element that is written a second time. The error names the first element
+        that is written a second time.
         """
         if again.any():
             at = self._index(op.buffer, offset[again][0])
