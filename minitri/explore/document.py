@@ -10,10 +10,10 @@
                                                             o(wn), s(erves) or w(hole) (provenance.py)
     mark      = {label, spans}                              spans: [source, start, end]
 
-A mark is the index of a node of the graph. A line of a stage has a mark for each node that the line comes from
-(provenance.py). The page highlights everything that shares a mark (the number of a graph node) with the text under the
-pointer. Texts in the data are not escaped for HTML, because the page inserts them as text, never as HTML. Left out:
-making the HTML file (page.py).
+A mark on a line of text is the index of a graph node. A line of a stage has a mark for each graph node that the line
+comes from (provenance.py). The page highlights everything that shares a mark (the number of a graph node) with the text
+under the pointer. Texts in the data are not escaped for HTML, because the page inserts them as text, never as HTML.
+Left out: making the HTML file (page.py).
 
 A page also shows the command that makes the same page again. The command that makes the same page again is usually a
 line for a shell:
@@ -154,7 +154,7 @@ class _Sources:
     def place(self, span: Span) -> list[list[int]]:
         """Returns [[source, start, end]] for a span, or an empty list if the page does not show the text of the span.
 
-        `source` is the index of the text that contains the span.
+        The returned number `source` is the index of the text that contains the span.
         """
         for number, (source, start, end) in enumerate(self.parts):
             if source == span.source and start <= span.start and span.end <= end:

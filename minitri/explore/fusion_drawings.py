@@ -8,8 +8,8 @@ In: a `Trace`, which is a compilation with the graph nodes of each line (provena
     decision  {value, from, to, verdict, rule, bytes, marks, instead}    instead: index of the plan without this fusion
 
 To make a plan without one fusion, the fusion pass runs again, but stores one value in memory that it fused in the first
-run. An unknown size counts as 1024. Left out: an estimate of the time that the kernels of a plan take. The bytes of a
-plan are the memory traffic that the plan cannot avoid (kernels/memory_traffic.py).
+run. An unknown size counts as 1024. Left out: an estimate of the time that the kernels of a plan take. The number of
+bytes of a plan is the smallest possible memory traffic of its kernels (kernels/memory_traffic.py).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

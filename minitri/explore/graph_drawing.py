@@ -275,9 +275,8 @@ def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any
 def _spaced(wanted: Sequence[float], layer: Sequence[Any], width: Mapping[Any, float]) -> dict[Any, float]:
     """Returns an x coordinate for each node of a layer, close to the wanted coordinate, so that no two nodes overlap.
 
-    Overlapping boxes can be separated by pushing boxes to the right, or by pushing boxes to the left. The returned x
-    coordinate is the mean of a node's two coordinates: after pushing boxes to the right, and after pushing boxes to the
-    left.
+    Overlapping boxes can be separated by pushing boxes to the right, or by pushing boxes to the left. The function
+    computes both x coordinates of a node, and returns their mean.
     """
     apart = np.cumsum([0.0, *((width[a] + width[b]) / 2 + GAP for a, b in pairwise(layer))])
     free = np.asarray(wanted) - apart

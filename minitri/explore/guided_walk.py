@@ -81,7 +81,7 @@ class _Walk:
     """The data of a guided walk, a tour of the page that follows one graph node through all stages. A `_Walk` has the
     tile program that computes this graph node, and the loads and stores that are drawn.
 
-    load     the load to draw: best a load along a loop, second best a load along an axis that one block covers
+    load     the load to draw: preferably along the axis of a loop, otherwise along an axis that one block covers
     tested   the last axis that a mask tests
     masked   an access whose mask tests the axis `tested`
     """
@@ -187,8 +187,8 @@ class _Walk:
         """Returns the indices of the lines of a stage that show an access of the tile program.
 
         The function finds the kernel or tile program in each stage by its name, which is the same in all stages. If the
-        stage does not contain the access itself, the function takes an access to the same array, at the same index if
-        possible.
+        stage does not contain the access itself, the function looks for an access to the same array, at the same index
+        if possible.
         """
         if access is None or stage not in ("kernels", "tile", "tile.masked", "tile.target", "triton"):
             return []

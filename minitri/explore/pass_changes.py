@@ -16,9 +16,9 @@ where, patch, rules and fresh.
 
 `patch` turns the text before a pass into the text after it: [[start, end, new lines, renumbered], …]. A patch does not
 repeat unchanged text, and the page shows a patch as a difference. Lines that differ only in the numbers of values, such
-as `%3` and `%4`, are marked as renumbered. `fresh` is true for the first pass, and for the text of a kernel as Triton
-reads it, because there is no earlier text to compare with. `rules` lists the rules that the pass applied, as the field
-`rules` of `Step` does.
+as `%3` and `%4`, are marked as renumbered. The key `fresh` is true for the first pass, and for the text of a kernel as
+Triton reads it, because there is no earlier text to compare with. The key `rules` lists the rules that the pass
+applied, as the field `rules` of `Step` does.
 """
 
 import inspect
@@ -89,7 +89,7 @@ def defined(function: Callable[..., Any]) -> str:
 def first_sentence(documented: Any) -> str:
     """Returns the first sentence of a docstring; the argument is the module of a pass or the function of a rule.
 
-    A sentence that leads to an example ends with a colon, which becomes a full stop.
+    If the sentence ends with a colon (before an example), a full stop replaces the colon.
     """
     paragraph = " ".join((inspect.getdoc(documented) or "").partition("\n\n")[0].split())
     text = re.split(r"(?<=\.) (?=[A-Z`])", paragraph)[0].rstrip(":.")

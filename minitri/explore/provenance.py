@@ -8,8 +8,8 @@ the text of each stage, with the numbers of the nodes that each line comes from.
     sass       HMMA.16816.F32 R4, …       {0, 1, 3}
 
 An op has spans (places in the source), and each span has the number of a graph node. A line that shows an op comes from
-the graph nodes whose numbers are in the op's spans. A line without an op, such as an axis or the head of a loop, has
-the nodes of the ops that need the line.
+the graph nodes whose numbers are in the op's spans. A line without an op, such as an axis or the head of a loop, comes
+from the graph nodes of the ops that need the line.
 
 The number of a node is its index in the stage `graph`. If a program was loaded from the text of a kernels or tile
 stage, the trace numbers the ops of this stage, not graph nodes. Left out: which part of a line belongs to which node.

@@ -230,7 +230,7 @@ class Handler(BaseHTTPRequestHandler):
 def listening(port: int | None = 0, first: Mapping[str, Any] | None = None) -> Server:
     """Returns a server that already accepts connections.
 
-    `first` is the request with the program that the page shows first.
+    The argument `first` is the request with the program that the page shows first.
 
     port   None for the usual port, or any free port if the usual port is taken; 0 for any free port
     """

@@ -16,9 +16,9 @@ kernel: the head of the function, the heads of its branches, and lines that wait
 In Triton's own stages, the location of an operation leads to a line of the generated source (debug_locations.py). An
 operation with a location gets the graph nodes of the line of generated source that the location names. Some operations
 have no location, such as a constant that Triton moves out of a loop, an address, or an allocation of tensor memory. An
-operation without a location has the nodes of the operations that use its result. If the result of an operation is not
-used, or if the location is the head of the function, the operation belongs to the whole kernel. An operation that
-belongs to the whole kernel gets the graph nodes of all store operations of the kernel.
+operation without a location gets the graph nodes of the operations that use its result. If the result of an operation
+is not used, or if the location is the head of the function, the operation belongs to the whole kernel. An operation
+that belongs to the whole kernel gets the graph nodes of all store operations of the kernel.
 """
 
 import ast
@@ -41,10 +41,10 @@ OWN, SERVES, WHOLE = "own", "serves", "whole"
 class Origin(NamedTuple):
     """The nodes that a line comes from, and how the line depends on these nodes.
 
-    "own"      the line is an operation of its nodes
-    "serves"   the line is an index, a mask or a constant that operations of its nodes need
-    "whole"    the line belongs to the whole kernel, which computes the nodes of the line
-    ""         the line is no operation: a brace, a label, a comment
+    "own"      the line computes a part of these graph nodes
+    "serves"   the line makes an index, a mask or a constant, which is used to compute these graph nodes
+    "whole"    the line belongs to the whole kernel, which computes these graph nodes
+    ""         the line computes nothing: it is a brace, a label or a comment
     """
 
     nodes: Nodes
@@ -58,7 +58,7 @@ def _origins(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[s
     """Returns an `Origin` (nodes, and how the row depends on them) for each row of one kernel.
 
     own     the nodes of each row; None if the row gets the nodes of the rows that use its results
-    frame   the nodes of the kernel's stores, which become the nodes of rows whose results are not used
+    frame   the nodes of the kernel's stores; a row whose results are not used gets these nodes
     """
     users = served(rows, own, kept)
     made = [Origin(o, OWN) if o else Origin(u, SERVES) if u else Origin(frame, WHOLE) for o, u in zip(own, users)]

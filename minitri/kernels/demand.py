@@ -37,8 +37,8 @@ COMPUTE = (ir.Apply, ir.Reduce, ir.Scan, ir.Contract)
 
 
 class NotOneKernel(Exception):
-    """Raised if some nodes of the graph cannot be computed in one kernel. `reason` says why the nodes need more than
-    one kernel.
+    """Raised if some nodes of the graph cannot be computed in one kernel. The argument `reason` says why the nodes need
+    more than one kernel.
 
     If the values of `nodes` are stored in memory, one kernel can load these values and compute the other nodes.
     """
@@ -87,8 +87,7 @@ class AxisRanges:
 
     def simplify(self, d: Dim) -> Dim:
         """Returns a simpler expression that has the same value as `d` at every index inside the axes. The simplified
-        form of an expression is cached. A simplified expression in the cache stays the same, even if the kernel gets
-        more axes later.
+        form of an expression is cached. If an axis is added to the kernel later, the cached forms are still used.
         """
         if all(isinstance(a, Symbol) for a in d.atoms()):
             return d
@@ -184,7 +183,7 @@ class Indexing:
         position at which the scan starts.
 
         For example, the exclusive sum `pad(cumulative_sum(x[:-1]), ((1, 0),))` needs the element `i - 1` of a running
-        sum. To compute element `i - 1` of a running sum, the scan along `i` starts at i = 1, so the shift is 1.
+        sum. To compute element `i - 1`, the scan along `i` starts at i = 1, so the shift (the start position) is 1.
         """
         place, extent = demand.index[node.axis], node.shape[node.axis]
         along = next((s for s in place.symbols() if s.kind == "axis"), None)
@@ -222,7 +221,7 @@ class Indexing:
 
     def _root_demand(self, node: Node) -> Demand:
         """Returns the demand (needed element) for a root, a node that the kernel stores. The index of a stored node has
-        a new axis for each dimension of the node, or 0 for a dimension of size 1.
+        a new axis for each dimension of the node; a dimension of size 1 has the index 0 instead.
         """
         return Demand(tuple(dims.ZERO if e == 1 else dims.axis(self._fresh(e, "ijklhgfe")) for e in node.shape))
 
@@ -257,8 +256,8 @@ class Indexing:
         in the index.
 
         If an axis is not in the index of a node, the index reads the same element at all positions of this axis. For
-        example, if `x[i]` is needed where the guard (condition) `j >= 2` holds, the function leaves the guard out,
-        because it holds for some `j`.
+        example, suppose that `x[i]` is needed where the guard (condition) `j >= 2` holds. The function leaves this
+        guard out, because some `j` fulfil it.
 
         A guard (condition) is kept if its axis is short, because a grid program usually computes only one index of a
         short axis. Example: a grid program that stores elements of `y` in `stack((x, y), axis=0)` does not read `x`. On

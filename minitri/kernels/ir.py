@@ -155,8 +155,8 @@ class Spread(_Op):
 class Reduce(_Op):
     """A reduction of `x` over the axes `over`.
 
-    index    for argmax and argmin in tile programs: the index of each element of `x`. `index` is None for all other
-             reductions.
+    index    for argmax and argmin in tile programs: the index of each element of `x`. Every other reduction has no
+             index (None).
     rescale  a loop multiplies the partial sum by this value before the next block is added; None means 1
     shift    a loop adds this value to the partial sum before the next block is added; None means 0
 
@@ -187,8 +187,8 @@ class Old(_Op):
     """The partial result of a reduction or count before the current block of a loop.
 
     Without a loop, an op of the class `Old` (a partial result of a reduction) has the value of the complete result,
-    because there are no blocks. Tile programs have no ops of the class `Old`. Lowering replaces the partial result of a
-    reduction by a value that the loop carries.
+    because there are no blocks. Lowering to a tile program replaces the partial result of a reduction by a value that
+    the loop carries.
     """
 
     x: Op
@@ -232,8 +232,8 @@ class Store(_Access):
 
 
 class Carry(_Op):
-    """A value that a loop passes from one iteration to the next. `initial` is the carried value before the first
-    iteration.
+    """A value that a loop passes from one iteration to the next. The field `initial` is the carried value before
+    the first iteration.
 
     Only tile programs have carried values. After the loop, a `Carry` has the value of the last iteration.
     """
@@ -284,9 +284,8 @@ class Kernel(Record, eq=False):
         """The "held" axes: if matrix products and reductions share a loop, one grid program computes all indices of a
         held axis.
 
-        The held axes (one grid program computes all their indices) are all axes of the products, except row axes and
-        the shared loop's axis. A held axis is not split among grid programs, so only one grid program computes and
-        stores a result without this axis.
+        The held axes are all axes of the products, except row axes and the shared loop's axis. One grid program
+        computes all indices of a held axis, so a result without this axis is computed and stored only once.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()
@@ -339,8 +338,8 @@ def buffers_of(body: Iterable[Op]) -> tuple[Buffer, ...]:
 
 
 def are_slices(stores: Sequence[Store]) -> bool:
-    """Checks whether stores write different slices of a buffer, as `out[i, 0, j]` and `out[i, 1, j]` do. A single store
-    writes the only slice.
+    """Checks whether stores write different slices of a buffer, as `out[i, 0, j]` and `out[i, 1, j]` do. For a single
+    store, the result is true.
     """
     numbers = {tuple(d.constant for d in op.index) for op in stores}
     places = {(op.buffer, *(d.constant is None for d in op.index)) for op in stores}

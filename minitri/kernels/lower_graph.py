@@ -50,7 +50,7 @@ def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:
 
 
 def _parts(graph: Graph) -> tuple[list[Indexing], set[Node]]:
-    """Returns the demands (needed elements) of each kernel. Also returns the views that must be stored in memory,
+    """Returns the demands (needed elements) of each kernel, and a set of views. These views must be stored in memory,
     because otherwise a kernel would need their elements at too many indices.
     """
     parts: list[Indexing] = []
@@ -83,7 +83,7 @@ def decision(graph: Graph, node: Node, ends: tuple[str, str], fused: bool, rule:
     """Makes a line of the ledger (list of fusion decisions) about the value of `node`.
 
     ends    the names of the kernel that computes the value and of the kernel that uses it
-    times   how many reads and writes of the value this line counts
+    times   how often the value is read or written, according to this line
     """
     traffic = product(list(node.shape)) * (times * node.dtype.bytes)
     return Decision(f"{label(node)}: {node.type}", *ends, fused, rule, traffic, spans=graph.spans.get(node, ()))
@@ -146,8 +146,8 @@ def plan_of(graph: Graph, parts: Sequence[Indexing], ledger: Iterable[Decision],
 
 
 def _unused_name(taken: set[str], name: str) -> str:
-    """Returns a name for a buffer that no other buffer has. The usual name, such as `out` or `t0`, is sometimes the
-    name of a parameter already.
+    """Returns a name for a buffer that no other buffer has. A parameter can already have the usual name of the buffer,
+    such as `out` or `t0`.
     """
     return name if name not in taken else _unused_name(taken, f"{name}_")
 
@@ -176,7 +176,7 @@ class OpBuilder:
         return op
 
     def once(self, op: O) -> O:
-        """Adds an op. If an earlier call of `once` added an equal op, `once` returns that op. Ops are equal if all their
+        """Adds an op. If an equal op was added before, the method returns the earlier op. Ops are equal if all their
         fields except the spans are equal.
         """
         values = [getattr(op, f.name) for f in fields(op) if f.name != "spans"]  # type: ignore[arg-type]

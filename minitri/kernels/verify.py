@@ -71,7 +71,8 @@ def verify_op(op: Op, axes: set[str], known: set[Op]) -> None:
     """Raises ValueError unless the dtype and the axes of an op follow from its operands and indices.
 
     The op belongs to a kernel or tile program with the axes `axes`. The dtypes of operators come from the operator
-    table. `known` is the set of ops that are already defined. `verify_op` adds the op to `known`.
+    table. The set `known` contains the ops that are already defined. The function adds the verified op to the set
+    `known`.
     """
     require(known.issuperset(children(op)), f"{type(op).__name__} uses a value before it is made")
     require({*op.axes} <= axes, f"{type(op).__name__} has an axis that its kernel lacks")
@@ -166,10 +167,10 @@ def _is_transport(op: ir.Reduce | ir.Dot, transport: Op, kind: str, most: int) -
     """Checks a transport: the `rescale` or the `shift` that corrects a partial sum of an online reduction.
 
     The old value of a reduction is its value before the current block. The correction of a partial sum must use the old
-    value of at least one reduction. The argument `most` limits how many reductions the correction of a partial sum can
-    use; it uses the old value of each reduction only once. Each reduction that the correction uses must have the
-    operator `kind` ("max" or "sum"), and must reduce the same axes as the op `op`. If the argument `kind` is "sum", the
-    correction of the partial sum must also use the number of elements before the current block.
+    value of at least one reduction. The argument `most` limits how many old values the correction of a partial sum can
+    use. The correction must not use the old value of one reduction twice. Each reduction that the correction uses must
+    have the operator `kind` ("max" or "sum"), and must reduce the same axes as the op `op`. If the argument `kind` is
+    "sum", the correction of the partial sum must also use the number of elements before the current block.
     """
     olds = [o.x for o in needed(transport) if isinstance(o, ir.Old)]
     over = reduced_by(op)

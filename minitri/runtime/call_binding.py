@@ -311,7 +311,7 @@ def _check_size(
     computed.
 
     where    a dict from the name of a size, such as N, to the parameter that has N as a whole dimension
-    solved   a dict from the name of a size to a parameter that has N only inside of a dimension, such as 2*N
+    solved   a dict from the name of a size, such as N, to a parameter that has N only in an expression, such as 2*N
     """
     names = [s.name for s in extent.symbols()]
     if missing := [n for n in names if n not in sizes]:

@@ -6,8 +6,8 @@ on the device of the arguments. This module also moves the arrays of a call to t
 can run on any device. `target_of` finds the target of a device.
 
 A system that overcommits memory promises a process more memory than the machine has, and kills the process when it uses
-this memory. So that its process is not killed, minitri raises MT0401 for a CPU array that is larger than the machine's
-memory. Left out: a check of GPU memory, because torch itself raises an error if GPU memory is too small.
+this memory. If a CPU array is larger than the machine's memory, minitri raises MT0401 before the system kills the
+process. Left out: a check of GPU memory, because torch itself raises an error if GPU memory is too small.
 """
 
 import math

@@ -74,7 +74,7 @@ class FormFiller(StatementWriter):
     """Fills the placeholders of a form, which is a statement with placeholders (statement_forms.toml).
 
     sides   sizes of matrices, for statements that are parts of models
-    sizes   the dimensions that parameters have so far
+    sizes   the dimensions of the parameters that already exist
     axes    the axes of each parameter
     """
 
@@ -102,8 +102,8 @@ class FormFiller(StatementWriter):
     # ---- values and parameters ---------------------------------------------------------------
 
     def chance(self, odds: int) -> bool:
-        """Returns True with the probability 1 / `odds`. When a failing program is shrunk, a result True is replaced by
-        False if the program then still fails.
+        """Returns True with the probability 1 / `odds`. When a failing program is shrunk, the search tries False
+        in place of True.
         """
         return self.choose(range(odds)) == odds - 1
 
@@ -170,8 +170,8 @@ class FormFiller(StatementWriter):
         """Returns the name of another value that broadcasts with x. If no other value broadcasts with x, and sometimes
         at random, the function adds a new parameter and returns its name.
 
-        The method chooses a value for which promotion, applied to x and the value, gives a dtype that the statement
-        allows.
+        The chosen value has a suitable dtype: if it is promoted together with x, the statement allows the result's
+        dtype.
         """
         of = self.kinds[filled.kind].get("of", "fiub") if kinds == "fiub" else "fiub"
 
@@ -198,7 +198,7 @@ class FormFiller(StatementWriter):
     def alike(self, filled: Filled, x: Value, but: int | None = None) -> str:
         """Returns the name of a value with the same shape as x.
 
-        If the argument `but` is the number of an axis, the sizes along this axis can differ.
+        If the argument `but` is given, it is the number of an axis along which the sizes can differ.
         """
         axes = [k for k in range(len(x.shape)) if k != but]
 
@@ -273,7 +273,7 @@ class FormFiller(StatementWriter):
         that broadcasts with x.
 
         If the argument `step` is 0, the method chooses an axis of x at random. If the argument `step` is 1, the method
-        takes the axis before the axis that its last call for the same statement took.
+        chooses the left neighbour of the axis that it chose last in this statement.
         """
         rank = len(x.shape)
         k = (filled["last place"] - step) % rank if step else self.choose(range(rank)[::-1])

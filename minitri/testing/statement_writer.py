@@ -62,14 +62,14 @@ class StatementWriter:
 
     kinds         the kinds of statements of the table; each kind has lists of forms
     words         for each placeholder in this dictionary, a list of texts from which one is chosen
-    drawn_again   the placeholders, besides the keys of `words`, that get a new text each time they occur
+    drawn_again   further placeholders (besides the keys of `words`) that are replaced by a new text at each occurrence
     refusals      the exceptions that mean that a statement does not fit
 
     A subclass of `StatementWriter` defines two methods:
 
     placeholder(name, filled)   returns the text for a placeholder; raises DoesNotFit if there is none
-    value(text, reads, group)   returns the value that a statement computes; raises DoesNotFit if it has none. `group`
-                                names the list of forms that the statement is from
+    value(text, reads, group)   returns the value that a statement computes; raises DoesNotFit if it has none. The
+                                argument `group` names the list of forms that contains the statement's form
     """
 
     placeholder: Callable[[str, Filled], Any]

@@ -69,8 +69,8 @@ class _Run(Values):
     def start(self, name: str, first: int, looping: bool = False) -> None:
         """Makes the block that starts at the index `first` the current block of an axis.
 
-        `looping` is true if a loop calls this method. In an unmasked tile program, an incomplete last block of a loop
-        has fewer indices.
+        The argument `looping` is true if a loop calls this method. In an unmasked tile program, an incomplete last
+        block of a loop has fewer indices.
         """
         a = self.axes[name]
         self.real[name] = max(0, min(a.block, self.extents[name] - first))
@@ -143,8 +143,8 @@ class _Run(Values):
                 self.watch.past_end(op, name, value[past], None if before is None else before[past])
 
     def carry(self, op: Carry) -> Any:
-        """Returns the initial value of a `Carry` (a value that a loop passes to its next iteration). The initial value
-        has the size of a complete block, even if the axis ends inside a block.
+        """Returns the initial value of a `Carry` (a value that a loop passes to its next iteration). The returned array
+        is as large as a complete block, even if the axis ends inside a block.
         """
         looped = {a.name: a.block for a in self.program.axes if a.role == "loop"}
         shape = [looped.get(n, self.width(n)) if n in op.axes else 1 for n in self.names]

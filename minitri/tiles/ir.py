@@ -12,10 +12,10 @@ point of the grid.
     hint    = Hints(…) of an op or a loop    how the target compiles it: only in `tile.target`
     stage   = Programs(plan, programs)       all programs in launch order, and the buffers that they use
 
-A value of type `f32[i, r]` is a tile. Along each axis a tile has `lanes` elements. The number `lanes` is `block`,
-rounded up to a power of two, because Triton requires powers of two. Some elements of a tile can have an index past the
-end of the axis, or past the end of the block. Masks prevent loads and stores of elements outside of the axis or the
-block.
+A value of type `f32[i, r]` is a tile. Along each axis a tile has `lanes` elements. The number `lanes` is the block
+size, rounded up to a power of two, because Triton requires powers of two. Some elements of a tile can have an index
+past the end of the axis, or past the end of the block. Masks prevent loads and stores of elements outside of the axis
+or the block.
 
 A `Carry` op is a value that a loop passes from one iteration to the next. A `Carry` op comes before its loop. After the
 loop, the op has the value of the last iteration.
@@ -257,9 +257,9 @@ def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
 class BlockIndex(Record):
     """The array index of each element of a block along the axis `axis`.
 
-    If the field `walks` is true, an element's array index is its index along the axis plus the number `offset`. If the
-    field `walks` is false, an element's array index is its position in the block (0, 1, …) plus the number `offset`. If
-    the field `axis` is None, the array index is the single number `offset`.
+    If the field `walks` is true, an element's array index is `offset` plus the element's index along the axis. If the
+    field `walks` is false, an element's array index is `offset` plus the element's position in the block (0, 1, …). If
+    the field `axis` is None, all elements have the array index `offset`.
     """
 
     axis: TileAxis | None
@@ -311,7 +311,7 @@ def ends_whole(loop: Loop, axis: TileAxis) -> bool:
 class Programs(Record, eq=False):
     """The tile programs of a plan, in launch order.
 
-    Of `plan`, only the inputs, the outputs, the conditions and the temporaries are used.
+    From the plan, tile programs use only the inputs, the outputs, the conditions and the temporaries.
     """
 
     plan: Plan

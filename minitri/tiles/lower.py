@@ -44,7 +44,7 @@ class Nest:
     """A loop nest under construction.
 
     loops    the axes of the loops
-    body     makes the ops of the innermost loop
+    body     the op builder that makes the ops of the innermost loop
     carries  the values that the loop carries, each with its value for the next iteration
     values   a dict from each op of the kernel to its value in the current iteration
     """
@@ -82,8 +82,8 @@ class Lowering:
         """Returns the kernel without the corrections of partial sums (`rescale` and `shift`), except for a sum that
         shares a loop with another reduction.
 
-        The corrections `rescale` and `shift` of a partial sum are needed only if the sum and a reduction that it
-        depends on share a loop. A reduction over all elements at once has no partial sum.
+        A partial sum needs the corrections `rescale` and `shift` only if its loop also computes a reduction that the
+        sum depends on. A reduction over all elements at once has no partial sum.
         """
 
         def untransported(op: Op) -> Op:
@@ -111,7 +111,7 @@ class Lowering:
 
     def level(self, op: Op, levels: dict[Op, int]) -> int:
         """Returns the number of phases (groups of loops) that must end before an op can run. The dictionary `levels`
-        has the result of this function for each operand of the op.
+        has this number for each operand of the op.
         """
         return max((levels[o] + bool(self.looped_over(o)) for o in ir.children(op)), default=0)
 
@@ -139,8 +139,8 @@ class Lowering:
         return self.top[op]
 
     def needed(self, ops: Iterable[Op], have: dict[Op, Op]) -> list[Op]:
-        """Returns the ops that must be added to the tile program to compute `ops`, operands first. The ops in `have`
-        are already in the tile program.
+        """Returns the ops that must be added to the tile program to compute `ops`, operands first. The dict `have`
+        contains the ops that are already in the tile program.
         """
         roots = [op for op in ops if op not in have]
         wanted = {*postorder(roots, lambda op: [o for o in ir.children(op) if o not in have])}
@@ -261,8 +261,8 @@ class Lowering:
     # ---- statements ------------------------------------------------------------------
 
     def carry(self, dtype: DType, axes: tuple[str, ...], value: int | float | bool, op: Op) -> Carry:
-        """Writes a value that the next loop carries from iteration to iteration. `value` is the initial value of the
-        carried value.
+        """Writes a value that the next loop carries from iteration to iteration. The argument `value` is the number
+        that the first iteration reads.
         """
         start = self.out.add(Constant(dtype=dtype, axes=(), spans=op.spans, value=value))
         return self.out.add(Carry(dtype=dtype, axes=axes, spans=op.spans, initial=start))

@@ -171,8 +171,8 @@ class Masking:
         return x
 
     def where(self, x: Op, axis: TileAxis, value: Number, out: OpBuilder) -> Op:
-        """Returns `x` with `value` in place of elements past the end of an axis. The ops that replace elements by
-        `value` are added to `out`.
+        """Returns `x` with `value` in place of elements past the end of an axis. The method adds the new ops to the op
+        builder `out`.
         """
         inside = out.add(Inside(dtype=bool_, axes=(axis.name,), spans=x.spans, conditions=(axis.inside,)))
         filler = out.add(Constant(dtype=x.dtype, axes=(), spans=x.spans, value=value))

@@ -173,8 +173,8 @@ def size(axis: Axis, unknown: int) -> int:
 
 
 def fitting(axis: Axis, most: int) -> int:
-    """Returns the block size of a row or column axis. The block is at most as long as the axis, at most `most`, and
-    long enough for `tl.dot`.
+    """Returns the block size of a row or column axis. The block size is the axis size rounded up to a power of two, but
+    at least `LEAST` (the minimum of `tl.dot`) and at most the limit `most`.
     """
     return min(most, max(LEAST, ceil_pow2(size(axis, most))))
 
@@ -232,8 +232,8 @@ def _with_block(role: str, block: int, wanted: int | None) -> tuple[str, int]:
 
 
 def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan]]) -> None:
-    """Raises CompileError MT0404 if the caller gives a block size for an axis that the minitri program never has. A
-    block size for a missing axis would have no effect.
+    """Raises CompileError MT0404 if the caller gives a block size for an axis that the minitri program never has. Such
+    a block size would have no effect.
 
     The function `general` makes plans (lists of kernels) of the same program for other sizes or for symbolic sizes. An
     axis can be missing for some sizes only, for example because its size is 1 or because it is merged into its

@@ -57,7 +57,7 @@ HINTED: dict[str, tuple[type, ...]] = {
 
 
 def _check_hints(program: Program, about: Op | Loop, hints: Hints) -> None:
-    """Checks that each hint is allowed for this kind of op or loop. Also checks that no hint changes a value."""
+    """Checks that each hint is allowed for this kind of op or loop, and that no hint changes a value."""
     for name, kinds in HINTED.items():
         legal = not getattr(hints, name) or isinstance(about, kinds)
         require(legal, f"`{name}` is no hint for a {type(about).__name__}")
@@ -117,8 +117,8 @@ def _type(op: Op) -> tuple[DType, set[str]]:
 
 
 def _check_bounds(loop: Loop, program: Program) -> None:
-    """Checks that the bounds of a loop depend only on sizes and on the start of the grid program's block. Also checks
-    that the loop begins at a multiple of its block size.
+    """Checks that the bounds of a loop depend only on sizes and on the start of the grid program's block. The loop must
+    begin at a multiple of its block size.
     """
     bounds = [d for d in (loop.first, loop.last) if d is not None]
     starts = {f"{a.name}_start" for a in program.grid}
@@ -157,7 +157,7 @@ def _check(op: Op, known: set[Op], program: Program, masked: bool, loops: tuple[
 
 
 def _check_product(op: Dot, program: Program) -> None:
-    """Checks the tiles of a product. Each operand of `tl.dot` has two axes, with blocks of at least 16 indices."""
+    """Checks the block sizes of a product. Both axes of each operand of `tl.dot` have blocks of at least 16 indices."""
     own = {*op.tile, op.over}
     small = [a for a in own if program.axis(a).block < 16]
     more = [a for x in (op, op.a, op.b) for a in x.axes if a not in own and program.axis(a).block > 1]

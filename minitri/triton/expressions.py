@@ -49,8 +49,8 @@ class Lines:
             self.ops.append((len(self.texts), op))
 
     def size(self, d: Dim) -> str:
-        """Returns the source text of a size. A known size is an integer literal. An unknown size is the name of a
-        kernel argument that the host computes.
+        """Returns the source text of a size. A known size is an integer literal. For an unknown size, the
+        text is the name of a kernel argument that the host computes.
         """
         if d.constant is not None:
             return str(d.constant)
@@ -127,8 +127,8 @@ class Expressions:
     extents     the number of elements that a tile has along each axis with several elements, in the program's order of
                 axes
     names       the name in the source of each computed operation, such as v3
-    predicates  the name in the source of each computed condition: m and the number of its line, such as m5. A key
-                contains the name in the source of each loaded value
+    predicates  the name in the source of each computed condition: m and the number of its line, such as m5. A key is
+                a condition, in which each loaded value is written as its name in the source
     """
 
     def __init__(self, program: Program, lines: Lines) -> None:

@@ -6,9 +6,9 @@
     j = j_tile * BLOCK_J + tl.arange(0, BLOCK_J)   each tile number gives the indices of the tile's elements
 
 In: a tile program. Out: lines of Triton source. Three options of a tile program change the order of its tiles. With
-`group`, the tiles are numbered in groups of several rows of tiles. With `descending`, the tiles along the last grid
-axis are numbered from the end of the axis. With `persistent`, each grid program computes several tiles, one after
-another.
+the option `group`, the tiles are numbered in groups of several rows of tiles. With the option `descending`, the tiles
+along the last grid axis are numbered from the end of the axis. With the option `persistent`, each grid program computes
+several tiles, one after another.
 """
 
 from collections.abc import Sequence
@@ -37,8 +37,7 @@ def widened(lanes: str, program: Program) -> str:
 class Grid:
     """Writes lines that compute the indices along axes with the roles "grid" (split into tiles) and "whole" (one tile).
 
-    If a loop runs along an axis, the class writes the positions in a block of the axis, unless no operation uses these
-    positions.
+    For the axis of a loop, the generated code computes the positions in a block, if some operation uses them.
 
     If each grid program computes several tiles, all later lines of the function are inside a loop over these tiles.
     """

@@ -121,7 +121,7 @@ def _float_floordiv(a, b):
 def power(b, n):
     """Returns b ** n for integers. A result that is too large for the dtype wraps around.
 
-    For a negative exponent n, b ** n is 1 / b**-n without its fraction, and 0 ** n is 0.
+    For a negative exponent n, the result is 1 / b**-n rounded toward zero, and 0 if b is 0.
     """
     base, exponent = tl.broadcast(b, n)
     result = base * 0 + 1

@@ -47,8 +47,8 @@ def _log2(x, _semantic: Any = None):
 
 
 def _one_instruction(name: str, x, elsewhere: Callable[..., Any], semantic: Any):
-    """Returns the result of an instruction of NVIDIA's GPUs. For a GPU that is not from NVIDIA, returns the result of
-    `elsewhere`.
+    """Returns the result of an instruction of NVIDIA's GPUs. For other GPUs, calls the function `elsewhere` and returns
+    its result.
     """
     if semantic.builder.options.backend_name != "cuda":
         return elsewhere(x, _semantic=semantic)

@@ -64,8 +64,8 @@ def _divide_by_few(a, b):
     is normal. The quotient a * (1 / b) is corrected twice by its remainder, which a fused multiplication and addition
     computes exactly. After the second correction by its remainder, the quotient is rounded correctly (Markstein,
     Computation of elementary functions on the IBM RISC System/6000 processor, 1990). The function computes and corrects
-    half of the quotient, and doubles it at the end. Half of the quotient is finite even where a / b is the largest
-    number or slightly larger. The remainder is smaller than a in absolute value, unless a or a / b is zero, infinite or
+    half of the quotient, and doubles it at the end. Half of the quotient is finite even if a / b is the largest float
+    or slightly larger. The remainder is smaller than a in absolute value, unless a or a / b is zero, infinite or
     NaN. If the remainder is not smaller than a, the function returns a * (1 / b) uncorrected.
     """
     # The exponent of an f32 has 8 bits, above 23 bits of mantissa, and is stored plus 127. The stored exponents of b and

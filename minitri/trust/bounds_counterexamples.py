@@ -44,8 +44,8 @@ class Example(NamedTuple):
 def out_of_bounds(
     program: Program, op: Access, tests: Sequence[Dim], conditions: Sequence[Condition] = (), tries: int = MAX_SIZES
 ) -> Example | None:
-    """Returns a counterexample: the access leaves its array although all `tests` are true. Returns None if the search
-    finds no counterexample.
+    """Returns an example in which all `tests` are true, but the access is outside of its array. Returns None if the
+    search finds no such example.
 
     Each test is an integer expression, and is true if the expression is at least 0. The search tries at most `tries`
     combinations of sizes.
@@ -69,8 +69,8 @@ def out_of_bounds(
 def not_written_once(
     program: Program, stores: Sequence[Store], tests: Sequence[Sequence[Dim]], conditions: Sequence[Condition] = ()
 ) -> Example | None:
-    """Returns a counterexample: the stores write an element of the buffer twice or never. Returns None if the search
-    finds no counterexample.
+    """Returns an example in which the stores write an element of the buffer twice or never. Returns None if the search
+    finds no such example.
 
     `tests` has the conditions of each store's mask.
     """
@@ -140,7 +140,7 @@ class _Points:
     all combinations.
 
     Each axis has an array of indices and an array of positions within a block. Each value that is loaded from memory
-    has an array of numbers to try. `complete` is true if the arrays hold every index of the axes.
+    has an array of numbers to try. The attribute `complete` is true if the arrays hold every index of the axes.
     """
 
     def __init__(self, program: Program, op: Access, sizes: Mapping[str, int], every: bool = False) -> None:
@@ -175,7 +175,7 @@ class _Points:
         return (first[:, None] + lane).reshape(-1), np.tile(lane, len(first))
 
     def _corners(self, a: TileAxis, sizes: Mapping[str, int], line: tuple[Any, Any]) -> tuple[Any, Any]:
-        """Returns a few indices from `line`, which has all indices of an axis.
+        """Returns a few indices of an axis, chosen from all its indices (`line`).
 
         The returned indices lie near the ends of blocks and of the axis. Further returned indices lie near the points
         at which the expression of a mask condition or an array index is 0.

@@ -19,7 +19,7 @@ SHOWN = 24  # elements of an array that a report prints
 
 
 class CheckRow(NamedTuple):
-    """The result of checking one stage. `by` is the name of the pass that made the stage.
+    """The result of checking one stage. The field `by` has the name of the pass that made the stage.
 
     `max_error` and `bound` belong to the element of the result that has the largest error relative to its bound.
     """
@@ -47,7 +47,7 @@ class CheckRow(NamedTuple):
 class Failure(NamedTuple):
     """The smallest call found for which the wrong pass is still the first pass that fails.
 
-    before, after   texts of the stage that the pass received and of the stage that it made
+    before, after   the texts of two stages: the input and the output of the wrong pass
     got             the results of the stage that the pass made; None if that stage does not run
     """
 

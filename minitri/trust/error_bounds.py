@@ -13,8 +13,8 @@ running error analysis: the value and the radius of each node are computed from 
 If all operands of an element are exact and the operator is correctly rounded, the language defines every bit of the
 result. For an element whose every bit is defined, the `Enclosure` has the result in the operator's own dtype, and the
 radius (error bound) 0. Sums of small whole numbers are exact too, because no order of addition rounds them. Each
-rounding of an inexact element increases its radius (error bound) by a multiple of the rounding unit u. In the dtype of
-the node, u is half a unit in the last place of 1. The file error_propagation.py computes how far the result of an
+rounding of an inexact element increases its radius (error bound) by a multiple of the rounding unit u. The rounding
+unit u of a dtype is half a unit in the last place of 1. The file error_propagation.py computes how far the result of an
 operator can move if its operands move.
 
 A radius of inf means that the result can be any number. For example, the largest possible error is inf if a sum
@@ -266,9 +266,9 @@ class _Analysis:
         uses the running mean, the mean of the elements so far. A running mean is rounded, so a variance that uses it
         has an extra error even if every term is exact.
 
-        A change of the running mean by d after m elements adds an error of at most m |d| times the error of the mean.
-        For n elements x, the products m |d| for all changes by d after m elements add up to at most sqrt(2 n V), where
-        V is sum (x - mean)^2. The rounding errors of the sums themselves are added to the errors from running means.
+        If the running mean changes by d after m elements, the error grows by at most m |d| times the error of the mean.
+        The sum of m |d| over all these changes is at most sqrt(2 n V), where n elements x have V = sum (x - mean)^2.
+        The rounding errors of the sums themselves are added to the errors from running means.
         """
         means = deviations(node)
         if means is None:
@@ -330,8 +330,8 @@ class _Analysis:
     def never_skipped(self, factor: Node) -> Any:
         """Returns 0 for each element of a factor whose products a kernel can skip, and 1 for each other element.
 
-        A kernel can skip products with a zero that is computed or is padding, so that an infinity or a NaN in the other
-        factor has no effect (minitri/optimize/skip_blocks/skip.py). A zero from an input is not skipped.
+        If one factor is a computed zero or a padding zero, a kernel can skip the product, so that an infinity or a NaN
+        in the other factor has no effect (minitri/optimize/skip_blocks/skip.py). No kernel skips a zero from an input.
         """
         return 1.0 * ((self.values[factor] != 0) | (not isinstance(_origin(factor), (Apply, Concat))))
 
@@ -360,8 +360,9 @@ def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
 def _fast_math_error(row: Operator, value: Any, args: list[Any]) -> Any:
     """Returns the extra error of an operator in a kernel with fast math.
 
-    The extra error is one rounding error, or `RELAXED` rounding errors if fast math has a faster instruction for the
-    operator. If the divisor is so small or large that its reciprocal can overflow or become 0, the extra error is inf.
+    The extra error is `RELAXED` rounding errors if fast math has a faster instruction for the operator. Without a
+    faster instruction, the extra error of the operator is one rounding error. If the divisor is so small or large that
+    its reciprocal can overflow or become 0, the extra error is inf.
     """
     size, tiny = np.abs(value), float(np.finfo(np.float32).tiny)
     loose = (RELAXED if row.relaxed or row.cost == "special" else 1) * 2.0**-23 * np.maximum(size, tiny)

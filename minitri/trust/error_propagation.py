@@ -71,7 +71,8 @@ def shifted(x: Any, e: Any, sign: int) -> Any:
     the interval are x itself.
 
     Integers stop at the limits of their dtype. A truth value whose error bound is not 0 becomes True if the argument
-    `sign` is 1, and False if `sign` is -1. A NaN whose error bound is inf can be any number, so it becomes a large one.
+    `sign` is 1, and False if `sign` is -1. A NaN whose error bound is inf becomes the largest float, with the sign
+    `sign`.
     """
     if x.dtype.kind == "b":
         return np.where(e > 0, sign > 0, x)

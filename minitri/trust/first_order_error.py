@@ -134,7 +134,7 @@ class _Magnitudes:
 
     def moved(self, node: Apply, k: int) -> Node:
         """Returns how much argument k adds to the magnitude (the scale of the rounding errors) of a function value. The
-        added magnitude is the change of the function value if argument k changes by its own magnitude.
+        added magnitude estimates how much the function value changes if argument k changes by its own magnitude.
 
         The function is evaluated with argument k moved up and down by a small fraction s of the argument's magnitude.
         The fraction s is `STEP` units in the last place of 1. The larger of the two changes of the function value is

@@ -195,9 +195,8 @@ class _Proving:
     def _once(self, op: Store, slices: int) -> tuple[list[Proof], list[str], list[str]]:
         """Returns three lists: the proofs of claims, the claims without a proof, and the argument in words.
 
-        If all claims hold, the store writes each element of its buffer exactly once. If the buffer has several slices,
-        each written by a store of its own, the claims are about the elements of one slice. The argument `slices` is the
-        number of slices.
+        If all claims hold, the store writes each element of its buffer exactly once. If several stores write slices of
+        the buffer, the claims concern only the slice of this store. The argument `slices` is the number of slices.
         """
         facts, inside = self._facts(op, _tests(op)), [*self.common, *self._all_inside()]
         goals, walked, parts, numbered = list[Goal](), list[str](), list[str](), ONE

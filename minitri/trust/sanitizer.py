@@ -128,8 +128,8 @@ class Watch:
             self.readers[op.buffer.name][places] = self.run
 
     def store(self, op: Store, offset: Any) -> None:
-        """Checks that no grid program has written the elements before, and that no other grid program of the same
-        kernel has read them.
+        """Checks that no grid program has written the stored elements before, and that no other grid program of the
+        same kernel has read the stored elements.
         """
         writer, reader = self.writers.get(op.buffer.name), self.readers.get(op.buffer.name)
         if writer is None:
@@ -146,8 +146,8 @@ class Watch:
     def past_end(self, op: Op, axis: str, elements: Any, before: Any = None) -> None:
         """Checks that elements past the end of a reduced axis do not change the reduction.
 
-        If a loop carries the value `before` into this iteration, the elements past the end of the axis must not change
-        this value.
+        The argument `before` is the value that a loop carries into this iteration, or None without a loop. Elements
+        past the end of the axis must not change the carried value.
         """
         neutral = operators.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
         wanted = np.asarray(neutral, elements.dtype) if before is None else before
@@ -203,8 +203,8 @@ class Watch:
     def _twice(self, op: Store, offset: Any, again: Any) -> None:
         """Raises AccessError if a store writes an element a second time.
 
-        `again` is true for each element that is written a second time. The error names the first element that is
-        written a second time.
+        The bool array `again` is true for each element that is written a second time. The error names the first element
+        that is written a second time.
         """
         if again.any():
             at = self._index(op.buffer, offset[again][0])
@@ -242,7 +242,7 @@ def _span(program: Program, op: Op) -> Span | None:
     If the tile program was loaded from the text of a stage, the result is the line of the op in this text.
 
     If the tile program was compiled from source text, the result for a load is the text of the op that uses the loaded
-    value. This op says more than the load, whose source text is only the type of a parameter, such as `f32[M, N]`.
+    value. The source text of a load itself would be only the type of a parameter, such as `f32[M, N]`.
     """
     if op.spans and op.spans[0].text.startswith("%"):
         return op.spans[0]

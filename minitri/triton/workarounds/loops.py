@@ -1,11 +1,12 @@
 """tile → tile: adds hints for loops that Triton 3.6 compiles wrongly, or not at all.
 
-*Overwritten operands of products.* A tensor core of a Hopper GPU reads the first operand of a product from registers,
-if the grid program has computed this operand. A grid program does not wait until the tensor core has read an operand
-from registers, but continues with its next instructions. In a loop that Triton pipelines, the grid program computes the
-operand of the next product while the tensor core still reads the previous operand. Triton 3.6 lets the grid program
-write the next operand to registers that the tensor core is still reading (triton-lang/triton, issue 9433). If the
-registers are overwritten too early, the sums of the product are wrong, and differ from call to call.
+*Operands of products that are overwritten too early.* A tensor core of a Hopper GPU reads the first operand of a
+product from registers, if the grid program has computed this operand. A grid program does not wait until the tensor
+core has read an operand from registers, but continues with its next instructions. In a loop that Triton pipelines, the
+grid program computes the operand of the next product while the tensor core still reads the previous operand. Triton 3.6
+lets the grid program write the next operand to registers that the tensor core is still reading (triton-lang/triton,
+issue 9433). If the registers are overwritten too early, the sums of the product are wrong, and differ from call to
+call.
 
     for r_start in range(0, 512, BLOCK_R):
         rt.settle()                             becomes wgmma.wait_group 0
@@ -71,7 +72,7 @@ def _runs_unawaited(program: Program, loop: Loop, dot: Dot, first: Op) -> bool:
 def _is_computed_in_loop(loop: Loop, dot: Dot, second: Op) -> bool:
     """Checks whether each iteration computes the second operand of a product from values that the same iteration loads.
 
-    If the second operand does not depend on a value that the iteration loads, Triton moves its computation out of the
+    If the second operand does not depend on values that the iteration loads, Triton computes this operand before the
     loop.
     """
     read = [op for op in needed(second) if isinstance(op, Load) and dot.over in op.axes and op in loop.body]
