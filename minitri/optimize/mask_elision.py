@@ -1,7 +1,7 @@
 """tile → tile.masked: masks loads and stores, but omits needless tests ("bounds-check elimination").
 
-    grid i: 7 by 4         load x[i]      x: f32[8]        i < 7 is not tested: i = 7 is inside of x
-    grid i: 7 by 4         load x[i]      where i < 5      i < 7 is not tested: i < 5 is
+    grid i: 7 by 4         load x[i]      x: f32[8]        no test of i < 7, because x has an element 7
+    grid i: 7 by 4         load x[i]      where i < 5      no test of i < 7, because i < 5 is tested
     whole j: 5 by 8        reduce.max x   the load of x returns -inf for j >= 5, so the maximum needs no `where`
 
 In: a tile program. Out: the program with masks, like the result of minitri/tiles/mask.py, but with fewer tests. The

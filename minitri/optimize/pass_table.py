@@ -6,8 +6,8 @@ The table `CORE` in minitri/pipeline.py has the passes that every program needs.
 `CORE` with added optimisation passes, which this project calls *rooms*. Most optimisations are passes that run between
 two passes of the table `CORE`. Two optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and `fusion`
 replaces `one-kernel-each`. In the table of this module, the rows `lower` and `mask` run functions that optimise, in
-place of the functions that minitri/pipeline.py runs. The optimisations in `PARTS` are parts of the passes `lower` and
-`mask`, so they have no rows of their own in the table of passes. The option `--without NAME` removes an optimisation.
+place of the functions that minitri/pipeline.py runs. The optimisations in `PARTS` are parts of the passes `fusion`,
+`lower` and `mask`, so they have no rows of their own in the table of passes. The option `--without NAME` removes an optimisation.
 """
 
 from collections.abc import Callable, Collection

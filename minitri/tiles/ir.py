@@ -88,8 +88,8 @@ Stmt = Union[Op, Loop]
 
 class Hints(Record):
     """Hints about how the target compiles one op or loop. A hint with its default value has no effect. An operator with
-    the hint `fast` can give a slightly different result than without this hint. All hints except `fast` leave the
-    result of a tile program unchanged.
+    the hint `fast` can give a slightly different result than without this hint. A load with the hint `descriptor`
+    returns zeros past the end of its array. All other hints leave every value unchanged.
 
     descriptor     the access uses a tensor descriptor with a block of these sizes, one for each axis of the array
     evict_first    the L2 cache may drop the loaded elements before others

@@ -7,8 +7,8 @@ number of each operation.
 
     %2: f32[i, j] = subtract %0, %1        v2 = v0 - v1[:, None]
 
-The tile program already contains every choice between programs of different speed, as an operation, a hint or an option
-of the program. The emitter decides only how to write the program in Triton. For example, the bounds check `777 - i > 0`
+The emitter knows nothing except the tile program: neither the target nor the other kernels. Fusion, schedules, masks and
+hints are chosen before, and are part of the tile program. The emitter decides only how to write the program in Triton. For example, the bounds check `777 - i > 0`
 becomes `i < 777`, because Triton recognises only the second form when it vectorises loads. The emitter writes Triton's
 own `//` and `%` where the ranges of the operands prove that no operand is negative. If an operand is possibly negative,
 the emitter writes calls of `rt` functions instead of `//` and `%` (triton/expressions.py). If the axes of a factor of a
