@@ -252,7 +252,7 @@ def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 
 
 def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
-    """Proves goal >= 0 by proving n*goal + n - 1 >= 0 and n >= 1. Returns None if one of these two inequalities is not
+    """Proves goal >= 0 by proving n*goal + n - 1 >= 0 and n >= 1. Returns None if n*goal + n - 1 >= 0 or n >= 1 is not
     proven.
     """
     if (positive := _positive(n, facts)) is None:
