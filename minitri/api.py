@@ -104,8 +104,8 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
             return sqrt(mean(x * x, axis=-1, keepdims=True) + EPS)
 
     The decorated function may call other programs. The decorated function may also use constants of its module or of an
-    enclosing function (`EPS`, `other.EPS`). A constant is a number, a dtype or a tuple of numbers. If a number or dtype
-    that the function uses changes, the next call compiles the function again.
+    enclosing function (`EPS`, `other.EPS`). A constant is a number, a dtype, or a tuple that contains only numbers and
+    dtypes. If a number or dtype that the function uses changes, the next call compiles the function again.
 
     options   the settings `without`, `options` and `effort` (see the class `Program`)
 

@@ -336,9 +336,9 @@ class Remainder(Division):
 def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     """Divides the polynomial a by the polynomial b: returns a quotient w and a rest r with a == w * b + r.
 
-    If the divisor b has one term, w is the sum of the quotients of those terms of the polynomial a that b divides. For
-    example, a = 4*M + i and b = 4 give the quotient w = M and the rest r = i. If the divisor b has several terms, the
-    quotient w of the polynomials a and b is 1 if a == b, and otherwise 0.
+    If the divisor b has one term, w is the sum of t // b over all terms t of a that b divides. For example, a = 4*M + i
+    and b = 4 give the quotient w = M and the rest r = i. If the divisor b has several terms, the quotient w of the
+    polynomials a and b is 1 if a == b, and otherwise 0.
     """
     if len(b.terms) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)

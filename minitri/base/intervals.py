@@ -132,8 +132,8 @@ def joined(d: Dim, ranges: Ranges = {}) -> Dim:
 
 
 def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
-    """Returns other ways to write the sum `d`. In each of them, the term with the remainder `low` = a % n is merged
-    with another term of `d`.
+    """Returns other ways to write the sum `d`. In each result, the term with the remainder `low` = a % n is merged with
+    another term of `d`.
 
     Examples: the sum a % n + n * (a // n) becomes a, and the sum a % n + n * (a // n % m) becomes a % (n * m).
     """
