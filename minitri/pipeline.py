@@ -73,7 +73,7 @@ class Context(Record):
     without   the names of optimisations that do not run; "all" stands for every optimisation
     options   the caller's choices for schedules, such as block sizes
     limits    the limits on the time and memory of the compilation
-    start     the first stage of a program that was read from the text of a stage; the module of such a program only
+    start     the first stage of a program that was read from the text of a stage. The module of such a program only
               declares the parameters
     """
 

@@ -383,7 +383,7 @@ def axis_names(exprs: Iterable[Dim]) -> set[str]:
 
 
 def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
-    """Returns the sign of d if it is proven for all sizes, and None if no sign is proven.
+    """Returns the sign of d if the sign is proven for all sizes, and otherwise None.
 
     The result is 0 if d is the polynomial 0, 1 if d >= 0 is proven, and -1 if d <= 0 is proven. The sign is proven if
     all coefficients have the same sign, and all factors of the terms are >= 0. The sizes in the set `positive` are >=

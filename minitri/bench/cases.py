@@ -8,10 +8,10 @@ function, a list of cases and a library function.
     cases = ["f32 512x131072"]
     library = "softmax(x, axis=-1)"
 
-The name of a case, such as "softmax f32 512x131072", joins two texts: the name of a row of cases.toml, and an element
-of the row's list `cases`. The text "f32 512x131072" means that an array whose type in the program is `f32[M, N]` has
-f32 elements, 512 rows (M) and 131072 columns (N). The programs of the benchmark, in minitri's language, are functions
-of the module programs.mt.
+The name of a case joins the name of a row of cases.toml and an element of the row's list `cases`. For example, "softmax
+f32 512x131072" is made of "softmax" and "f32 512x131072". The text "f32 512x131072" means that an array whose type in
+the program is `f32[M, N]` has f32 elements, 512 rows (M) and 131072 columns (N). The programs of the benchmark, in
+minitri's language, are functions of the module programs.mt.
 
 For eager torch, torch_twin.py translates the text of a case's program into a function of torch. Eager torch runs one
 kernel for each operation of the torch function of a case, and torch.compile compiles this function. The result of the

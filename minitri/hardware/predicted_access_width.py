@@ -45,8 +45,8 @@ class Width(NamedTuple):
 
     bytes   bytes that one instruction moves; None if the access uses a tensor descriptor
     why     the reason why the access is not wider
-    given   integer arguments of the kernel, such as a stride; in a call in which one of them is not a multiple of 16,
-            the access is narrower than `bytes`
+    given   integer arguments of the kernel, such as a stride. If one of the arguments is no multiple of 16 in a call,
+            the access is narrower in the call
     """
 
     bytes: int | None
