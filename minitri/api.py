@@ -49,7 +49,7 @@ def compile(
 
     types      the types of the parameters as a dict, instead of one keyword for each parameter
     entry      the function of a module to compile; by default the last function of the module
-    name       the name of the text, which error messages show
+    name       the name that error messages show for the text
     options    the schedules of kernels, such as block sizes; `mt.tune` returns measured options
     effort     "quick" and "full" measure schedules at the first call of each shape on a GPU; "none" chooses schedules
                by rules
@@ -103,9 +103,9 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         def rms(x: "f32[*B, D]"):
             return sqrt(mean(x * x, axis=-1, keepdims=True) + EPS)
 
-    The decorated function may call other programs. The decorated function may also use numbers, tuples of numbers and
-    dtypes that its module or an enclosing function defines (`EPS`, `other.EPS`). If a number or dtype that the function
-    uses changes, the next call compiles the function again.
+    The decorated function may call other programs. The decorated function may also use constants of its module or of an
+    enclosing function (`EPS`, `other.EPS`). A constant is a number, a dtype, or a tuple that contains only numbers and
+    dtypes. If a number or dtype that the function uses changes, the next call compiles the function again.
 
     options   the settings `without`, `options` and `effort` (see the class `Program`)
 
@@ -167,8 +167,8 @@ class FunctionProgram(Program):
     def _check_signature(self) -> None:
         """Finds errors when the function is defined, before any call.
 
-        If the function calls another function that the file defines further down, `_check_signature` does nothing, and
-        the first call finds the errors.
+        If the function calls a function that is defined further down in the file, `_check_signature` does nothing. Then
+        the first call of the program finds the errors.
         """
         text = self.definition.function.span.source.text
         if not any(re.search(rf"^\s*def\s+{name}\b", text, re.MULTILINE) for name in self.missing):

@@ -40,8 +40,10 @@ class BaseProgram:
 
     limits    the limits on time and memory that were in force when the program was made
     start     the first stage of the program, if the program was read from the text of a stage; else None
-    against   another program, with which `check` compares the results of this program; else None
-    watched   the Python values outside the program, such as constants of its module, that the program was compiled with
+    against   the program whose results `check` compares with the results of this program, if the user gave one; else
+              None
+    watched   the functions and constants that the program's Python function uses, each with its value at the
+              compilation
     choices   the schedule options that were measured or read from the disk cache, by the key of the compilation context
     """
 
@@ -103,8 +105,8 @@ class BaseProgram:
         If a parameter has no annotation, its type is taken from the array that the call passes. In the type of a
         parameter without annotation, the sizes are names such as `n0`, so that calls with different sizes share one
         graph. Some programs are right for certain sizes only, and the graph of such a program contains the sizes of the
-        call as numbers. For example, for vectors x and y of N elements, `reshape(x, (2, -1)) * y` multiplies arrays of
-        the shapes (2, N/2) and (N,), which fit for N = 2 only.
+        call as numbers. An example is `reshape(x, (2, -1)) * y` for vectors x and y of N elements. The arrays of the
+        shapes (2, N/2) and (N,) can be multiplied for N = 2 only.
         """
         self.refresh()
         call = bind(self.function, args, keywords)
@@ -173,8 +175,8 @@ def _entry(module: ast.Module, entry: str | None) -> ast.Function:
 
 
 def names(without: Sequence[str]) -> frozenset[str]:
-    """Returns the names of the optimisations to leave out, as a set. If `without` is a text instead of a sequence of
-    texts, this text counts as one name.
+    """Returns the names of the optimisations to leave out, as a set. If `without` is a single str, it counts as one
+    name.
     """
     return frozenset([without] if isinstance(without, str) else without)
 

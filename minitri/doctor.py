@@ -55,7 +55,7 @@ LOOKED_FOR = table_beside(__file__, "doctor.toml")
 
 
 def doctor(as_json: bool = False) -> int:
-    """Prints a row for each part that minitri needs. Returns the exit code, which is 1 if an essential part is not ok."""
+    """Prints a row for each part that minitri needs. Returns the exit code, 1 if an essential part is not ok."""
     with progress("doctor"):
         rows = examine()
     ok = all(row.state == "ok" for row in rows if row.essential)
@@ -150,8 +150,8 @@ def probe(script: str) -> dict[str, Any]:
 
 
 def trial(name: str, found: Mapping[str, Any]) -> Row:
-    """Returns the row of the report about one part, such as the GPU, which a script of doctor.toml has examined in a
-    child process.
+    """Returns the row of the report about one part, such as the GPU. The argument `found` is what a script of
+    doctor.toml has found about the part in a child process.
     """
     known = LOOKED_FOR["trials"][name]
     if "problem" in found:

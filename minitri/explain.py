@@ -45,8 +45,8 @@ def explain(
     """Returns the page of text about a compilation, for the target and the known sizes of the compilation.
 
     measured   the measured time of each kernel in seconds, by the name of the kernel
-    schedules  a line that says whether the schedules come from a cost model or from measurements; or "" for no such
-               line
+    schedules  a line that says whether the schedules come from a cost model or from measurements; "" leaves the line
+               out
     odd        the names of arrays whose address is not a multiple of 16 bytes
     """
     programs = compiled.value("tile.target")

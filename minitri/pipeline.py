@@ -54,7 +54,7 @@ PASS_TABLE = "minitri.optimize.pass_table"  # the module with the table of optim
 
 
 class Start(Record, eq=False):
-    """The stage at which a program begins if it was read from the text of a stage, such as the stage `tile`."""
+    """The first stage of a program that was read from the text of a stage, such as the stage `tile`."""
 
     stage: str
     value: Any
@@ -73,8 +73,8 @@ class Context(Record):
     without   the names of optimisations that do not run; "all" stands for every optimisation
     options   the caller's choices for schedules, such as block sizes
     limits    the limits on the time and memory of the compilation
-    start     the stage at which the program begins, if this stage was read from text; the module then only declares the
-              parameters
+    start     the first stage of a program that was read from the text of a stage. The module of such a program only
+              declares the parameters
     """
 
     module: ast.Module

@@ -161,14 +161,14 @@ class Program(BaseProgram):
         return self._variants.executable(self, call), call
 
     def bind(self, /, *args: Any, **keywords: Any) -> Bound:
-        """Returns a handle that launches the kernels on the same arrays, into the same outputs, without any checks.
+        """Returns a handle: each call of the handle launches the kernels on the given arrays, without any checks.
 
         Each call of the handle overwrites the outputs of the previous call.
         """
         return Bound(*self.prepare(*args, **keywords))
 
     def capture(self, /, *args: Any, **keywords: Any) -> Captured:
-        """Returns the call as a CUDA graph: one launch starts all kernels, on the same arrays, into the same outputs.
+        """Returns a CUDA graph of the call. A launch runs the kernels on the given arrays, and overwrites the outputs.
 
         Raises CompileError MT0305 for arrays that are not on a GPU.
         """
@@ -280,7 +280,7 @@ class Program(BaseProgram):
         The arguments are those of the method `lower`. For arrays on a GPU, the page shows the schedules of a call with
         these arrays. The method `explain` itself runs no kernel and measures nothing.
 
-        measured   measured seconds, by the name of the kernel (see `Profile.measured`), which are shown beside the
+        measured   the measured seconds of each kernel, by its name (see `Profile.measured`); shown beside the
                    predictions
         """
         from minitri.explain import explain
@@ -289,8 +289,8 @@ class Program(BaseProgram):
         return explain(self.lower(*args, **given).compilation, measured, schedules, odd)
 
     def _as_called(self, args: Sequence[Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], str, Sequence[str]]:
-        """Converts the arguments of `explain` to arguments of `lower`, so that `lower` makes the kernels that a call
-        with these arrays would run.
+        """Converts the arguments of `explain` to arguments of `lower`. With the converted arguments, `lower` makes the
+        kernels that a call with the arrays `args` would run.
 
         Returns three values: the keyword arguments for `lower`, a text about the schedules, and the names of arrays
         that do not begin at a multiple of 16 bytes.
@@ -324,7 +324,7 @@ class Program(BaseProgram):
         The method `explore` also takes all arguments of the method `lower`.
 
         compare    changed arguments of `lower` for a second program, shown beside the first: {"target": "cuda:80"}
-        measured   measured seconds, by the name of the kernel (see `Profile.measured`), which the roofline shows
+        measured   the measured seconds of each kernel, by its name (see `Profile.measured`); shown in the roofline
         panes      the panes that are open when the page is loaded: ("player", "tile.masked")
         """
         from minitri.explore.document import document

@@ -1,4 +1,4 @@
-"""Loads a program from the text of a stage, which the user may have edited, and runs the later passes.
+"""Loads a program from the text of a stage, and runs the later passes. The user may have edited the text.
 
     text = f.lower(M=1000, N=300)["tile"]
     g = mt.load(text.replace("by 2", "by 4"), "tile")
@@ -89,7 +89,7 @@ def load(
 
 
 def _verified(stage: str, value: Any) -> Any:
-    """Returns the value of a stage unchanged, after the pipeline's verifier of this stage has checked it.
+    """Checks the value of a stage with the verifier of the stage, and returns the value unchanged.
 
     Raises CompileError MT0502 if the verifier finds a broken rule.
     """
@@ -240,8 +240,8 @@ def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, .
     The text of a stage gives each stride of an array as a number, or as a name such as `x.stride0`. The caller does not
     copy an array whose strides equal all the numbers that the stage's text gives for them. The caller copies an array
     if one of its strides differs from the number in the stage's text. In a copied array, the strides that the stage's
-    text gives by name are in row-major order. Some axes of the copy have strides that are numbers. Each named stride is
-    larger than the memory range of these axes, so that no elements overlap.
+    text gives by name are in row-major order. The axes of the copy whose strides are numbers span a range of memory.
+    Each stride that is given by name is larger than that range, so that no elements overlap.
 
     The value of each named stride is added to the dict `sizes`.
     """

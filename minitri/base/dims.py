@@ -336,9 +336,9 @@ class Remainder(Division):
 def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     """Divides the polynomial a by the polynomial b: returns a quotient w and a rest r with a == w * b + r.
 
-    If the divisor b has one term, w is the sum of the quotients of those terms of the polynomial a that b divides. For
-    example, a = 4*M + i and b = 4 give the quotient w = M and the rest r = i. If the divisor b has several terms, the
-    quotient w of the polynomials a and b is 1 if a == b, and otherwise 0.
+    If the divisor b has one term, w is the sum of t // b over all terms t of a that b divides. For example, a = 4*M + i
+    and b = 4 give the quotient w = M and the rest r = i. If the divisor b has several terms, the quotient w of the
+    polynomials a and b is 1 if a == b, and otherwise 0.
     """
     if len(b.terms) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)
@@ -383,7 +383,7 @@ def axis_names(exprs: Iterable[Dim]) -> set[str]:
 
 
 def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
-    """Returns the sign of d if it is proven for all sizes, and None if no sign is proven.
+    """Returns the sign of d if the sign is proven for all sizes, and otherwise None.
 
     The result is 0 if d is the polynomial 0, 1 if d >= 0 is proven, and -1 if d <= 0 is proven. The sign is proven if
     all coefficients have the same sign, and all factors of the terms are >= 0. The sizes in the set `positive` are >=

@@ -252,7 +252,7 @@ def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 
 
 def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
-    """Proves goal >= 0 by proving n*goal + n - 1 >= 0 and n >= 1. Returns None if one of these two inequalities is not
+    """Proves goal >= 0 by proving n*goal + n - 1 >= 0 and n >= 1. Returns None if n*goal + n - 1 >= 0 or n >= 1 is not
     proven.
     """
     if (positive := _positive(n, facts)) is None:
@@ -292,7 +292,7 @@ def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, F
 
 
 def _products(goal: Dim, facts: Sequence[Fact]) -> list[tuple[Dim, Fact]]:
-    """Returns products m * expr that can be terms in the sum of a proof, as pairs of a factor m and a fact `expr >= 0`.
+    """Returns pairs of a factor m and a fact `expr >= 0`. The product m * expr can be a term in the sum of a proof.
 
     Example: a proof about an expression with the term `N*i` may need N times the fact `M - 1 - i >= 0`. Multiplied by
     N, the fact `M - 1 - i >= 0` becomes `M*N - N - N*i >= 0`, which contains the term `N*i`.

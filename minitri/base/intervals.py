@@ -132,8 +132,8 @@ def joined(d: Dim, ranges: Ranges = {}) -> Dim:
 
 
 def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
-    """Returns other ways to write the sum `d`, in which the term with the remainder `low` = a % n is merged with
-    another term.
+    """Returns other ways to write the sum `d`. In each result, the term with the remainder `low` = a % n is merged with
+    another term of `d`.
 
     Examples: the sum a % n + n * (a // n) becomes a, and the sum a % n + n * (a // n % m) becomes a % (n * m).
     """
@@ -149,8 +149,8 @@ def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
 
 
 def mixed_radix(d: Dim, ranges: Ranges, whole: Dim) -> dict[Symbol, int]:
-    """Returns the factor of each symbol in the index `d`, if the index takes each value >= 0 below the argument `whole`
-    exactly once. Returns an empty dict if the index takes a value twice or leaves one out.
+    """Returns the factor of each symbol in the index `d`, if the index takes each value from 0 to `whole` - 1 exactly
+    once. Returns an empty dict if the index takes a value twice or leaves one out.
 
     For example, if d0 has 4 values and d1 has 32 values, the result for the index `32*d0 + d1` is {d1: 1, d0: 32}.
     """

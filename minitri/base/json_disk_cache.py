@@ -6,10 +6,10 @@ JSON file.
 
 In: a kind of entry, such as "blocks", and the entry's key (any JSON value). Out: the value stored for this kind and
 this key, or None if no value is stored. The one idea: callers must always expect an empty cache. A cache file is
-treated as missing if it is damaged, if it has another version of the file format, or if it belongs to another key. No
-value is stored if the disk is full, or if the cache folder is not writable or belongs to another user. If an entry is
-missing, `get` returns None. If an entry cannot be stored, `put` returns False. The text of an entry is only parsed as
-JSON, and never executed.
+treated as missing if it is damaged, has another version of the file format, or belongs to another key. No value is
+stored if the disk is full, or if the cache folder is not writable or belongs to another user. If an entry is missing,
+`get` returns None. If an entry cannot be stored, `put` returns False. The text of an entry is only parsed as JSON, and
+never executed.
 
 The environment variable MINITRI_CACHE_DIR names the cache folder. If MINITRI_CACHE_DIR is not set, minitri makes its
 own cache folder inside the user's cache folder. Only the user can open minitri's cache folder (mode 0700). The name of

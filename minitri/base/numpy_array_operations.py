@@ -74,7 +74,8 @@ def position(row: Reduction, x: Any, axis: int | None, keepdims: bool = False) -
 
 
 def least_index(row: Reduction, x: Any, index: Any, axis: int) -> Any:
-    """Returns the index of the largest (argmax) or smallest (argmin) element along an axis, which the result keeps.
+    """Returns the index of the largest (argmax) or smallest (argmin) element along an axis. The result keeps the axis,
+    with length 1.
 
     `index` holds the index of each element of `x`, in any order. If several elements are the largest, the result is the
     smallest of their indices. A NaN counts as the largest element for argmax, and as the smallest element for argmin.

@@ -26,15 +26,15 @@ has one of the following results:
     maximum(0.0, -0.0)             either zero (also minimum and clip)
 
 The column `ulp` of operators.toml is the error of an f32 result on a CUDA GPU, in units in the last place. The `ulp` of
-an operator is 0.5 if its results are correctly rounded, and otherwise the largest distance of a result from the
-correctly rounded result. The values of `ulp` come from the CUDA C++ Programming Guide (appendix "Mathematical
-Functions"). The `ulp` of an operator that calls several functions is the sum of the functions' errors.
+an operator is 0.5 if its results are correctly rounded. The `ulp` of any other operator is the largest distance of a
+result from the correctly rounded result. The values of `ulp` come from the CUDA C++ Programming Guide (appendix
+"Mathematical Functions"). The `ulp` of an operator that calls several functions is the sum of the functions' errors.
 
 Kernels must be compiled with `enable_reflect_ftz=False`, so that the math library does not treat denormals as zero. By
 default Triton lets the math library treat denormals as zero, so that sin, tanh or erf of a denormal is 0.
 
-`REDUCTIONS` is a second table, of reductions and scans, which is read from reductions.toml. One row of reductions.toml
-adds a reduction to the language, the typing rules, all evaluators, the proofs that kernels are right, and
+`REDUCTIONS`, the table of reductions and scans, is read from reductions.toml. One row of reductions.toml adds a
+reduction to the language, the typing rules, all evaluators, the proofs that kernels are right, and
 docs/reference/operators.md. For the reduction with the name NAME, kernels call the functions `reduce_NAME` and
 `scan_NAME` of minitri/triton/rt.py. The functions `reduction` and `running` raise an error for an unknown name.
 
@@ -55,7 +55,8 @@ from minitri.base.types import DType, bool_, f32
 class Operator(Record):
     """One elementwise operator.
 
-    name       the function's name in the language. If the array API standard has the function, it has this name there
+    name       the function's name in the language; it is the name in the array API standard, if the standard has the
+               function
     arity      the number of array operands
     numpy      the function that defines the operator. The function takes numpy arrays of one compute dtype
                (see `operands`) and returns an array of the result dtype. The caller silences
@@ -76,8 +77,9 @@ class Operator(Record):
     aliases    names of the operator in other libraries
     domain     the interval of random f32 and f64 test values. Tests add special values such as inf
     ulp        the error bound of an f32 result, in units in the last place (see the top of the file)
-    derivative  one expression of the language for each operand, over x, y, z (the operands), `out`
-               (the result) and `g` (the gradient of the result). "" stands for no derivative or the derivative zero
+    derivative  the gradient of each operand, as an expression of the language. The names x, y, z are the operands,
+                `out` is the result, and `g` is the gradient of the result. "" stands for no derivative or the
+                derivative zero
     cost       "cheap": one or two instructions. "special": slow, or computed by the special-function unit
     relaxed    a shorter f32 template with a relative error of about 2**-18, for kernels whose
                results are rounded to 16 bits (minitri/optimize/fast_math/relax.py)

@@ -20,11 +20,11 @@ ALMOST = Fraction(999_999, 1_000_000)  # a constant just below 1, which may be a
 
 def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None:
     """Writes the polynomial `goal` as a constant >= 0 plus a sum of polynomials in `columns`, each multiplied by a
-    weight > 0. If the polynomial `goal` cannot be written in this form, the function tries `goal` plus a constant just
-    below 1 instead of `goal`.
+    weight > 0. If no weights give the polynomial `goal`, the function looks for weights that give `goal` plus a
+    constant just below 1.
 
-    Returns a dict with the weights of the sum; the key of a weight is the position in `columns` of the polynomial that
-    it multiplies. Returns None if the function finds no weights.
+    Returns a dict of weights: a key is the position of a polynomial in `columns`, and the value is the weight of the
+    polynomial. Returns None if the function finds no weights.
     """
     useful = _useful(goal, columns)
     for slack in (Fraction(0), ALMOST):

@@ -13,7 +13,8 @@ slice of a slice is a short expression:
     max(N - 1, 0) + min(N, 1)                  is N: the lengths of x[1:] and x[:1], added
     min(2*min(N, 1) + max(N - 2, 0), 1)        is min(N, 1)
 
-If two Dims contain one size only, and are equal for all values of this size, they get the same canonical form.
+Let two Dims contain one size N and no other size. If the two Dims are equal for all N, they get the same canonical
+form.
 
 The one idea: max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). Nested maxima and minima of one integer n are a
 piecewise linear function of n. The function ramp(n - k) changes its slope at n = k only. Any piecewise linear function
@@ -254,7 +255,8 @@ def _ramp(inner: Ramps) -> Ramps | None:
     """Writes max(f, 0), where f is a piecewise linear function of a sum of sizes n, as a linear function plus terms c *
     max(n - k, 0). Returns None if f (the argument `inner`) is not a function of one sum of sizes.
 
-    If the sum of sizes n is never negative, a term max(n - k, 0) with k <= 0 is n - k, a part of the linear function.
+    If n >= 0 is proven for the sum of sizes n, a term max(n - k, 0) with k <= 0 equals n - k. Then n - k is added to
+    the linear function.
     """
     found = inner.of_one_sum()
     if found is None:

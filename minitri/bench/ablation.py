@@ -2,11 +2,11 @@
 
     minitri bench --ablate --json ablation.json
 
-In: cases and names of optimisations. Out: a `Cell` for each case and optimisation, if the generated code of the case
-differs without the optimisation. A cell holds three ratios: one for the time of a call, one for its memory, and one for
-the time to a first result. Each ratio of a cell is the time or memory without the optimisation, divided by the time or
-memory with the optimisation. For example, a time ratio of 1.25 means that the optimisation saves a fifth of the time,
-because 1 / 1.25 is 0.8.
+In: cases and names of optimisations. Out: a `Cell` for each case and optimisation. If a case has the same generated
+code with and without an optimisation, there is no `Cell`. A cell holds three ratios: one for the time of a call, one
+for its memory, and one for the time to a first result. Each ratio of a cell is the time or memory without the
+optimisation, divided by the time or memory with the optimisation. For example, a time ratio of 1.25 means that the
+optimisation saves a fifth of the time, because 1 / 1.25 is 0.8.
 
 A version of a case is the case with all optimisations, or with one optimisation left out. The calls of all versions of
 a case alternate (alternating_timer.py), and all versions get the same inputs. The result of each version is compared
@@ -75,8 +75,7 @@ class Cell(Record):
 
     @property
     def best(self) -> float:
-        """The largest of three ratios: the time, memory and time to a first result without an optimisation, each
-        divided by the value with the optimisation.
+        """The largest of the three ratios of this cell (`time`, `memory` and `first`).
 
         If the version without the optimisation fails or gives a wrong result, `best` is inf, because the case then
         needs the optimisation.

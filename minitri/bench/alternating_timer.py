@@ -84,7 +84,7 @@ class _Peer:
     """The calls of one implementation, and its measured times.
 
     `length` is roughly the time of a call: the host's time or the GPU's time, whichever is longer. Each implementation
-    is measured twice. The value of `length` is found in the first measurement and used in both, so that both
+    is measured twice. The first measurement finds `length`. The second measurement uses the same `length`, so that both
     measurements have the same number of calls.
     """
 

@@ -1,4 +1,4 @@
-"""The cases of the benchmark, made from the table cases.toml: a program, its arguments, and the same computation in torch.
+"""The cases of the benchmark, made from cases.toml: a program, its arguments, and the same computation in torch.
 
 In: rows of the table cases.toml. Out: `Case`s. A row of cases.toml, such as the row for softmax, has a name, a
 function, a list of cases and a library function.
@@ -8,10 +8,10 @@ function, a list of cases and a library function.
     cases = ["f32 512x131072"]
     library = "softmax(x, axis=-1)"
 
-The name of a case, such as "softmax f32 512x131072", consists of the name of a row of cases.toml and one text of the
-list `cases` of this row. The text "f32 512x131072" means that an array whose type in the program is `f32[M, N]` has f32
-elements, 512 rows (M) and 131072 columns (N). The programs of the benchmark, in minitri's language, are functions of
-the module programs.mt.
+The name of a case joins the name of a row of cases.toml and an element of the row's list `cases`. For example, "softmax
+f32 512x131072" is made of "softmax" and "f32 512x131072". The text "f32 512x131072" means that an array whose type in
+the program is `f32[M, N]` has f32 elements, 512 rows (M) and 131072 columns (N). The programs of the benchmark, in
+minitri's language, are functions of the module programs.mt.
 
 For eager torch, torch_twin.py translates the text of a case's program into a function of torch. Eager torch runs one
 kernel for each operation of the torch function of a case, and torch.compile compiles this function. The result of the
@@ -69,7 +69,7 @@ class Case(NamedTuple):
     flops     the number of floating-point operations of matrix products; 0 for programs that mostly move memory
     kind      the group to which this case belongs; tables show the mean of each group of cases
     tf32      whether torch may round f32 factors to TF32 too
-    peers     other implementations by name, which need a GPU
+    peers     other implementations, by name; all of them need a GPU
     tuned     whether minitri and torch are also timed with measured block sizes
     beside    other programs of the language, by name: they are timed on the same inputs, but compute something else
     """
@@ -134,7 +134,8 @@ def cases_of(
 def _input(
     param: tuple[str, str, str], pack: Sequence[int], known: Mapping[str, int], below: Any = 0, **settings: Any
 ) -> Input:
-    """Returns the description (`Input`) of the array for a parameter, which is given as (name, dtype, dims).
+    """Returns the description (`Input`) of the array for a parameter. The argument `param` is the tuple (name, dtype,
+    dims).
 
     If the dtype is bool, each element is 0 or 1 at random.
     """

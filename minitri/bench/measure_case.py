@@ -1,7 +1,7 @@
 """Measures one case on a GPU: every implementation gets the same inputs, and its result is compared with the reference.
 
-In: a case, and a clock, which is a function that times the calls of several implementations. Out: a `Row`, which holds
-the times of all implementations (alternating_timer.py), their errors, memory, and the predicted bytes and operations.
+In: a case, and a clock (a function that times the calls of several implementations). Out: a `Row` with the time
+(alternating_timer.py), error and memory of each implementation. The `Row` also has the predicted bytes and operations.
 An error is |result - reference| / |reference| in the 2-norm, where the reference is computed in f64. If a case has no
 matrix products (`flops` is 0), a copy of memory is timed too, for comparison.
 
@@ -50,8 +50,8 @@ def compare(case: Case, device: str, clock: Clock, copy: Run | None, tune: bool 
     """Measures a case on `device`, and returns the measurements as a `Row`.
 
     `copy` is a function that copies `COPY_BYTES` bytes of memory. If the argument `copy` is None, the time of a copy
-    and the memory of a call are not measured. If `tune` is true, minitri is also timed with schedules that were chosen
-    by measuring, even if the field `tuned` of the case is false.
+    and the memory of a call are not measured. If `tune` or the field `tuned` of the case is true, minitri is also timed
+    with schedules that were chosen by measuring.
     """
     arrays = [tensor(i, device) for i in case.inputs]
     reference = items_of(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
@@ -172,7 +172,7 @@ def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: A
 
     For each implementation, the error and the time to the first result are stored in `peers`.
 
-    If an implementation fails, its exception becomes a note in `peers`, which the report prints.
+    If an implementation fails, its exception becomes a note in `peers`. The report prints the notes.
     """
     ready: dict[str, Calls] = {}
     for name, make in makers.items():

@@ -50,7 +50,7 @@ Measure = Callable[[Sequence[RandomProgram]], Iterator[Row]]
 class Session(NamedTuple):
     """The settings of a session, which measures random programs.
 
-    shrink   a program is shrunk if its ratio of times (result_tables.py) is smaller than this; 0 shrinks no program
+    shrink   a program is shrunk if its ratio of times (result_tables.py) is smaller than `shrink`; 0 shrinks no program
     budget   the seconds after which no new program is started
     """
 

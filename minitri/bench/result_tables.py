@@ -55,7 +55,7 @@ class Row:
     tuning                  seconds spent on measuring schedules
     work                    predicted bytes and operations, by the stage of the compiler from which they were predicted
     peers                   the implementations by name; "minitri" is one of them
-    beside                  other programs of the language on the same inputs, which compute something else
+    beside                  other programs of the language that compute something else on the same inputs
     """
 
     name: str

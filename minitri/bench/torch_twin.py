@@ -1,8 +1,8 @@
 """A torch function that computes what a program of the language computes.
 
-In: the text of a module. Out: a Python function, which takes and returns torch tensors and computes the same as the
-last function of the module. The syntax tree becomes a tree of closures, and each closure calls one function of torch.
-For example, `sum(x, axis=0)` becomes the closure `lambda scope: torch.sum(scope["x"], dim=0)`.
+In: the text of a module. Out: a Python function that computes the last function of the module with torch. The Python
+function takes and returns torch tensors. The syntax tree becomes a tree of closures, and each closure calls one
+function of torch. For example, `sum(x, axis=0)` becomes the closure `lambda scope: torch.sum(scope["x"], dim=0)`.
 
 Eager torch and torch.compile run the Python function that torch_twin.py makes. If the arrays are f64, the Python
 function computes the reference, with which all results are compared. With f64 arrays, a conversion to another float

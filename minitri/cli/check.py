@@ -57,7 +57,8 @@ def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, 
 
 
 def error_text(report: CheckReport) -> str:
-    """Returns a text such as "error 1e-07, allowed 3e-06", about the pass whose error is closest to its allowed error.
+    """Returns a text such as "error 1e-07, allowed 3e-06", about the pass with the largest ratio of error to allowed
+    error.
 
     `report` must be a report without a wrong pass.
     """

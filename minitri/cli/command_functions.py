@@ -204,8 +204,8 @@ def _measured(request: Request) -> tuple[Request, Profile]:
     """Returns the request with this machine's GPU as its target, and the measured time of each kernel.
 
     To measure the times, the kernels run with random arrays. If the request names the interpreter as its target, the
-    kernels are measured in the interpreter. If the request does not name the interpreter, and this machine has no GPU,
-    raises StageUnavailable.
+    kernels are measured in the interpreter. Raises StageUnavailable if this machine has no GPU and the request does not
+    name the interpreter.
     """
     wanted = None if request.target is None else Target.parse(request.target)
     if wanted != INTERPRETER:

@@ -11,10 +11,10 @@ code:
 
 The one idea: the function `reported` turns every exception of a command into a message and an exit code, so no command
 shows a traceback. Colour, the pager and the progress bar are meant for a terminal, and are left out in a pipe. The
-first of three settings that is given decides whether text is coloured: the option `--color`, the variables NO_COLOR and
-FORCE_COLOR, and whether the stream is a terminal. The libraries rich and pygments take long to import, so they are
-imported only when they are used. Left out: how a text is split into tokens (lexers.py), the command line (main.py), and
-the commands (command_functions.py).
+option `--color` decides whether text is coloured. Without the option `--color`, the environment variables NO_COLOR and
+FORCE_COLOR decide. Without `--color`, NO_COLOR and FORCE_COLOR, only text for a terminal is coloured. The libraries
+rich and pygments take long to import, so they are imported only when they are used. Left out: how a text is split into
+tokens (lexers.py), the command line (main.py), and the commands (command_functions.py).
 """
 
 import errno

@@ -36,7 +36,8 @@ WIDTH = 88
 class Example(Record):
     """A program on a page about an error code, and what the page does with the program, such as calling it.
 
-    text     the program: an expression, a module, or (if `reads` names a stage) the text of this stage
+    text     the program: an expression or a module. If `reads` names a stage, `text` is the text of a program at that
+             stage
     types    types of an expression's parameters; None means that the type comes from the call
     call     the types of the arguments of a call: "f32[3]" is an array of zeros, and "list" is a list of numbers.
              None means that the program is not called
@@ -160,7 +161,7 @@ def as_text(code: str, page: Page) -> str:
 
 
 def python_names(code: str, quote: str) -> str:
-    """Returns a sentence that names the Python exceptions, such as ValueError, of which the error is an instance.
+    """Returns a sentence that names the built-in exceptions of Python, such as ValueError, that the error belongs to.
 
     Returns "" if the error is an instance of no built-in exception of Python.
     """

@@ -67,8 +67,8 @@ def multiprocessor(target: Target) -> Multiprocessor | None:
 
 
 def _limits(target: Target) -> dict[str, int]:
-    """Returns what an architecture limits in each of its chips: the warps that one multiprocessor runs at once, and the
-    bytes of shared memory that one thread block can use. The dict is empty if the limits are not known.
+    """Returns two limits of an architecture: the warps that one multiprocessor runs at once, and the bytes of shared
+    memory for one thread block. The dict is empty if the limits are not known.
     """
     limits = multiprocessor(target)
     return {"warps": limits.warps, "shared": limits.shared - limits.reserved} if limits else {}

@@ -20,8 +20,8 @@ Like Triton, this module determines three powers of two from the expression (`Di
     constancy      how many neighbouring values are equal
 
 A size that is an argument of a kernel can be a multiple of 16 in one call but not in another call. The field `given` of
-a `Width` lists the sizes that must be multiples of 16, so that an access has this width. Left out: tiles whose loads
-and stores need different layouts (assignments of elements to threads).
+a `Width` lists the sizes that must be multiples of 16, so that the access is as wide as the field `bytes` says. Left
+out: tiles whose loads and stores need different layouts (assignments of elements to threads).
 """
 
 import math
@@ -45,7 +45,8 @@ class Width(NamedTuple):
 
     bytes   bytes that one instruction moves; None if the access uses a tensor descriptor
     why     the reason why the access is not wider
-    given   the access has this width only in calls in which these expressions are multiples of 16
+    given   integer arguments of the kernel, such as a stride. If one of the arguments is no multiple of 16 in a call,
+            the access is narrower in the call
     """
 
     bytes: int | None

@@ -50,9 +50,7 @@ class Measured(UserDict[str, float]):
     kernels: Mapping[str, EmittedKernel]
 
     def mismatch(self, compiled: Compilation) -> str:
-        """Returns the reason why the times were not measured with this compilation, or "" if they were measured with
-        it.
-        """
+        """Returns the reason why the times do not belong to this compilation, or "" if the times belong to it."""
         context = compiled.context
         if self.target != context.target:
             ran = "Triton's interpreter" if self.target == INTERPRETER else str(self.target)
@@ -170,8 +168,8 @@ def _sum(times: Sequence[float | None]) -> float | None:
 
 
 def _graph(compiled: Compilation, rows: list[Row]) -> Row:
-    """Makes the row of the roofline table for the whole graph. If the program was read from the text of kernels, there
-    is no graph, and the row is the sum of the rows of all kernels.
+    """Makes the row of the roofline table for the whole graph. A program that was read from the text of kernels has no
+    graph. For a program without a graph, the row is the sum of the rows of all kernels.
     """
     start = compiled.context.start
     if start is not None and not start.stage.startswith("graph"):

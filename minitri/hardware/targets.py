@@ -1,8 +1,8 @@
 """The targets (GPUs and Triton's interpreter) that programs are compiled for, and the stages that each target has.
 
-In: the text `interpreter`, or the name of an architecture such as `cuda:90`, or of a GPU such as `a100` (chips.toml has
-the names of GPUs). The name of a target can be in capital or small letters. Out: a `Target`, whose method `of_triton`
-gives Triton's name for the target. `StageUnavailable` is raised for a stage, such as machine code, that this machine or
+In: a target's name: `interpreter`, an architecture such as `cuda:90`, or a GPU such as `a100` (chips.toml has the names
+of GPUs). The name of a target can be in capital or small letters. Out: a `Target`, whose method `of_triton` gives
+Triton's name for the target. `StageUnavailable` is raised for a stage, such as machine code, that this machine or
 target cannot make.
 """
 
@@ -44,7 +44,8 @@ def require_library(module: str, help: str = "") -> Any:
 
 class Target(NamedTuple):
     """A compilation target: `cuda:90` (compute capability 9.0), `hip:gfx942`, or the interpreter. If the user has named
-    a GPU, the field `gpu` is the name of that GPU, and cost models use its figures (minitri/hardware/chips.toml).
+    a GPU, the field `gpu` is the name of that GPU. Cost models then use the GPU's figures
+    (minitri/hardware/chips.toml).
     """
 
     kind: str
