@@ -163,7 +163,7 @@ class _Sources:
 
 
 def utf16_size(text: str) -> int:
-    """Returns the length of a text in JavaScript, which counts UTF-16 code units."""
+    """Returns the length of a text in JavaScript: the number of its UTF-16 code units."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 

@@ -115,8 +115,8 @@ class _Player:
 def _dropped(
     program: Program, before: _Recorder, line: Mapping[int, int], grid: Sequence[Sequence[int]]
 ) -> Iterator[tuple[int, Runs]]:
-    """Yields a pair for each masked access: its line number, and what the access does in each grid program if its mask
-    is removed.
+    """Yields a pair for each masked access: the line number of the access, and what the access does in each grid
+    program if its mask is removed.
     """
     for k, op in enumerate(program.ops()):
         if isinstance(op, (Load, Store)) and op.mask is not None and op.mask.conditions:

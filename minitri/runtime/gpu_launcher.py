@@ -235,8 +235,8 @@ def _by_torch(compiled: Any, device: int, profiled: Start) -> Start | None:
 
 
 def _active_hook(hook: Any) -> Any:
-    """Returns the hook of a profiler, which Triton calls at each launch, or None if no function is registered with this
-    hook.
+    """Returns `hook`, or None if no function is registered with `hook`. At each launch, Triton calls the functions that
+    a profiler has registered with a hook.
     """
     return hook if getattr(hook, "calls", hook) else None
 

@@ -267,8 +267,8 @@ def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], trie
 
 
 def _candidates(numbers: Sequence[int]) -> Iterator[list[int]]:
-    """Yields lists without some of the given numbers, the shortest lists first, and then lists in which one number is
-    smaller.
+    """Yields simpler lists of numbers. First come lists without some of the given numbers, from the shortest to the
+    longest. Then come lists in which one number is smaller.
     """
     for length in (32, 16, 8, 4, 2, 1):
         for start in range(0, len(numbers), length):

@@ -2,9 +2,9 @@
 graph.
 
 In: a graph, its inputs and sizes. Out: for each output an `Enclosure`, which has a value and a radius for each element.
-The value of an element is computed in f64, or in a longer float type for f64 results, if there is one. The radius of an
-element is at least the largest error that rounding can cause, for any order of addition and any fusion. The method is
-running error analysis: the value and the radius of each node are computed from the values and radii of its operands:
+The value of an element is computed in f64. For f64 results, a longer float type is used if there is one. The radius of
+an element is at least the largest error that rounding can cause, for any order of addition and any fusion. The method
+is running error analysis: the value and the radius of each node are computed from the values and radii of its operands:
 
     x - max(x)         radius 0                   exact inputs, and one IEEE operation
     exp(that)          ulps of exp                from its row in the operator table
@@ -94,7 +94,7 @@ class _Analysis:
     Kernels that write only 16-bit results use fast math, so the errors of their f32 operators are larger
     (minitri/optimize/fast_math/relax.py). An analysis for fast math gets the argument `strict`: the analysis of the
     same graph without fast math. Values and errors of discontinuous functions, such as floor, come from the analysis
-    without fast math, because kernels compute their operands without fast math.
+    without fast math, because kernels compute the operands of such functions without fast math.
     """
 
     def __init__(
@@ -337,7 +337,7 @@ class _Analysis:
 
 
 def _origin(x: Node) -> Node:
-    """Returns the node from which x results by views and casts alone, or x itself if there are none."""
+    """Returns the node from which x results by views and casts alone, or x itself if x is no view or cast."""
     while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
         x = x.x if isinstance(x, View) else x.args[0]
     return x

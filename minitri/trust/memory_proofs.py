@@ -116,8 +116,8 @@ class _Proving:
         return verdict("not proven", f"no proof of {goals}, and no example against it")
 
     def _bounds(self, op: Access, tests: Sequence[Dim]) -> tuple[list[Proof], list[Dim]]:
-        """Returns proofs that each index is at least 0 and below the extent of its dimension, and the inequalities
-        without a proof.
+        """Tries to prove that each index of an access is at least 0 and below the extent of its dimension. Returns the
+        proofs, and the inequalities for which there is no proof.
         """
         facts = self._facts(op, tests)
         goals = [g for d, e in zip(op.index, op.buffer.shape) for g in (d, e - 1 - d)]
@@ -271,7 +271,7 @@ class _Proving:
 
 
 def _checked(conditions: Sequence[Condition]) -> Iterator[Fact]:
-    """Returns the facts about sizes that follow from the conditions, which each call checks before any kernel runs."""
+    """Returns the facts about sizes that follow from the conditions that each call checks before any kernel runs."""
     for c in conditions:
         if c.relation in ("==", ">="):
             yield Fact(c.left - c.right, f"checked: {c.left} {c.relation} {c.right}")

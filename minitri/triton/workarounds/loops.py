@@ -50,8 +50,8 @@ def settle(program: Program) -> Program:
 
 
 def settles(program: Program, loop: Loop) -> bool:
-    """Checks whether each iteration of a loop must wait for tensor cores, which possibly still read an operand of an
-    earlier iteration.
+    """Checks whether each iteration of a loop must wait for tensor cores, because a tensor core can still read an
+    operand of an earlier iteration.
     """
     dots = [op for op in loop.body if isinstance(op, Dot) and op.on_tensor_cores]
     factors = [program.factors(d) for d in dots]
