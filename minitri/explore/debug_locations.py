@@ -304,8 +304,8 @@ def _sass_places(disassembly: str) -> Iterator[tuple[int, ...]]:
 
 
 def _instructions(disassembly: str) -> Iterator[tuple[int, str, str]]:
-    """Yields three values for each instruction: its source line, the name of the routine that contains it, and the name
-    of the routine that it calls.
+    """Yields three values for each instruction: its source line, the name of the routine that contains the instruction,
+    and the name of the routine that the instruction calls.
 
     The name of a routine is "" unless the assembler added the routine.
 

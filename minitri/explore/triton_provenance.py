@@ -1,7 +1,7 @@
 """Finds the nodes of the graph that each line of the generated Triton source, and of Triton's own stages, comes from.
 
-In: the text of one of Triton's own stages, or the text of the stage `triton` with its kernels and the nodes of each op.
-Out: for each line an `Origin`, which has the nodes of the graph that the line comes from.
+In: the text of one of Triton's own stages, or three values for the stage `triton`: its text, its kernels, and the graph
+nodes of each op. Out: for each line an `Origin`, which has the nodes of the graph that the line comes from.
 
     j = tl.arange(0, 512)                      {2, 7}   serves the load and the store
     m5 = j < 300                               {2, 7}

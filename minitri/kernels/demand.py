@@ -40,7 +40,8 @@ class NotOneKernel(Exception):
     """Raised if some nodes of the graph cannot be computed in one kernel. The argument `reason` says why the nodes need
     more than one kernel.
 
-    If the values of `nodes` are stored in memory, one kernel can load these values and compute the other nodes.
+    The argument `nodes` has the nodes to store in memory. If the values of `nodes` are stored, one kernel can load the
+    stored values and compute all other nodes.
     """
 
     def __init__(self, reason: str, *nodes: Node) -> None:

@@ -181,8 +181,9 @@ UNFINISHED = set[Future[None]]()  # unfinished launchers of kernels with an earl
 
 
 def finish_launchers() -> None:
-    """Waits until other threads have made Triton's launchers for all kernels that start early, while the previous
-    kernel still runs. Code that measures times or captures a CUDA graph calls this function first.
+    """Waits until other threads have made Triton's launchers for all kernels with an early start. A kernel with an
+    early start begins while the previous kernel still runs. Code that measures times or captures a CUDA graph calls
+    this function first.
     """
     wait(UNFINISHED)
 

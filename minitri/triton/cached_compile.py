@@ -70,9 +70,9 @@ def _new(source: Any, kernel: EmittedKernel, target: Target, name: str) -> Any:
     """Compiles a kernel, and stores it as a folder in Triton's cache folder.
 
     The folder of a kernel has a file for each stage of the compiler, and a file for the dictionary that describes the
-    kernel. The folder gets its final name only when it is complete, so that no other process reads a part of a kernel.
-    The functions of Triton's own cache would make and rename a folder for each file, which takes as long as a stage of
-    the compiler.
+    kernel. The folder gets its final name only when all files are written, so that no other process reads an incomplete
+    kernel. The functions of Triton's own cache would make and rename a folder for each file. Making and renaming the
+    folders would take as long as a stage of the compiler.
     """
     import triton
 
@@ -160,8 +160,8 @@ def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
 def _is_usual() -> bool:
     """Checks whether minitri can use its own cache key and run the stages of Triton's compiler itself.
 
-    minitri must leave the compilation to `triton.compile` if a setting of Triton forbids or moves the cache, or
-    inspects or changes the compilation.
+    Some settings of Triton forbid or move the cache, and other settings inspect or change the compilation. With such a
+    setting, minitri must leave the compilation to `triton.compile`.
     """
     from triton import knobs
 

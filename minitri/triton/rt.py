@@ -252,9 +252,9 @@ def reduce_max_in_parts(x):
     blocks of 16 columns, which leaves 16 columns.
 
     When tensor cores have computed the product, each thread holds a quarter of a row. Without elementwise maxima, a
-    thread would compute the maximum of its elements by one chain of instructions, each of which waits for the previous
-    instruction. While elementwise maxima reduce a row to 16 columns, each thread computes four independent maxima. The
-    instructions of one maximum do not wait for the instructions of another maximum.
+    thread would compute the maximum of its elements by one chain of instructions. Each instruction of a chain waits for
+    the previous instruction. While elementwise maxima reduce a row to 16 columns, each thread computes four independent
+    maxima. The instructions of one maximum do not wait for the instructions of another maximum.
     """
     parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))
     return tl.reduce(tl.reduce(parts, 1, maximum), 1, maximum)

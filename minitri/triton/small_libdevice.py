@@ -6,10 +6,10 @@ Triton's compiler reads all of libdevice for each kernel that calls one of its f
 20 to 45 ms. While Triton reads libdevice, no other thread can run Python. Reading a copy of libdevice with only a few
 functions takes 1 ms.
 
-In: a kernel in Triton's first IR. Out: the path of a copy of libdevice that has the functions that the kernel calls.
-The linker of Triton's compiler makes the small copy of libdevice, as text of LLVM IR. Triton's cache folder keeps the
-small copies of libdevice. Every small copy of libdevice has the functions that kernels call most often (`COMMON`), so
-most kernels share one copy.
+In: a kernel in Triton's first IR. Out: the path of a copy of libdevice with the functions that the kernel calls. The
+linker of Triton's compiler makes the small copy of libdevice, as text of LLVM IR. Triton's cache folder keeps the small
+copies of libdevice. Every small copy of libdevice has the functions that kernels call most often (`COMMON`), so most
+kernels share one copy.
 
 Each function of libdevice has two versions: one version replaces denormals by 0, and one version keeps denormals.
 Triton's compiler chooses between the two versions of a libdevice function only after LLVM's optimisations, so some

@@ -11,7 +11,7 @@ is running error analysis: the value and the radius of each node are computed fr
     sum(that)          sum(e) + (n-1) u sum|v|    n terms that are not 0, in any order
 
 If all operands of an element are exact and the operator is correctly rounded, the language defines every bit of the
-result. For an element whose every bit is defined, the `Enclosure` has the result in the operator's own dtype, and the
+result. If every bit of an element is defined, the `Enclosure` has the result in the operator's own dtype, and the
 radius (error bound) 0. Sums of small whole numbers are exact too, because no order of addition rounds them. Each
 rounding of an inexact element increases its radius (error bound) by a multiple of the rounding unit u. The rounding
 unit u of a dtype is half a unit in the last place of 1. The file error_propagation.py computes how far the result of an
@@ -259,8 +259,8 @@ class _Analysis:
                 return value, _argument(node, x, e, value)
 
     def running_means_error(self, node: Reduce) -> Any:
-        """Returns the extra error of a variance, or of a similar sum of products of deviations from means, that is
-        computed in parts.
+        """Returns the extra error that comes from computing a variance, or a similar sum of products of deviations from
+        means, in parts.
 
         Online reductions compute variances in parts (minitri/graph/partial_sum_correction.py). Each part of a variance
         uses the running mean, the mean of the elements so far. A running mean is rounded, so a variance that uses it
@@ -330,8 +330,8 @@ class _Analysis:
     def never_skipped(self, factor: Node) -> Any:
         """Returns 0 for each element of a factor whose products a kernel can skip, and 1 for each other element.
 
-        If one factor is a computed zero or a padding zero, a kernel can skip the product, so that an infinity or a NaN
-        in the other factor has no effect (minitri/optimize/skip_blocks/skip.py). No kernel skips a zero from an input.
+        A kernel can skip a product if one factor is a computed zero or a padding zero (minitri/optimize/skip_blocks).
+        Infinities and NaNs in the other factor of a skipped product have no effect. No kernel skips a zero of an input.
         """
         return 1.0 * ((self.values[factor] != 0) | (not isinstance(_origin(factor), (Apply, Concat))))
 
