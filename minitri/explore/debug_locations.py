@@ -11,10 +11,10 @@ operation, and which line of the generated Triton source the operation comes fro
 If the location of an operation is in a function that Triton has inlined (minitri/triton/rt.py), the `Row` has the line
 that calls the function.
 
-On Blackwell GPUs, matrix products are computed in tensor memory, which separate instructions allocate. The row of a
-line that allocates tensor memory defines the name `TENSOR`, and the row of a line that accesses tensor memory uses this
-name. The module triton_provenance.py adds the graph nodes of lines that use the name `TENSOR` to earlier lines that
-define this name. An allocation of tensor memory thus gets the graph nodes of the matrix products that use tensor
+On Blackwell GPUs, matrix products are computed in tensor memory. Separate instructions allocate tensor memory. The row
+of a line that allocates tensor memory defines the name `TENSOR`, and the row of a line that accesses tensor memory uses
+this name. The module triton_provenance.py adds the graph nodes of lines that use the name `TENSOR` to earlier lines
+that define this name. An allocation of tensor memory thus gets the graph nodes of the matrix products that use tensor
 memory.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      allocates columns: defines TENSOR

@@ -9,8 +9,8 @@ nodes of each op. Out: for each line an `Origin`, which has the nodes of the gra
     tl.store(p1 + j, v3, mask=m5)              {7}
 
 A line that computes an op of the tile program comes from the same graph nodes as the op. A line that computes an index,
-a mask or a carried value gets the graph nodes of all lines that use this value (`served`). The line at the head of a
-loop gets the graph nodes of all lines in the loop's body. Three kinds of lines have the nodes of all stores of the
+a mask or a carried value gets the graph nodes of all lines that use the computed value (`served`). The line at the head
+of a loop gets the graph nodes of all lines in the loop's body. Three kinds of lines have the nodes of all stores of the
 kernel: the head of the function, the heads of its branches, and lines that wait for an earlier kernel.
 
 In Triton's own stages, the location of an operation leads to a line of the generated source (debug_locations.py). An

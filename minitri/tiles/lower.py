@@ -15,8 +15,8 @@ loads and computes these elements again. An axis with the role "whole" needs no 
 once. For a reduction, a loop carries a partial result for each position in a block. After the loop, one reduction
 combines the partial results of all positions in a block.
 
-Left out: a shared loop for two reductions of which the second depends on the result of the first. The file
-minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose reductions share a loop.
+Left out: a shared loop for two reductions if the second reduction depends on the result of the first reduction. The
+file minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose reductions share a loop.
 """
 
 from collections.abc import Iterable

@@ -220,8 +220,8 @@ class _Proving:
         return [p for _, p in found if p is not None], missing, parts or ["it is one element"]
 
     def _covers(self, a: TileAxis, extent: Dim, facts: Sequence[Fact], inside: Sequence[Fact]) -> Iterator[Goal]:
-        """Returns goals (claims to prove), which together say that the blocks of an axis contain every index below the
-        extent exactly once.
+        """Returns goals (claims to prove). Together, the goals say that the blocks of an axis contain every index below
+        the extent exactly once.
         """
         yield f"{a.name} reaching {extent}", a.blocks * a.block - a.extent, inside
         yield f"{a.extent} <= {extent}", extent - a.extent, inside
