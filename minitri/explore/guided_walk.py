@@ -217,8 +217,8 @@ class _Walk:
     def _array(self, access: Access) -> dict[str, Any]:
         """Returns data to draw the array that an access reads or writes.
 
-        For each dimension of the array, the result has the axis of the tile program that indexes the dimension, and the
-        block size of the axis.
+        For each dimension of the array, the result has the tile program's axis that indexes the dimension, and the
+        block size of this axis.
         """
         names = [{s.name for s in index.symbols()} for index in access.index]
         axes = [[a for a in self.program.axes if a.name in own] for own in names]

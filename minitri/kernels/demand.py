@@ -12,7 +12,7 @@ the nodes of a part of the graph can be one kernel.
 The one idea: the index of a needed element of a result determines which elements of the operands are needed. Each root
 (a node that the kernel stores) is needed at an index of new axes, such as `[i, j]`. If a View is needed at an index,
 the index map of the View turns this index into the needed index of the operand. A Reduce needs its operand at an index
-with one more axis: the reduced axis. A Gather needs its operand at an index that contains computed values.
+with additional axes: the reduced axes. A Gather needs its operand at an index that contains computed values.
 
 If a kernel has only one operation, each dimension of the result and each summed dimension gets a new axis. If a kernel
 has several operations, minitri/optimize/fusion/shared_axes.py decides which axes the operations share.

@@ -40,8 +40,8 @@ class Statement(Record):
 class Filled(dict[str, Any]):
     """The texts that replace the placeholders of a statement.
 
-    Most placeholders become the same text everywhere in a statement. A placeholder gets a new text at each occurrence
-    if its name is in `drawn_again`, or if the table of forms lists several texts for the placeholder.
+    Most placeholders become the same text everywhere in a statement. Two kinds of placeholders get a new text at each
+    occurrence: names in `drawn_again`, and names with several texts in the table of forms.
     """
 
     def __init__(self, writer: StatementWriter, kind: str, x: str) -> None:

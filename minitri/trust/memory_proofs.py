@@ -239,8 +239,8 @@ class _Proving:
     def _all_inside(self) -> Iterator[Fact]:
         """Yields what the proofs know about an element that a kernel must write to a buffer.
 
-        The index of an element that must be written is inside the range of every axis, and the position of the element
-        in a block is inside the block.
+        The index of an element that must be written is inside the range of every axis. The position of the element in a
+        block is inside the block.
         """
         for a in self.program.axes:
             yield Fact(a.extent - 1 - a.index, f"{a.name} is inside")
