@@ -11,10 +11,10 @@ operation, and which line of the generated Triton source the operation comes fro
 If the location of an operation is in a function that Triton has inlined (minitri/triton/rt.py), the `Row` has the line
 that calls the function.
 
-On Blackwell GPUs, matrix products are computed in tensor memory, which separate instructions allocate. The row of a
-line that allocates tensor memory defines the name `TENSOR`, and the row of a line that accesses tensor memory uses this
-name. The module triton_provenance.py adds the graph nodes of lines that use the name `TENSOR` to earlier lines that
-define this name. An allocation of tensor memory thus gets the graph nodes of the matrix products that use tensor
+On Blackwell GPUs, matrix products are computed in tensor memory. Separate instructions allocate tensor memory. The row
+of a line that allocates tensor memory defines the name `TENSOR`, and the row of a line that accesses tensor memory uses
+this name. The module triton_provenance.py adds the graph nodes of lines that use the name `TENSOR` to earlier lines
+that define this name. An allocation of tensor memory thus gets the graph nodes of the matrix products that use tensor
 memory.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      allocates columns: defines TENSOR
@@ -24,10 +24,10 @@ memory.
 
 The single PTX instruction `tcgen05.alloc` becomes about thirty machine instructions. The code that frees tensor memory
 also has traps, which stop the kernel if columns of tensor memory were never allocated. Instructions that allocate or
-free tensor memory have no line of the source. If one of several consecutive instructions without a source line
-allocates or frees tensor memory, all of these instructions count as allocating tensor memory. Instructions such as `LDC
-R1` and `EXIT`, which begin and end every kernel, are never treated as allocations of tensor memory. Left out: which
-columns of tensor memory belong to which product.
+free tensor memory have no line of the source. Consecutive instructions without a source line form a group. If one
+instruction of a group allocates or frees tensor memory, the whole group counts as allocating tensor memory.
+Instructions such as `LDC R1` and `EXIT`, which begin and end every kernel, are never treated as allocations of tensor
+memory. Left out: which columns of tensor memory belong to which product.
 """
 
 import re
@@ -210,9 +210,9 @@ def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
     """For AMD GPUs, adds missing source lines to instructions that enable threads again, and missing registers to
     instructions that wait for loads.
 
-    The instruction that enables threads again after a branch gets the source line of the instruction that disabled
-    them, because LLVM gives it no line. An instruction that waits for loads counts as defining and using the registers
-    that the loads fill.
+    LLVM gives no source line to the instruction that enables threads again after a branch. This instruction gets the
+    source line of the instruction that disabled the threads. An instruction that waits for loads counts as defining and
+    using the registers that the loads fill.
     """
     saved: dict[str, tuple[int, ...]] = {}
     fetched: tuple[str, ...] = ()
@@ -248,7 +248,7 @@ def _assembly_rows(text: str, machine: str) -> Iterator[Row]:
 def straightened(ptx: str) -> str:
     """Returns the PTX text with one source location for each block of inline assembly.
 
-    LLVM increases the line number after each line of inline assembly, although all lines of the block come from one
+    LLVM increases the line number after each line of inline assembly, although the whole inline assembly comes from one
     line of the source.
     """
 
@@ -304,8 +304,8 @@ def _sass_places(disassembly: str) -> Iterator[tuple[int, ...]]:
 
 
 def _instructions(disassembly: str) -> Iterator[tuple[int, str, str]]:
-    """Yields three values for each instruction: its source line, the name of the routine that contains it, and the name
-    of the routine that it calls.
+    """Yields three values for each instruction: its source line, the name of the routine that contains the instruction,
+    and the name of the routine that the instruction calls.
 
     The name of a routine is "" unless the assembler added the routine.
 

@@ -20,9 +20,9 @@ line for a shell:
 
     minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
 
-The command that makes a page again is a line of Python in two cases: the program comes from neither a file nor an
-expression, or the compilation has options for schedules. The command that makes a page also says which program to
-compare with, and which panes of the page are open.
+The command that makes a page again is a line of Python if the program comes from neither a file nor an expression. If
+the compilation has options for schedules, the command is a line of Python too. The command that makes a page also says
+which program to compare with, and which panes of the page are open.
 """
 
 import re
@@ -163,7 +163,7 @@ class _Sources:
 
 
 def utf16_size(text: str) -> int:
-    """Returns the length of a text in JavaScript, which counts UTF-16 code units."""
+    """Returns the length of a text in JavaScript: the number of its UTF-16 code units."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 

@@ -18,11 +18,11 @@ the access would read or write without its mask.
 The evaluator of tile programs (tiles/evaluate.py) computes all values, and the sanitizer (trust/sanitizer.py) reports
 each access. The module execution_trace.py only records the values and accesses.
 
-The sizes are so small that a screen can show the arrays, and most sizes are no multiples of a block, so that masks have
-an effect. Several combinations of sizes are tried, until the sizes fulfil the program's conditions. Programs with
-matrix products get larger sizes, because a tile of a matrix product has at least 16 elements along an axis. When the
-recorded steps have about `MAX_CELLS` elements in total, the recording stops, and the steps of the remaining grid
-programs are left out.
+The sizes are so small that a screen can show the arrays. Most sizes are no multiples of a block size, so masks have an
+effect. Several combinations of sizes are tried, until the sizes fulfil the program's conditions. Programs with matrix
+products get larger sizes, because a tile of a matrix product has at least 16 elements along an axis. When the recorded
+steps have about `MAX_CELLS` elements in total, the recording stops, and the steps of the remaining grid programs are
+left out.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ class _Player:
 def _dropped(
     program: Program, before: _Recorder, line: Mapping[int, int], grid: Sequence[Sequence[int]]
 ) -> Iterator[tuple[int, Runs]]:
-    """Yields a pair for each masked access: its line number, and what the access does in each grid program if its mask
-    is removed.
+    """Yields a pair for each masked access: the line number of the access, and what the access does in each grid
+    program if its mask is removed.
     """
     for k, op in enumerate(program.ops()):
         if isinstance(op, (Load, Store)) and op.mask is not None and op.mask.conditions:

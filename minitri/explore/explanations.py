@@ -3,9 +3,9 @@
     tile       "… no longer has whole arrays: each program of a grid loads tiles, …"
     tl.load    "reads a tile from memory; where the mask is false it reads nothing"
 
-In: the name and the text of each stage of a program. Out: the table `ABOUT`, which has a sentence for each pane, and a
-line for each common word that the stages contain. The texts of the explanations are in stages.toml and
-explanations.toml. Left out: how the page finds the word under the pointer (page/text.js).
+In: the name and the text of each stage of a program. Out: the table `ABOUT`, which has two kinds of entries: a sentence
+for each pane, and a line for each common word that the stages contain. The texts of the explanations are in stages.toml
+and explanations.toml. Left out: how the page finds the word under the pointer (page/text.js).
 """
 
 import re

@@ -7,9 +7,9 @@ In: a `Trace`, which is a compilation with the graph nodes of each line (provena
     plan      {title, kernels, bytes, view}      the chosen plan, the plan without fusion, plans without one fusion
     decision  {value, from, to, verdict, rule, bytes, marks, instead}    instead: index of the plan without this fusion
 
-To make a plan without one fusion, the fusion pass runs again, but stores one value in memory that it fused in the first
-run. An unknown size counts as 1024. Left out: an estimate of the time that the kernels of a plan take. The number of
-bytes of a plan is the smallest possible memory traffic of its kernels (kernels/memory_traffic.py).
+To make a plan without one fusion, the fusion pass runs again. In the second run, the fusion pass stores one of the
+fused values in memory. An unknown size counts as 1024. Left out: an estimate of the time that the kernels of a plan
+take. The number of bytes of a plan is the smallest possible memory traffic of its kernels (kernels/memory_traffic.py).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,8 +64,8 @@ class _Ledger:
 
     def _instead(self, plans: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
         """For each value that fusion keeps in registers, adds a plan to `plans` in which the kernels store this value
-        in memory. Returns a dict from the key (`_key`) of each value that is now stored in memory to the index of its
-        plan in `plans`.
+        in memory. Returns a dict that maps the key (`_key`) of each value with an added plan to the index of this plan
+        in `plans`.
 
         If the graph is large, plans are added for only some of the fused values.
         """

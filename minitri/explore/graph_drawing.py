@@ -1,7 +1,7 @@
 """Draws the graph with a box for each node, or a large graph with one box for each library call or source line.
 
-In: a graph, and a function that returns the marks (numbers) of a node, by which the page links a box to the lines of
-stages (document.py). Out: a list of views. A view is a drawing of the graph, as plain data.
+In: a graph, and a function that returns the marks (numbers) of a node. By these marks, the page links a box of the
+drawing to the lines of stages (document.py). Out: a list of views. A view is a drawing of the graph, as plain data.
 
 In a graph of more than `LARGE` nodes, the nodes that come from one library call or source line form a group. In the
 first view of a large graph, all groups are folded: each group is drawn as one box. If the graph has at most `MOST`

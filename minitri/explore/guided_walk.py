@@ -187,8 +187,8 @@ class _Walk:
         """Returns the indices of the lines of a stage that show an access of the tile program.
 
         The function finds the kernel or tile program in each stage by its name, which is the same in all stages. If the
-        stage does not contain the access itself, the function looks for an access to the same array, at the same index
-        if possible.
+        stage does not contain the access itself, the function finds an access to the same array. An access at the same
+        index is preferred.
         """
         if access is None or stage not in ("kernels", "tile", "tile.masked", "tile.target", "triton"):
             return []
@@ -217,8 +217,8 @@ class _Walk:
     def _array(self, access: Access) -> dict[str, Any]:
         """Returns data to draw the array that an access reads or writes.
 
-        For each dimension of the array, the result has the axis of the tile program that indexes this dimension, and
-        the axis's block size.
+        For each dimension of the array, the result has the tile program's axis that indexes the dimension, and the
+        block size of this axis.
         """
         names = [{s.name for s in index.symbols()} for index in access.index]
         axes = [[a for a in self.program.axes if a.name in own] for own in names]
@@ -248,7 +248,7 @@ def _reason(p: Data) -> str:
 
 
 def _conditions(access: Access | None) -> dict[str, Dim]:
-    """Returns a dictionary from the name of an axis to the condition of the access's mask that tests this axis."""
+    """Maps the name of each axis that the mask of an access tests to the condition that tests the axis."""
     found = access.mask.conditions if access and access.mask else ()
     return {s.name: c for c in found for s in c.symbols()}
 

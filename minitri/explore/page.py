@@ -1,4 +1,4 @@
-"""Writes a document of the explorer as one HTML file, which needs no network and no other file.
+"""Writes a document of the explorer as one HTML file. The HTML file needs no network and no other file.
 
 In: a document (document.py). Out: HTML. The HTML file consists of a template, one style sheet, one script, and data.
 The data is JSON, deflated, in base64, so a browser cannot take any part of a program for HTML. The script inserts parts

@@ -5,20 +5,20 @@ syntax tree to the Triton source. `triton_steps` returns the steps of Triton's o
 Triton's GPU dialect. To find the rules that a pass of minitri applied, the pass runs once more on the same input.
 During the second run of a pass, minitri/base/pass_logs.py records each application of a rule.
 
-If the environment variable MLIR_ENABLE_DUMP is set, Triton prints its IR to standard error before every pass. A
-separate process, in which MLIR_ENABLE_DUMP is set, runs Triton's passes; pass_changes.py is also the main program of
-this process. The separate process that runs Triton's passes reads the tile programs from standard input, as the text of
-the stage `tile.target`, and has a time limit. Locations are removed from the printed IR, because the numbers of
-locations change with each print. Left out: LLVM's passes.
+If the environment variable MLIR_ENABLE_DUMP is set, Triton prints its IR to standard error before every pass. Triton's
+passes run in a separate process, in which MLIR_ENABLE_DUMP is set. The module pass_changes.py is also the main program
+of the separate process. The separate process has a time limit, and reads the tile programs from standard input, as the
+text of the stage `tile.target`. Locations are removed from the printed IR, because the numbers of locations change with
+each print. Left out: LLVM's passes.
 
 The functions `our_passes` and `triton_passes` turn each `Step` into a dict with the keys name, group, stage, about,
 where, patch, rules and fresh.
 
 `patch` turns the text before a pass into the text after it: [[start, end, new lines, renumbered], …]. A patch does not
 repeat unchanged text, and the page shows a patch as a difference. Lines that differ only in the numbers of values, such
-as `%3` and `%4`, are marked as renumbered. The key `fresh` is true for the first pass, and for the text of a kernel as
-Triton reads it, because there is no earlier text to compare with. The key `rules` lists the rules that the pass
-applied, as the field `rules` of `Step` does.
+as `%3` and `%4`, are marked as renumbered. The key `fresh` is true if there is no earlier text to compare with: for the
+first pass, and for the text of a kernel as Triton reads it. The key `rules` lists the rules that the pass applied, as
+the field `rules` of `Step` does.
 """
 
 import inspect

@@ -232,7 +232,7 @@ def listening(port: int | None = 0, first: Mapping[str, Any] | None = None) -> S
 
     The argument `first` is the request with the program that the page shows first.
 
-    port   None for the usual port, or any free port if the usual port is taken; 0 for any free port
+    port   0 for any free port; None for the usual port, or for any free port if the usual port is taken
     """
     try:
         server = Server(PORT if port is None else port, first)

@@ -1,7 +1,7 @@
 """Finds the nodes of the graph that each line of the generated Triton source, and of Triton's own stages, comes from.
 
-In: the text of one of Triton's own stages, or the text of the stage `triton` with its kernels and the nodes of each op.
-Out: for each line an `Origin`, which has the nodes of the graph that the line comes from.
+In: the text of one of Triton's own stages, or three values for the stage `triton`: its text, its kernels, and the graph
+nodes of each op. Out: for each line an `Origin`, which has the nodes of the graph that the line comes from.
 
     j = tl.arange(0, 512)                      {2, 7}   serves the load and the store
     m5 = j < 300                               {2, 7}
@@ -9,16 +9,16 @@ Out: for each line an `Origin`, which has the nodes of the graph that the line c
     tl.store(p1 + j, v3, mask=m5)              {7}
 
 A line that computes an op of the tile program comes from the same graph nodes as the op. A line that computes an index,
-a mask or a carried value gets the graph nodes of all lines that use this value (`served`). The line at the head of a
-loop gets the graph nodes of all lines in the loop's body. Three kinds of lines have the nodes of all stores of the
+a mask or a carried value gets the graph nodes of all lines that use the computed value (`served`). The line at the head
+of a loop gets the graph nodes of all lines in the loop's body. Three kinds of lines have the nodes of all stores of the
 kernel: the head of the function, the heads of its branches, and lines that wait for an earlier kernel.
 
 In Triton's own stages, the location of an operation leads to a line of the generated source (debug_locations.py). An
-operation with a location gets the graph nodes of the line of generated source that the location names. Some operations
-have no location, such as a constant that Triton moves out of a loop, an address, or an allocation of tensor memory. An
-operation without a location gets the graph nodes of the operations that use its result. If the result of an operation
-is not used, or if the location is the head of the function, the operation belongs to the whole kernel. An operation
-that belongs to the whole kernel gets the graph nodes of all store operations of the kernel.
+operation with a location gets the graph nodes of the line of generated source that the location names. Some operations,
+such as a constant that Triton moves out of a loop, an address, or an allocation of tensor memory, have no location. An
+operation without a location gets the graph nodes of the operations that use its result. An operation belongs to the
+whole kernel if its result is not used, or if its location is the head of the function. An operation that belongs to the
+whole kernel gets the graph nodes of all store operations of the kernel.
 """
 
 import ast
@@ -42,7 +42,7 @@ class Origin(NamedTuple):
     """The nodes that a line comes from, and how the line depends on these nodes.
 
     "own"      the line computes a part of these graph nodes
-    "serves"   the line makes an index, a mask or a constant, which is used to compute these graph nodes
+    "serves"   the line makes an index, a mask or a constant that is used to compute these graph nodes
     "whole"    the line belongs to the whole kernel, which computes these graph nodes
     ""         the line computes nothing: it is a brace, a label or a comment
     """

@@ -2,17 +2,17 @@
 
     relu(x @ w).mT at [i, j]  →  relu at [j, i]  →  x @ w at [j, i]  →  x at [j, r], w at [r, i]
 
-In: the nodes of one part of the graph, which becomes one kernel, and the roots of this part. Roots are the nodes whose
+In: the nodes of the part of the graph that becomes one kernel, and the roots of this part. Roots are the nodes whose
 values the kernel stores. The kernel computes the nodes of its part of the graph and reads the values of all other nodes
-from memory. Out: an `Indexing`, which has the named axes of the kernel, and the demands (needed elements) of its nodes.
-A demand is a node together with the index of one needed element. From the needed elements of each node (demands),
+from memory. Out: an `Indexing` with the named axes of the kernel and the demands (needed elements) of the nodes. A
+demand is a node together with the index of one needed element. From the needed elements of each node (demands),
 minitri/kernels/lower_graph.py makes the ops of a kernel. The file minitri/optimize/fusion/one_kernel.py decides whether
 the nodes of a part of the graph can be one kernel.
 
 The one idea: the index of a needed element of a result determines which elements of the operands are needed. Each root
 (a node that the kernel stores) is needed at an index of new axes, such as `[i, j]`. If a View is needed at an index,
 the index map of the View turns this index into the needed index of the operand. A Reduce needs its operand at an index
-with one more axis, which is summed over. A Gather needs its operand at an index that contains computed values.
+with additional axes: the reduced axes. A Gather needs its operand at an index that contains computed values.
 
 If a kernel has only one operation, each dimension of the result and each summed dimension gets a new axis. If a kernel
 has several operations, minitri/optimize/fusion/shared_axes.py decides which axes the operations share.
@@ -40,7 +40,8 @@ class NotOneKernel(Exception):
     """Raised if some nodes of the graph cannot be computed in one kernel. The argument `reason` says why the nodes need
     more than one kernel.
 
-    If the values of `nodes` are stored in memory, one kernel can load these values and compute the other nodes.
+    The argument `nodes` has the nodes to store in memory. If the values of `nodes` are stored, one kernel can load the
+    stored values and compute all other nodes.
     """
 
     def __init__(self, reason: str, *nodes: Node) -> None:
@@ -195,7 +196,7 @@ class Indexing:
 
     def _limit(self, node: Node) -> None:
         """Checks how often the value of a node is needed. If the value is needed at too many indices, or under too many
-        guards (conditions), `_limit` marks it for storing in memory.
+        guards (conditions), `_limit` marks the value for storing in memory.
 
         A value that is marked for storing is needed at one index only, without guards. If the value were computed at
         many indices, its operands would be needed at many indices too.
@@ -256,8 +257,8 @@ class Indexing:
         in the index.
 
         If an axis is not in the index of a node, the index reads the same element at all positions of this axis. For
-        example, suppose that `x[i]` is needed where the guard (condition) `j >= 2` holds. The function leaves this
-        guard out, because some `j` fulfil it.
+        example, suppose that `x[i]` is needed where the guard (condition) `j >= 2` holds. Some `j` fulfil the guard, so
+        `x[i]` is needed in any case, and the function leaves the guard out.
 
         A guard (condition) is kept if its axis is short, because a grid program usually computes only one index of a
         short axis. Example: a grid program that stores elements of `y` in `stack((x, y), axis=0)` does not read `x`. On

@@ -1,4 +1,4 @@
-"""The numpy evaluator of kernels, which defines what a kernel means.
+"""Evaluates kernels with numpy. The result of this evaluator defines what a kernel means.
 
 In: a plan of kernels, an array for each input, the sizes. Out: a tuple with an array for each output. The one idea: the
 evaluator computes one op after the other, each for all indices of all axes at once. A value is a numpy array with one

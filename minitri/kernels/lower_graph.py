@@ -50,8 +50,8 @@ def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:
 
 
 def _parts(graph: Graph) -> tuple[list[Indexing], set[Node]]:
-    """Returns the demands (needed elements) of each kernel, and a set of views. These views must be stored in memory,
-    because otherwise a kernel would need their elements at too many indices.
+    """Returns the demands (needed elements) of each kernel, and the set of views that must be stored in memory. A
+    kernel would need the elements of a view at too many indices if the view were not stored.
     """
     parts: list[Indexing] = []
     moved: set[Node] = set()
@@ -83,7 +83,7 @@ def decision(graph: Graph, node: Node, ends: tuple[str, str], fused: bool, rule:
     """Makes a line of the ledger (list of fusion decisions) about the value of `node`.
 
     ends    the names of the kernel that computes the value and of the kernel that uses it
-    times   how often the value is read or written, according to this line
+    times   how many reads and writes of the value this line of the ledger counts
     """
     traffic = product(list(node.shape)) * (times * node.dtype.bytes)
     return Decision(f"{label(node)}: {node.type}", *ends, fused, rule, traffic, spans=graph.spans.get(node, ()))

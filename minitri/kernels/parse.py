@@ -30,8 +30,8 @@ _LEDGER = re.compile(r"(fused|apart|again) +(.+?)  (\w+)(?: -> (\w+))?: (.+) \((
 
 
 def parse_plan(text: str, name: str = "<kernels>") -> Plan:
-    """Returns the plan of kernels that a text describes. Raises CompileError MT05xx, which shows the place of the
-    mistake, if the text is not valid.
+    """Returns the plan of kernels that a text describes. If the text is not valid, raises CompileError MT05xx, which
+    shows the place of the mistake.
     """
     source = Source(name, text)
     with reading(source):
@@ -145,8 +145,8 @@ def read_kernel_name(e: Node, taken: set[str]) -> str:
 
 
 def read_axis(e: Node, extent: Node, names: Names, before: Iterable[Axis]) -> tuple[str, Dim]:
-    """Parses the name and the extent of an axis. The name must differ from the names in `before`, which are the axes
-    that were parsed earlier.
+    """Parses the name and the extent of an axis. The name must differ from the names of the axes that were parsed
+    earlier (`before`).
     """
     if e.name in (a.name for a in before):
         raise Mistake(e, f"there are two axes `{e.name[:40]}`")
@@ -161,7 +161,8 @@ def read_hints(hints: Iterable[tuple[Node, Node | None]], known: Mapping[str, Se
     value.
 
     The argument `known` maps each allowed option to the numbers that the option can have, or to None. An option such as
-    `relaxed` is written without a number: its entry in the argument `known` is None, and its value is True.
+    `relaxed` is written without a number. For an option without a number, the argument `known` has None, and the result
+    has True.
     """
     found: dict[str, int] = {}
     for word, number in hints:

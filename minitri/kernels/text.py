@@ -133,8 +133,8 @@ class OpWriter(Writer):
 
 
 def usual_tile(a: Op, b: Op, over: str) -> tuple[str, str] | None:
-    """Returns the row axis of the factor `a` and the column axis of the factor `b`. Returns None if a factor has
-    several axes, or no axis, that the other factor lacks.
+    """Returns the row axis of the factor `a` and the column axis of the factor `b`. Each factor must have exactly one
+    axis that the other factor lacks; otherwise the function returns None.
     """
     rows, columns = ([n for n in x.axes if n not in y.axes and n != over] for x, y in ((a, b), (b, a)))
     return (rows[0], columns[0]) if len(rows) == len(columns) == 1 else None

@@ -39,7 +39,7 @@ def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None
     of a kernel into one buffer must store different slices of it.
 
     `bodies` has the name and the ops of each kernel, in launch order. Raises ValueError if a buffer has no writer or
-    several writers, or is read too early.
+    several writers, or if a kernel reads a buffer before it is written.
     """
     ready = {b.name for b in plan.inputs}
     for name, body in bodies:
@@ -58,8 +58,8 @@ def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None
 
 @contextmanager
 def located(name: str, spans: tuple[Span, ...]) -> Iterator[None]:
-    """Turns a ValueError inside the `with` block into a BrokenRule, which has the kernel's name and the spans (places
-    in the source text).
+    """Turns a ValueError inside the `with` block into a BrokenRule. The BrokenRule has the kernel's name and the spans
+    (places in the source text).
     """
     try:
         yield

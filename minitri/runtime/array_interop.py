@@ -139,7 +139,7 @@ def _dlpack_view(value: Any, name: str) -> ArrayView:
 def _cuda_view(value: Any, name: str) -> ArrayView:
     """Returns the `ArrayView` of a GPU array with the attribute `__cuda_array_interface__`, such as an array of numba.
 
-    If a call has an array of numba, for example, its results are torch tensors, which also have
+    The results of a call with an array of numba, for example, are torch tensors. A torch tensor also has the attribute
     `__cuda_array_interface__`.
     """
     try:

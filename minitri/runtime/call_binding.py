@@ -331,7 +331,7 @@ def _check_size(
 
 
 def given_sizes(function: ast.Function, given: Mapping[str, Any]) -> Call:
-    """Returns a call without arrays, whose sizes are given by keywords.
+    """Returns a call without arrays. Keyword arguments give the sizes of the call.
 
     Raises CompileError MT0304 for an unknown name or a wrong size.
     """

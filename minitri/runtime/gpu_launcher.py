@@ -181,8 +181,9 @@ UNFINISHED = set[Future[None]]()  # unfinished launchers of kernels with an earl
 
 
 def finish_launchers() -> None:
-    """Waits until other threads have made Triton's launchers for all kernels that start early, while the previous
-    kernel still runs. Code that measures times or captures a CUDA graph calls this function first.
+    """Waits until other threads have made Triton's launchers for all kernels with an early start. A kernel with an
+    early start begins while the previous kernel still runs. Code that measures times or captures a CUDA graph calls
+    this function first.
     """
     wait(UNFINISHED)
 
@@ -235,8 +236,8 @@ def _by_torch(compiled: Any, device: int, profiled: Start) -> Start | None:
 
 
 def _active_hook(hook: Any) -> Any:
-    """Returns the hook of a profiler, which Triton calls at each launch, or None if no function is registered with this
-    hook.
+    """Returns `hook`, or None if no function is registered with `hook`. At each launch, Triton calls the functions that
+    a profiler has registered with a hook.
     """
     return hook if getattr(hook, "calls", hook) else None
 

@@ -63,8 +63,8 @@ def _range(*bounds: Any, **_hints: Any) -> range:
     """Replaces Python's `range` and Triton's `tl.range` in the loops of kernels. The loop bounds of a kernel are
     sometimes tensors with one number.
 
-    Triton's own interpreter (up to Triton 3.8) converts a tensor in a loop bound with numpy, which numpy 2.4 and later
-    versions reject.
+    Triton's own interpreter (up to Triton 3.8) uses numpy to convert a tensor in a loop bound. numpy 2.4 and later
+    versions reject this conversion.
     """
     return range(*(b if isinstance(b, int) else int(b.handle.data.item()) for b in bounds))
 

@@ -5,9 +5,10 @@ before the kernels end. On a CPU, each kernel runs in Triton's interpreter. No k
 on the device of the arguments. This module also moves the arrays of a call to the CPU or to a GPU, so that any stage
 can run on any device. `target_of` finds the target of a device.
 
-A system that overcommits memory promises a process more memory than the machine has, and kills the process when it uses
-this memory. If a CPU array is larger than the machine's memory, minitri raises MT0401 before the system kills the
-process. Left out: a check of GPU memory, because torch itself raises an error if GPU memory is too small.
+A system that overcommits memory promises a process more memory than the machine has. When the process uses the promised
+memory, the system kills the process. If a CPU array is larger than the machine's memory, minitri raises MT0401 before
+the system kills the process. Left out: a check of GPU memory, because torch itself raises an error if GPU memory is too
+small.
 """
 
 import math

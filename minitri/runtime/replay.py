@@ -5,8 +5,8 @@ compiled kernels.
     Captured   a call with the same arrays and the same outputs (`Bound`) as one CUDA graph
 
 Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. The check
-`again_like`, which is faster than making a `call_key`, compares the types and shapes of the next call's arguments with
-those of the previous call. `ReplayCache` keeps the `Replay` objects of a program.
+`again_like` compares the types and shapes of the next call's arguments with those of the previous call. This check is
+faster than making a `call_key`. `ReplayCache` keeps the `Replay` objects of a program.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, lis
     kernels in the same way.
 
     The result is None if an argument is neither a dense tensor nor a number. The key does not contain the values of
-    float arguments: a `Replay` passes these values at run time. If an integer is passed for a float parameter (see
-    `floats`), and a float can represent it, the key does not contain its value.
+    float arguments: a `Replay` passes these values at run time. An integer can also be passed for a float parameter
+    (see `floats`). The key contains the value of such an integer only if the integer is too large for an exact float.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -179,7 +179,7 @@ class _Step:
     """One kernel launch of a `Replay` (a recorded call).
 
     `pick` selects the kernel's pointers from the addresses of the call's arrays, temporaries and outputs. `more` is
-    true if the kernel has float or descriptor arguments, which come after the sizes.
+    true if the kernel has arguments after the sizes: floats or tensor descriptors.
     """
 
     __slots__ = ("start", "programs", "pick", "numbers", "floats", "descriptors", "more")

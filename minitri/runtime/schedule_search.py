@@ -193,7 +193,7 @@ def _units(eps: float) -> float:
 def propose(plan: Plan, interpreter: bool, effort: str = "quick", chip: Chip = H200) -> list[Options]:
     """Returns a short list of candidate options. The options change the schedule of only one kernel of a plan: the
     kernel that probably takes longest. To guess the slowest kernel, the function compares three properties, in this
-    order: a matrix product, the number of axes, and the number of ops.
+    order: whether there is a matrix product, the number of axes, and the number of ops.
 
     `chip` describes the GPU that the program runs on.
     """

@@ -48,7 +48,7 @@ def time_call(function: Callable[..., Any], *args: Any, repeats: int = 20, warmu
 
 
 def measure(run: Callable[[], Any], device: str, repeats: int = 20, warmup: int = 3) -> Timing:
-    """Times `run()`, which works on `device`. Raises ValueError if `repeats` is less than 1."""
+    """Measures how long calls of `run` take on `device`. Raises ValueError if `repeats` is less than 1."""
     if repeats < 1:
         raise ValueError("nothing is measured in less than one repetition")
     for _ in range(warmup):

@@ -6,8 +6,8 @@ the result of the program without optimisations. The chosen options are cached o
 program, the sizes, strides and dtypes, the GPU and the version of Triton. `effort="full"` does not use options that
 were cached by a measurement with `effort="quick"`.
 
-Left out: schedules of general kernels, which serve all shapes of a program that was called with many shapes. The cost
-model, without measurements, chooses the schedules of kernels that serve calls of all shapes.
+Left out: schedules of general kernels (kernels that serve all shapes of a program that was called with many shapes).
+The cost model, without measurements, chooses the schedules of kernels that serve calls of all shapes.
 """
 
 import hashlib
@@ -157,8 +157,8 @@ def _scale(program: BaseProgram, call: Call) -> Any:
     """Returns the magnitude of the numbers whose rounding errors can reach each element of the result
     (minitri/trust/first_order_error.py).
 
-    Returns None if the magnitudes cannot be computed, because the program begins at a stage after the graph, or because
-    there is not enough memory.
+    Returns None if the magnitudes cannot be computed. There are two possible reasons: the program begins at a stage
+    after the graph, or there is not enough memory.
     """
     with suppress(Exception):
         context = replace(program.context(call, target_of(call.device)), options=Options())

@@ -2,8 +2,8 @@
 chooses the `Executable` for each call.
 
 On a GPU, each of the first eight shapes gets its own kernels, in which sizes and strides are literals. All later shapes
-share general kernels, in which a size is a literal only if it was the same in all of the first eight shapes. The
-interpreter always gets kernels for the sizes of the call.
+share general kernels. A size is a literal in a general kernel only if the size was the same in all of the first eight
+shapes. The interpreter always gets kernels for the sizes of the call.
 
 A program with the effort "quick" or "full" measures schedules at the first call of a shape (tuning_policy.py). Left
 out: calls that repeat an earlier call (replay.py).

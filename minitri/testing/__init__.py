@@ -1,8 +1,8 @@
 """Makes random well-typed programs and arrays, for testing with hypothesis.
 
 In: a source of random choices, which is a seed or the library hypothesis. With hypothesis, a failing program is also
-made shorter. Out: a `RandomProgram`, which has the text of a module and sizes for its dimensions, and numpy arrays as
-arguments.
+made shorter. Out: a `RandomProgram`, which has the text of a module and sizes for the dimensions of the program. The
+method `arguments` of a `RandomProgram` makes numpy arrays for a call.
 
     @given(programs(max_ops=6), st.integers(0, 99))
     def test(example, seed):

@@ -15,8 +15,8 @@ dtype and the shape of its result, and how large the elements are. A statement t
 stays in the program. If the compiler rejects a statement that the reference evaluator accepts, the compiler has a bug.
 
 The reference evaluator does not check one rule of the language: an axis broadcasts only if the program writes its size
-as 1, not as a name. If a statement reads an array with an axis of size 0 or 1 and the compiler rejects the shapes, the
-statement is left out.
+as 1, not as a name. A statement that reads an array with an axis of size 0 or 1 is left out if the compiler rejects the
+shapes.
 
 A `Tape` makes the random choices, and records them as numbers. The function `smaller` removes or decreases numbers in a
 list of choices, as long as the resulting program still fails. The idea of this search comes from the library
@@ -267,8 +267,8 @@ def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], trie
 
 
 def _candidates(numbers: Sequence[int]) -> Iterator[list[int]]:
-    """Yields lists without some of the given numbers, the shortest lists first, and then lists in which one number is
-    smaller.
+    """Yields simpler lists of numbers. First come lists without some of the given numbers, from the shortest to the
+    longest. Then come lists in which one number is smaller.
     """
     for length in (32, 16, 8, 4, 2, 1):
         for start in range(0, len(numbers), length):

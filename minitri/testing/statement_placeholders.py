@@ -167,8 +167,8 @@ class FormFiller(StatementWriter):
     # ---- other operands ----------------------------------------------------------------------
 
     def partner(self, filled: Filled, x: Value, kinds: str = "fiub") -> str:
-        """Returns the name of another value that broadcasts with x. If no other value broadcasts with x, and sometimes
-        at random, the function adds a new parameter and returns its name.
+        """Returns the name of another value that broadcasts with x. The function adds a new parameter and returns its
+        name if no other value broadcasts with x, and sometimes at random.
 
         The chosen value has a suitable dtype: if it is promoted together with x, the statement allows the result's
         dtype.

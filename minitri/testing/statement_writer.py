@@ -6,9 +6,9 @@ In: a table of forms of statements, and a function that makes random choices. Ou
 
 Two writers of whole programs share the statement writer of this file. The file small_random_programs.py writes programs
 for tests, and the file minitri/bench/random_programs.py writes programs of everyday sizes. A writer of whole programs
-is a subclass of `StatementWriter`, which defines two methods. The method `placeholder` returns the text that replaces a
-placeholder such as {x}. The method `value` computes the value of a new statement. A statement without a suitable value
-is left out of the program.
+is a subclass of `StatementWriter`. The subclass defines two methods, `placeholder` and `value`. The method
+`placeholder` returns the text that replaces a placeholder such as {x}. The method `value` computes the value of a new
+statement. A statement without a suitable value is left out of the program.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Statement(Record):
 class Filled(dict[str, Any]):
     """The texts that replace the placeholders of a statement.
 
-    Most placeholders become the same text everywhere in a statement. A placeholder whose name is in `drawn_again`, or
-    for which the table of forms lists several texts, gets a new text at each occurrence.
+    Most placeholders become the same text everywhere in a statement. Two kinds of placeholders get a new text at each
+    occurrence: names in `drawn_again`, and names with several texts in the table of forms.
     """
 
     def __init__(self, writer: StatementWriter, kind: str, x: str) -> None:

@@ -1,4 +1,4 @@
-"""The numpy evaluator of tile programs, which defines what a tile program means.
+"""Evaluates tile programs with numpy. The result of this evaluator defines what a tile program means.
 
 In: tile programs, an array for each input, the sizes. Out: the output arrays. The one idea: numpy runs all grid
 programs one after another. Each axis has a current block, and a loop moves the current block along its axis. The file

@@ -1,4 +1,4 @@
-"""Derives facts about the indices of a tile program, which are used in proofs.
+"""Derives facts about the indices of a tile program, for use in proofs.
 
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 

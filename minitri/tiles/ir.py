@@ -298,8 +298,8 @@ def enclosing(program: Program, op: Op) -> tuple[str, ...]:
 def ends_whole(loop: Loop, axis: TileAxis) -> bool:
     """Checks whether every block of a loop lies completely inside its axis.
 
-    Every block lies inside the axis if the loop ends at the last multiple of the block size within the extent, or
-    earlier.
+    If the loop ends at or before the last multiple of the block size within the extent, every block lies inside the
+    axis.
     """
     whole = axis.extent // axis.block * axis.block
     if loop.last is None or len(loop.axes) != 1:

@@ -15,8 +15,8 @@ loads and computes these elements again. An axis with the role "whole" needs no 
 once. For a reduction, a loop carries a partial result for each position in a block. After the loop, one reduction
 combines the partial results of all positions in a block.
 
-Left out: a shared loop for two reductions of which the second depends on the result of the first. The file
-minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose reductions share a loop.
+Left out: a shared loop for two reductions if the second reduction depends on the result of the first reduction. The
+file minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose reductions share a loop.
 """
 
 from collections.abc import Iterable
@@ -79,8 +79,8 @@ class Lowering:
         return Program(kernel.name, axes, kernel.buffers, tuple(body), relaxed=kernel.relaxed, **options)
 
     def without_transports(self, kernel: Kernel) -> Kernel:
-        """Returns the kernel without the corrections of partial sums (`rescale` and `shift`), except for a sum that
-        shares a loop with another reduction.
+        """Returns the kernel without the corrections of partial sums (`rescale` and `shift`). A sum that shares a loop
+        with another reduction keeps its corrections.
 
         A partial sum needs the corrections `rescale` and `shift` only if its loop also computes a reduction that the
         sum depends on. A reduction over all elements at once has no partial sum.
@@ -111,7 +111,7 @@ class Lowering:
 
     def level(self, op: Op, levels: dict[Op, int]) -> int:
         """Returns the number of phases (groups of loops) that must end before an op can run. The dictionary `levels`
-        has this number for each operand of the op.
+        has the number of phases for each operand of the op.
         """
         return max((levels[o] + bool(self.looped_over(o)) for o in ir.children(op)), default=0)
 
@@ -181,8 +181,8 @@ class Lowering:
             nest.values[op] = self._whole(new, nest.body)
 
     def finish(self, op: Op) -> None:
-        """Writes the reduction after the loop, which combines the elements of the value that the loop carried. A loop
-        that computes a matrix product carries the sums themselves, so no reduction follows the loop.
+        """Writes the reduction after the loop. The reduction combines the elements of the value that the loop carried.
+        A loop that computes a matrix product carries the sums themselves, so no reduction follows the loop.
         """
         if isinstance(self.top[op], Reduce):
             self.out.add(self.top[op])
@@ -244,8 +244,8 @@ class Lowering:
         earlier blocks.
 
         The loop carries the last element of the scan so far. To select the last element, all other elements are
-        replaced by 0, and the elements are added. Triton 3.6 cannot compile a simpler loop, which would carry the total
-        and add the sum of each block to this total.
+        replaced by 0, and the elements are added. A simpler loop would carry the total and add the sum of each block to
+        it, but Triton 3.6 cannot compile such a loop.
         """
         rest = tuple(a for a in new.axes if a != new.along)
         carry = self.carry(new.dtype, rest, neutral(new.op, new.dtype), new)

@@ -101,8 +101,8 @@ def _options(program: Program) -> str:
 
 
 def parse_programs(text: str, masked: bool, name: str = "<tile>") -> Programs:
-    """Returns the tile programs that a text describes. Raises CompileError MT05xx, which shows the place of the
-    mistake, if the text is not valid.
+    """Returns the tile programs that a text describes. If the text is not valid, raises CompileError MT05xx, which
+    shows the place of the mistake.
     """
     source = Source(name, text)
     with reading(source):

@@ -138,8 +138,8 @@ def _is_multiple(d: Dim, block: int) -> bool:
 def _check(op: Op, known: set[Op], program: Program, masked: bool, loops: tuple[str, ...]) -> None:
     """Checks an op inside loops over the axes `loops`.
 
-    An op outside of a loop is not allowed to use the index of the axis of this loop. Every op is allowed to use the
-    symbol for the position of an element in its block.
+    Only ops inside of a loop are allowed to use the index of the loop's axis. Every op is allowed to use the symbol for
+    the position of an element in its block.
     """
     with located(program.name, op.spans):
         verify_op(op, {a.name for a in program.axes}, known)

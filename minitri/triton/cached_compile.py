@@ -3,8 +3,8 @@
 In: the input of Triton's compiler (`compiled_stages.ast_source`), the kernel, and a target. Out: the kernel, compiled
 by Triton now or read from Triton's cache folder. The one idea: minitri's cache key takes less time to compute than
 Triton's cache key. Triton's own cache key contains a hash of all files of Triton, and each process needs 0.3 s to
-compute this hash before its first compilation. minitri's cache key contains no hash of Triton's files, but the version,
-size and date of Triton's library, which also distinguish installations of Triton.
+compute this hash before its first compilation. minitri's cache key contains the version, size and date of Triton's
+library instead of a hash of Triton's files. The version, size and date distinguish installations of Triton too.
 """
 
 import hashlib
@@ -45,8 +45,8 @@ def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
 def compile_options(kernel: EmittedKernel, target: Target) -> dict[str, Any]:
     """Returns the options of Triton's compiler for a kernel.
 
-    Unless the kernel uses fast math, Triton must not fuse x * y + z into one instruction, so that x * y + z rounds
-    twice as in numpy. The options tell Triton not to replace denormals by 0.
+    In numpy, x * y + z rounds twice, so Triton must not fuse x * y + z into one instruction. Only in kernels with fast
+    math, Triton can fuse x * y + z. The options tell Triton not to replace denormals by 0.
     """
     p = kernel.program
     options: dict[str, Any] = {"num_warps": p.warps, "num_stages": p.stages, "enable_fp_fusion": p.relaxed}
@@ -70,9 +70,9 @@ def _new(source: Any, kernel: EmittedKernel, target: Target, name: str) -> Any:
     """Compiles a kernel, and stores it as a folder in Triton's cache folder.
 
     The folder of a kernel has a file for each stage of the compiler, and a file for the dictionary that describes the
-    kernel. The folder gets its final name only when it is complete, so that no other process reads a part of a kernel.
-    The functions of Triton's own cache would make and rename a folder for each file, which takes as long as a stage of
-    the compiler.
+    kernel. The folder gets its final name only when all files are written, so that no other process reads an incomplete
+    kernel. The functions of Triton's own cache would make and rename a folder for each file. Making and renaming the
+    folders would take as long as a stage of the compiler.
     """
     import triton
 
@@ -160,8 +160,8 @@ def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
 def _is_usual() -> bool:
     """Checks whether minitri can use its own cache key and run the stages of Triton's compiler itself.
 
-    minitri must leave the compilation to `triton.compile` if a setting of Triton forbids or moves the cache, or
-    inspects or changes the compilation.
+    Some settings of Triton forbid or move the cache, and other settings inspect or change the compilation. With such a
+    setting, minitri must leave the compilation to `triton.compile`.
     """
     from triton import knobs
 

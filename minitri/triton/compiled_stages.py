@@ -69,7 +69,7 @@ class Kind(Record):
 
         Pointers count as aligned, because torch allocates aligned memory, and sizes count as 32-bit integers.
 
-        A size counts as a multiple of 16 only if its expression proves this, as the expression 16*N does.
+        A size counts as a multiple of 16 only if all coefficients of its expression are multiples of 16, as in 16*N.
         """
         sizes = tuple(("i32", all(c % 16 == 0 for _, c in d.terms)) for d in kernel.sizes)
         return Kind((True,) * len(kernel.pointers), sizes)

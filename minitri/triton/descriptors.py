@@ -1,4 +1,4 @@
-"""Tensor descriptors, which describe the blocks of an array, and the loads and stores that use descriptors.
+"""Writes tensor descriptors (descriptions of the blocks of an array), and the loads and stores that use descriptors.
 
     desc0.load([i_tile * 64, r_start])            loads a block of the array p0, given the block's first index
     desc1.store([i_tile * 64, 0], tl.trans(v5))

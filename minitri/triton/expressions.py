@@ -6,8 +6,8 @@
 
 In: a value with its dtype, or an index expression of the tile IR. Out: Triton source text. In the source text, `rt` is
 the module minitri/triton/rt.py. If a part of an expression depends only on sizes, the CPU computes this part at each
-launch, and passes the result to the kernel. Left out: the spelling of elementwise operators in Triton, which the
-operator table (minitri/base/operators.py) has.
+launch, and passes the result to the kernel. Left out: how Triton spells elementwise operators. The operator table
+(minitri/base/operators.py) has the spelling of each operator in Triton.
 """
 
 import math

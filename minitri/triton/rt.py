@@ -121,7 +121,8 @@ def _float_floordiv(a, b):
 def power(b, n):
     """Returns b ** n for integers. A result that is too large for the dtype wraps around.
 
-    For a negative exponent n, the result is 1 / b**-n rounded toward zero, and 0 if b is 0.
+    For a negative exponent n, the result is 1 / b**-n rounded toward zero. If n is negative and b is 0, the result is
+    0.
     """
     base, exponent = tl.broadcast(b, n)
     result = base * 0 + 1
@@ -137,7 +138,7 @@ def power(b, n):
 
 @triton.jit
 def shift_left(a, n):
-    """Returns a << n, which is 0 if n is negative, or not less than the number of bits of the dtype."""
+    """Returns a << n. If n is negative or too large (at least the number of bits), the result is 0."""
     inside = (n >= 0) & (n < a.dtype.primitive_bitwidth)
     return tl.where(inside, a << tl.where(inside, n, 0), 0)
 
@@ -251,9 +252,9 @@ def reduce_max_in_parts(x):
     blocks of 16 columns, which leaves 16 columns.
 
     When tensor cores have computed the product, each thread holds a quarter of a row. Without elementwise maxima, a
-    thread would compute the maximum of its elements by one chain of instructions, each of which waits for the previous
-    instruction. While elementwise maxima reduce a row to 16 columns, each thread computes four independent maxima,
-    whose instructions do not wait for each other.
+    thread would compute the maximum of its elements by one chain of instructions. Each instruction of a chain waits for
+    the previous instruction. While elementwise maxima reduce a row to 16 columns, each thread computes four independent
+    maxima. The instructions of one maximum do not wait for the instructions of another maximum.
     """
     parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))
     return tl.reduce(tl.reduce(parts, 1, maximum), 1, maximum)

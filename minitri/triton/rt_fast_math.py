@@ -4,8 +4,8 @@
     rt.relaxed_sigmoid(x)    a relative error of at most 2**-17: two approximate GPU instructions and a few others
 
 In: tiles or scalars of f32. Out: f32 of the same shape. The docstring of each function gives its largest error. The one
-idea: where Triton writes several instructions to keep denormals, an approximation uses one instruction of the GPU's
-special function unit, which flushes denormals to 0. Kernels call the approximations as `rt.NAME`
+idea: an approximation uses one instruction of the GPU's special function unit where Triton writes several instructions
+to keep denormals. The special function unit flushes denormals to 0. Kernels call the approximations as `rt.NAME`
 (minitri/triton/rt.py). The package minitri/optimize/fast_math decides which kernels use the approximations.
 """
 

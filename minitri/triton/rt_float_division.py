@@ -59,14 +59,15 @@ def _divide_by_few(a, b):
     """Returns a / b with few instructions for each element of a.
 
     First, b is multiplied by a power of two (the scale), and a by half of the scale. If b is a normal number and `|b| <
-    2**126`, the absolute value of the scaled divisor (b times the scale) is between 1/2 and 1. If b is denormal, or
-    finite with `|b| >= 2**126`, the absolute value of the scaled divisor is between `2**-23` and 4, and its reciprocal
-    is normal. The quotient a * (1 / b) is corrected twice by its remainder, which a fused multiplication and addition
-    computes exactly. After the second correction by its remainder, the quotient is rounded correctly (Markstein,
-    Computation of elementary functions on the IBM RISC System/6000 processor, 1990). The function computes and corrects
-    half of the quotient, and doubles it at the end. Half of the quotient is finite even if a / b is the largest float
-    or slightly larger. The remainder is smaller than a in absolute value, unless a or a / b is zero, infinite or
-    NaN. If the remainder is not smaller than a, the function returns a * (1 / b) uncorrected.
+    2**126`, the absolute value of the scaled divisor (b times the scale) is between 1/2 and 1. In two cases, the
+    absolute value of the scaled divisor is between `2**-23` and 4: b is denormal, or b is finite and `|b| >= 2**126`.
+    For every finite b except 0, the reciprocal of the scaled divisor is a normal number. The quotient a * (1 / b) is
+    corrected twice by its remainder. A fused multiplication and addition computes the remainder exactly. After the
+    second correction by its remainder, the quotient is rounded correctly (Markstein, Computation of elementary
+    functions on the IBM RISC System/6000 processor, 1990). The function computes and corrects half of the quotient, and
+    doubles it at the end. Half of the quotient is finite even if a / b is the largest float or slightly larger. The
+    remainder is smaller than a in absolute value, unless a or a / b is zero, infinite or NaN. If the remainder is not
+    smaller than a, the function returns a * (1 / b) uncorrected.
     """
     # The exponent of an f32 has 8 bits, above 23 bits of mantissa, and is stored plus 127. The stored exponents of b and
     # of the scale add up to 253, so that of b * scale is 253 - 127 = 126, which stands for a number from 1/2 to 1.

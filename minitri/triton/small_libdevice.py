@@ -1,14 +1,15 @@
-"""Makes small copies of libdevice, CUDA's library of mathematical functions, which Triton compiles faster.
+"""Makes small copies of libdevice, CUDA's library of mathematical functions, so that Triton compiles kernels faster.
 
     exp(x)      the kernel calls `__nv_expf`, one of 350 functions of libdevice
 
 Triton's compiler reads all of libdevice for each kernel that calls one of its functions. Reading all of libdevice takes
-20 to 45 ms, in which no other thread can run Python. Reading a copy of libdevice with only a few functions takes 1 ms.
+20 to 45 ms. While Triton reads libdevice, no other thread can run Python. Reading a copy of libdevice with only a few
+functions takes 1 ms.
 
-In: a kernel in Triton's first IR. Out: the path of a copy of libdevice that has the functions that the kernel calls.
-The linker of Triton's compiler makes the small copy of libdevice, as text of LLVM IR. Triton's cache folder keeps the
-small copies of libdevice. Every small copy of libdevice has the functions that kernels call most often (`COMMON`), so
-most kernels share one copy.
+In: a kernel in Triton's first IR. Out: the path of a copy of libdevice with the functions that the kernel calls. The
+linker of Triton's compiler makes the small copy of libdevice, as text of LLVM IR. Triton's cache folder keeps the small
+copies of libdevice. Every small copy of libdevice has the functions that kernels call most often (`COMMON`), so most
+kernels share one copy.
 
 Each function of libdevice has two versions: one version replaces denormals by 0, and one version keeps denormals.
 Triton's compiler chooses between the two versions of a libdevice function only after LLVM's optimisations, so some

@@ -136,8 +136,8 @@ def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str,
 
 
 class _Points:
-    """The points at which an access is tried: arrays of numbers for axes and loaded values, which numpy broadcasts to
-    all combinations.
+    """The points at which an access is tried: all combinations of indices along the axes and of loaded values. The
+    broadcasting of numpy forms the combinations.
 
     Each axis has an array of indices and an array of positions within a block. Each value that is loaded from memory
     has an array of numbers to try. The attribute `complete` is true if the arrays hold every index of the axes.

@@ -13,14 +13,14 @@ arguments for which the same pass fails.
 
 `check` compares each result with an f64 evaluation of the graph. A running error analysis gives a radius for each
 element: the largest error that rounding can explain (minitri/trust/error_bounds.py). The radius (largest accepted
-error) is 0 for integers, for data that is only moved, and for single IEEE operations on exact operands. If an element
-depends on several roundings or on a function such as exp, its radius (largest accepted error) is a few rounding errors.
-If rounding can change an element to any value, `check` does not compare the element. A note in the report says how many
-elements were not compared.
+error) is 0 for integers, for data that is only moved, and for single IEEE operations on exact operands. The radius
+(largest accepted error) is a few rounding errors for an element that depends on several roundings or on a function such
+as exp. If rounding can change an element to any value, `check` does not compare the element. A note in the report says
+how many elements were not compared.
 
-Before the passes, `check` compares the graph with the syntax tree, which numpy evaluates. The syntax tree defines what
-a program means. If a program was loaded from the text of a stage by `mt.load(text, stage, against=f)`, it is compared
-with the program `f`.
+Before the passes, `check` compares the results of the graph with numpy's results for the syntax tree. The syntax tree
+defines what a program means. If a program was loaded from the text of a stage by `mt.load(text, stage, against=f)`, it
+is compared with the program `f`.
 """
 
 import time

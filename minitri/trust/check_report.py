@@ -1,7 +1,7 @@
 """The result of `check`: a row for each pass and variant, and the smallest call that fails.
 
-In: the rows that check_passes.py makes. Out: a `CheckReport`, which is printed as a table, and which a notebook shows
-as a card.
+In: the rows that check_passes.py makes. Out: a `CheckReport`. The text of a `CheckReport` is a table, and a notebook
+shows a `CheckReport` as a card.
 """
 
 from collections.abc import Sequence
@@ -98,8 +98,8 @@ class CheckReport(NamedTuple):
 
     @property
     def scope(self) -> str:
-        """Returns one line that says which stages ran, on which processor, and which stages did not run, with the
-        reason.
+        """Returns one line that says which stages ran on which processor, which stages did not run, and why they did
+        not run.
         """
         ran = [PLACES.get(r.variant, r.variant) for r in self.ran if r.variant]
         missing = [
@@ -154,7 +154,7 @@ class CheckReport(NamedTuple):
 
 
 def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
-    """Returns the cells of the table's line for one pass, which combines the rows of all variants.
+    """Returns the cells of the table's line for one pass. The line combines the rows of all variants.
 
     The cells show the error and the bound of the variant with the largest error relative to its bound.
     """

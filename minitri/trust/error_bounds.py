@@ -2,16 +2,16 @@
 graph.
 
 In: a graph, its inputs and sizes. Out: for each output an `Enclosure`, which has a value and a radius for each element.
-The value of an element is computed in f64, or in a longer float type for f64 results, if there is one. The radius of an
-element is at least the largest error that rounding can cause, for any order of addition and any fusion. The method is
-running error analysis: the value and the radius of each node are computed from the values and radii of its operands:
+The value of an element is computed in f64. For f64 results, a longer float type is used if there is one. The radius of
+an element is at least the largest error that rounding can cause, for any order of addition and any fusion. The method
+is running error analysis: the value and the radius of each node are computed from the values and radii of its operands:
 
     x - max(x)         radius 0                   exact inputs, and one IEEE operation
     exp(that)          ulps of exp                from its row in the operator table
     sum(that)          sum(e) + (n-1) u sum|v|    n terms that are not 0, in any order
 
 If all operands of an element are exact and the operator is correctly rounded, the language defines every bit of the
-result. For an element whose every bit is defined, the `Enclosure` has the result in the operator's own dtype, and the
+result. If every bit of an element is defined, the `Enclosure` has the result in the operator's own dtype, and the
 radius (error bound) 0. Sums of small whole numbers are exact too, because no order of addition rounds them. Each
 rounding of an inexact element increases its radius (error bound) by a multiple of the rounding unit u. The rounding
 unit u of a dtype is half a unit in the last place of 1. The file error_propagation.py computes how far the result of an
@@ -94,7 +94,7 @@ class _Analysis:
     Kernels that write only 16-bit results use fast math, so the errors of their f32 operators are larger
     (minitri/optimize/fast_math/relax.py). An analysis for fast math gets the argument `strict`: the analysis of the
     same graph without fast math. Values and errors of discontinuous functions, such as floor, come from the analysis
-    without fast math, because kernels compute their operands without fast math.
+    without fast math, because kernels compute the operands of such functions without fast math.
     """
 
     def __init__(
@@ -259,8 +259,8 @@ class _Analysis:
                 return value, _argument(node, x, e, value)
 
     def running_means_error(self, node: Reduce) -> Any:
-        """Returns the extra error of a variance, or of a similar sum of products of deviations from means, that is
-        computed in parts.
+        """Returns the extra error that comes from computing a variance, or a similar sum of products of deviations from
+        means, in parts.
 
         Online reductions compute variances in parts (minitri/graph/partial_sum_correction.py). Each part of a variance
         uses the running mean, the mean of the elements so far. A running mean is rounded, so a variance that uses it
@@ -330,14 +330,14 @@ class _Analysis:
     def never_skipped(self, factor: Node) -> Any:
         """Returns 0 for each element of a factor whose products a kernel can skip, and 1 for each other element.
 
-        If one factor is a computed zero or a padding zero, a kernel can skip the product, so that an infinity or a NaN
-        in the other factor has no effect (minitri/optimize/skip_blocks/skip.py). No kernel skips a zero from an input.
+        A kernel can skip a product if one factor is a computed zero or a padding zero (minitri/optimize/skip_blocks).
+        Infinities and NaNs in the other factor of a skipped product have no effect. No kernel skips a zero of an input.
         """
         return 1.0 * ((self.values[factor] != 0) | (not isinstance(_origin(factor), (Apply, Concat))))
 
 
 def _origin(x: Node) -> Node:
-    """Returns the node from which x results by views and casts alone, or x itself if there are none."""
+    """Returns the node from which x results by views and casts alone, or x itself if x is no view or cast."""
     while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
         x = x.x if isinstance(x, View) else x.args[0]
     return x

@@ -1,4 +1,5 @@
-"""Computes how far the result of an operator, a sum or a product can move when its operands move or when it is rounded.
+"""Computes how far the result of an operator, a sum or a product can move, because of errors in the operands and
+because of rounding.
 
 In: the operands of one operator, each with a radius (its largest possible error). Out: for each element, how far the
 result can lie from the result for exact operands. The one idea: the values that the operands can have, each within its
@@ -179,8 +180,8 @@ def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any
 def unit(dtype: DType) -> float:
     """Returns the largest relative rounding error u of a dtype: |rounded(x) - x| <= u |x|.
 
-    If numpy's longdouble is only f64 on this machine, the returned error is doubled for f64, because the reference
-    result is rounded to f64 too.
+    The returned error of f64 is doubled if numpy's longdouble is only f64 on this machine. On such a machine, the
+    reference result is rounded to f64 too.
     """
     return 2.0 ** -BITS[dtype.name] * (2 if dtype.name == "f64" and not LONGER else 1)
 
@@ -198,7 +199,7 @@ def summed(x: Any, e: Any, dtype: DType, fold: Fold) -> Any:
 
 
 def on_grid(x: Any, e: Any, grid: float) -> Any:
-    """Returns True for each element of x whose error e is 0 and which is a multiple of the fraction 1 / `grid`, such as
+    """Returns True for each element of x that has the error e = 0 and is a multiple of the fraction 1 / `grid`, such as
     1/256.
     """
     return (e == 0) & (x * grid == np.rint(x * grid)) & np.isfinite(x)

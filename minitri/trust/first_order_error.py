@@ -3,7 +3,7 @@
     sum(x - y)        becomes    sum(2 * abs(x - y))
     exp(x - y)                   exp(x - y) * (1 + abs(x - y)), about
 
-In: a graph. Out: a graph with the same inputs, which returns the magnitude of each float output. The magnitude is the
+In: a graph. Out: a graph that has the same inputs and returns the magnitude of each float output. The magnitude is the
 size of the numbers whose rounding errors can reach the output. The results of two correct implementations, with any
 orders of addition, differ by a few units in the last place of the output's magnitude. If terms cancel each other, the
 result is small, but its magnitude is as large as the terms.

@@ -116,8 +116,8 @@ class _Proving:
         return verdict("not proven", f"no proof of {goals}, and no example against it")
 
     def _bounds(self, op: Access, tests: Sequence[Dim]) -> tuple[list[Proof], list[Dim]]:
-        """Returns proofs that each index is at least 0 and below the extent of its dimension, and the inequalities
-        without a proof.
+        """Tries to prove that each index of an access is at least 0 and below the extent of its dimension. Returns the
+        proofs, and the inequalities for which there is no proof.
         """
         facts = self._facts(op, tests)
         goals = [g for d, e in zip(op.index, op.buffer.shape) for g in (d, e - 1 - d)]
@@ -220,8 +220,8 @@ class _Proving:
         return [p for _, p in found if p is not None], missing, parts or ["it is one element"]
 
     def _covers(self, a: TileAxis, extent: Dim, facts: Sequence[Fact], inside: Sequence[Fact]) -> Iterator[Goal]:
-        """Returns goals (claims to prove), which together say that the blocks of an axis contain every index below the
-        extent exactly once.
+        """Returns goals (claims to prove). Together, the goals say that the blocks of an axis contain every index below
+        the extent exactly once.
         """
         yield f"{a.name} reaching {extent}", a.blocks * a.block - a.extent, inside
         yield f"{a.extent} <= {extent}", extent - a.extent, inside
@@ -239,8 +239,8 @@ class _Proving:
     def _all_inside(self) -> Iterator[Fact]:
         """Yields what the proofs know about an element that a kernel must write to a buffer.
 
-        The index of an element that must be written is inside the range of every axis, and its position in a block is
-        inside the block.
+        The index of an element that must be written is inside the range of every axis. The position of the element in a
+        block is inside the block.
         """
         for a in self.program.axes:
             yield Fact(a.extent - 1 - a.index, f"{a.name} is inside")
@@ -271,7 +271,7 @@ class _Proving:
 
 
 def _checked(conditions: Sequence[Condition]) -> Iterator[Fact]:
-    """Returns the facts about sizes that follow from the conditions, which each call checks before any kernel runs."""
+    """Returns the facts about sizes that follow from the conditions that each call checks before any kernel runs."""
     for c in conditions:
         if c.relation in ("==", ">="):
             yield Fact(c.left - c.right, f"checked: {c.left} {c.relation} {c.right}")

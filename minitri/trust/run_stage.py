@@ -58,8 +58,8 @@ def programs(compiled: Compilation, call: Call) -> int:
 def _interpreted(compiled: Compilation, call: Call) -> tuple[Any, ...]:
     """Runs the kernels in Triton's interpreter.
 
-    Triton's interpreter does not check accesses, so each array is copied between guard bands (extra bytes): a kernel
-    that changes a guard band has stored outside of the array.
+    Triton's interpreter does not check accesses, so each array is copied between guard bands (extra bytes). If a kernel
+    changes a guard band, the kernel has stored outside of the array.
     """
     memory = Guarded()
     outputs = launchable(compiled, INTERPRETER)(memory.call(call), memory.empty)

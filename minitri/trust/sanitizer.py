@@ -146,8 +146,8 @@ class Watch:
     def past_end(self, op: Op, axis: str, elements: Any, before: Any = None) -> None:
         """Checks that elements past the end of a reduced axis do not change the reduction.
 
-        The argument `before` is the value that a loop carries into this iteration, or None without a loop. Elements
-        past the end of the axis must not change the carried value.
+        The argument `before` is the value that a loop carries into this iteration. If no loop carries a value, `before`
+        is None. Elements past the end of the axis must not change the carried value.
         """
         neutral = operators.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
         wanted = np.asarray(neutral, elements.dtype) if before is None else before

@@ -17,13 +17,12 @@ of a product if its second operand was computed, not loaded. Triton waits for th
 computes the product also uses its sums, as in attention. Triton also waits for the end of a product if its first
 operand comes from another product of the same iteration.
 
-*Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` looks for a loop that reduces a loaded
-block, and adds the result to an accumulator with a constant initial value. Triton's pass assumes that a single
-operation reads the accumulator after the loop. If several operations read the accumulator of a loop after the loop,
-Triton 3.6 stops with "PassManager::run failed" (triton-lang/triton, pull request 11305). Triton's pass skips an
-accumulator whose initial value is unknown to Triton, so minitri hides the initial value by `rt.unknown`. LLVM, which
-runs after the passes of Triton, removes the hiding code of `rt.unknown`, so the machine code has no additional
-instructions.
+*Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` looks for loops that reduce a loaded
+block and add the result to an accumulator with a constant initial value. Triton's pass assumes that a single operation
+reads the accumulator after the loop. If several operations read the accumulator of a loop after the loop, Triton 3.6
+stops with "PassManager::run failed" (triton-lang/triton, pull request 11305). Triton's pass skips an accumulator whose
+initial value is unknown to Triton, so minitri hides the initial value by `rt.unknown`. LLVM runs after the passes of
+Triton, and removes the hiding code of `rt.unknown`. The machine code therefore has no additional instructions.
 
     m = rt.unknown(tl.full((8, ), float("-inf"), tl.float32))
     for r_start in range(0, 66, BLOCK_R):
@@ -50,8 +49,8 @@ def settle(program: Program) -> Program:
 
 
 def settles(program: Program, loop: Loop) -> bool:
-    """Checks whether each iteration of a loop must wait for tensor cores, which possibly still read an operand of an
-    earlier iteration.
+    """Checks whether each iteration of a loop must wait for tensor cores, because a tensor core can still read an
+    operand of an earlier iteration.
     """
     dots = [op for op in loop.body if isinstance(op, Dot) and op.on_tensor_cores]
     factors = [program.factors(d) for d in dots]

@@ -11,10 +11,10 @@ Versions 12.8 (Triton 3.6) and 12.9 (Triton 3.9) of `ptxas` assemble `neg.s16`, 
 tests/test_ptxas.py shows. This file can be deleted when all supported versions of `ptxas` assemble 16-bit negations,
 absolute values and additions correctly.
 
-In: the PTX of a kernel. Out: the same PTX with other instructions, which `ptxas` assembles correctly. Left out: kernels
-that Triton's own function `triton.compile` compiles, because this function does not use the rewrites of ptxas.py. The
-compilation calls `triton.compile` only if a setting of Triton inspects or changes the stages of compilation
-(minitri/triton/cached_compile.py).
+In: the PTX of a kernel. Out: the same PTX, in which instructions that `ptxas` assembles correctly replace the wrongly
+assembled instructions. Left out: kernels that Triton's own function `triton.compile` compiles, because this function
+does not use the rewrites of ptxas.py. The compilation calls `triton.compile` only if a setting of Triton inspects or
+changes the stages of compilation (minitri/triton/cached_compile.py).
 """
 
 import re

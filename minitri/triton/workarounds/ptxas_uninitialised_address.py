@@ -1,4 +1,4 @@
-"""Finds schedules whose kernels ptxas, NVIDIA's assembler, compiles to wrong code, and replaces these schedules.
+"""Finds and replaces the schedules of kernels that ptxas (NVIDIA's assembler) would compile to wrong code.
 
     softmax(q @ k.mT) @ v        v f16[48, 32]: one block of 64 rows, 32 columns wide
 
@@ -9,10 +9,10 @@ ptxas reads the new block's address from a register that no instruction has writ
 unwritten register, a part of the product is missing, or the program reads memory outside of its arrays.
 
 Unless software pipelining copies the block of a factor in advance, Triton can store this block at the address of
-another factor's block. Triton does not copy a block in advance in three cases: if the loop has one iteration, if the
-factor is computed, or if fewer than four bytes are contiguous. Products of tiles of fewer than 64 rows use instructions
-that read the factors from registers instead of shared memory. If ptxas would compile a kernel wrongly, minitri gives
-the kernel tiles of fewer than 64 rows, so that products read no factor from shared memory. `python
+another factor's block. Triton does not copy a block in advance if the loop has one iteration, if the kernel computes
+the factor, or if fewer than four bytes are contiguous. Products of tiles of fewer than 64 rows use instructions that
+read the factors from registers instead of shared memory. If ptxas would compile a kernel wrongly, minitri gives the
+kernel tiles of fewer than 64 rows, so that products read no factor from shared memory. `python
 tests/undefined_registers.py` searches the machine code of many kernels for registers that nothing has written. This
 file can be deleted when only ptxas 12.9 (Triton 3.7) and later are supported.
 """
