@@ -81,7 +81,8 @@ class Cut:
         self.found: Rescale[Element] | None = None  # the transport of a sum that follows a maximum
 
     def made(self, cuts: dict[Node, Cut]) -> Halves:
-        """Returns the reduction in two steps, and adds this `Cut` to the dict `cuts` of split reductions.
+        """Returns the reduction in two steps. The method also adds the object `self` to the dict `cuts` of split
+        reductions.
 
         A sum that depends on a split maximum or mean (one computed in parts) uses, in each part, the maximum or mean of
         this part. A sum that cannot be corrected for the maximum or mean of all parts reads its elements again, after

@@ -72,8 +72,8 @@ class Partition(FirstParts):
             raise NotOneKernel("it would read too many arrays", *cuts)
 
     def _indexed(self, homes: Iterable[int]) -> tuple[dict[int, FusedIndexing], list[NotOneKernel]]:
-        """Returns the index notation of each part that can be one kernel, and the exceptions with the reasons against
-        the other parts.
+        """Returns the index notation of each part that can be one kernel. For each part that cannot be one kernel, the
+        method also returns an exception with the reason.
         """
         indexed: dict[int, FusedIndexing] = {}
         refused: list[NotOneKernel] = []
@@ -251,8 +251,8 @@ class Partition(FirstParts):
                 self._assign(h, part)
 
     def _first_steps(self, home: int) -> set[Node]:
-        """Returns the first elementwise nodes of a part, on which reductions of the part depend. The returned nodes
-        depend on no other nodes of the part.
+        """Returns the elementwise nodes of a part that come before its reductions. At least one reduction of the part
+        depends on each returned node. A returned node depends on no nodes of the part except other returned nodes.
         """
         part = self.parts[home]
         steps: set[Node] = set()

@@ -156,8 +156,8 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
     """Returns the number of elements of a program that computes several rows.
 
-    If a thread loads few bytes at once, a program has twice as many elements in two cases: if the rows are only
-    reduced, or if all rows use the same bias or scale.
+    A program has twice as many elements if its threads load few bytes at once and its rows are only reduced. A program
+    also has twice as many elements if its threads load few bytes at once and all rows use the same bias or scale.
     """
     inner, narrow = max(kernel.reduced, key=lambda a: weight[a.name]), widest_bytes(kernel) <= 2
     if _is_aligned(kernel, inner) and not narrow:
