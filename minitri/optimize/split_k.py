@@ -80,8 +80,9 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
 
 
 def fastest(chip: Chip, precision: str, dtype: DType, *sizes: int) -> Choice:
-    """Returns the number of parts and the tile with the least estimated time, and this time. The `sizes` of a product
-    are the number of products in its batch, its rows, its columns and its depth.
+    """Returns the number of parts and the tile for which the estimated time is least. The result also contains the
+    estimated time. The `sizes` of a product are the number of products in its batch, its rows, its columns and its
+    depth.
     """
     batch, m, n, depth = sizes
     few = batch * -(-m // ROWS) * -(-n // COLUMNS) <= WAVES * chip.multiprocessors

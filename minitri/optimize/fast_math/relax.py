@@ -248,7 +248,8 @@ def is_of_a_row(h: Op) -> bool:
 def _may_be_spread(y: Op, c: float) -> bool:
     """Checks whether exp(y * c), for a value y and a constant c, can be computed as `2**(y * k)` with the constant k =
     c * log2 e. The value y must already have a rounding error, so that the rounding of the constant k = c * log2 e
-    matters little. For the constants c and k = c * log2 e, the product y * k must not overflow unless y * c overflows.
+    matters little. For the constants c and k = c * log2 e, the product y * k is allowed to overflow only if y * c
+    overflows too.
     """
     inner = y
     while isinstance(inner, ir.Spread) or (isinstance(inner, Compute) and inner.op in ("where", "cast")):
@@ -259,8 +260,8 @@ def _may_be_spread(y: Op, c: float) -> bool:
 
 
 def _scaled(x: Op) -> tuple[Op, float] | None:
-    """Returns (y, c) if x is y times a positive constant c, or y divided by 1 / c. Returns None if x is not y
-    multiplied or divided by a positive constant.
+    """Returns (y, c) if x is `y * c` or `y / (1 / c)` for a positive constant c. Returns None if x is not y multiplied
+    or divided by a positive constant.
     """
     match x:
         case (

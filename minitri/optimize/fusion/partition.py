@@ -232,8 +232,8 @@ class Partition(FirstParts):
             self._move(self._few_elements(a, b), a, graph, few=True)
 
     def _move(self, nodes: set[Node], a: int, graph: nx.DiGraph[int], few: bool = False) -> None:
-        """Moves nodes out of all parts that contain them into part `a`, if all changed parts can still be kernels. If
-        the argument `few` is false, nodes move to part `a` only if the kernels then store fewer bytes.
+        """Moves nodes out of all parts that contain them into part `a`, if all changed parts can still be kernels. By
+        default (`few` is false), nodes move to part `a` only if the kernels then store fewer bytes.
         """
         if not nodes or not nodes.isdisjoint(self.stored):
             return

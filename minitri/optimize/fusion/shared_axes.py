@@ -159,9 +159,9 @@ class FusedIndexing(Indexing):
         return {k: dims.axis(row) // step % root.shape[k] for k, step in steps.items() if step}
 
     def _match(self, node: Node, k: int, index: list[Dim]) -> str | None:
-        """Returns the axis of the kernel that a result can use as its axis k, or None if no free axis has the right
-        extent. If several axes of the kernel have the right extent, the function chooses the axis for which the kernel
-        must load the fewest further operands.
+        """Returns an axis of the kernel that can become axis k of a result. Returns None if no free axis of the kernel
+        has the extent of axis k. If several axes of the kernel have the right extent, the function chooses the axis for
+        which the kernel must load the fewest further operands.
         """
         free = [a for a in self.axes if a not in map(plain_axis, index)]
         candidates = [a for a in free if self.axes[a] == node.shape[k]]

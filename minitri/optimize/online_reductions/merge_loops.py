@@ -289,7 +289,7 @@ class _Online(OpBuilder):
         return made.get(root, root)
 
     def _compute(self, name: str, *args: Op) -> Op:
-        """Adds an elementwise op, which several sums may share."""
+        """Adds an elementwise op. Several sums may share this op."""
         return self.once(self.computed(name, *args))
 
 
