@@ -206,8 +206,8 @@ def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False)
 
 def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> bool:
     """Checks whether the expression `root` reads only one array that varies along the reduced axes: the operand of the
-    maximum `y`. The function returns True for exp(x - max x), and False for w * exp(x - max x), in which the array w
-    varies too.
+    maximum `y`. The function returns True for exp(x - max x). The function returns False for w * exp(x - max x),
+    because the array w varies too.
     """
     elements = ir.postorder([root], lambda e: () if e in (y.x, y.y) else terms.look(e)[1])
     return not any(terms.varies(e) for e in elements if e not in (y.x, y.y) and not terms.look(e)[1])
