@@ -21,7 +21,8 @@ The file of a failure has the program, and in comments everything that is needed
 
 The file of a failure is a module of the language, so commands such as `minitri run` accept the file too. If the
 program's arguments have few elements, the file of the failure has every element and the strides. If the program's
-arguments have many elements, the file has only the seed, from which the function `read` makes the same arguments again.
+arguments have many elements, the file has only the seed. The function `read` makes the same arguments again from the
+seed.
 
 A worker process checks programs, so that a crash or a hang of Triton's interpreter does not end the whole session:
 
@@ -130,8 +131,8 @@ def trial(seed: int, on: str = "cpu") -> Outcome:
     variants, relations = ((name,) if name else () for name in (first.variant, first.relation))
 
     def fails(other: RandomProgram) -> bool:
-        """Repeats the comparison that failed with the program `other`, and checks whether `other` fails in the same
-        way.
+        """Checks whether the program `other` fails in the same way as the original program. Only the comparison in
+        which the original program failed is repeated.
         """
         found = examined(Case(other, seed), variants, on=on, relations=relations).case
         return found is not None and (found.relation, found.guilty) == (first.relation, first.guilty)
@@ -227,7 +228,8 @@ def written(case: Case, name: str) -> str:
 
 
 def read(text: str) -> Case:
-    """Returns the test case that a file describes; `text` is the text of the file, which the function `written` made.
+    """Returns the test case that a file describes. The argument `text` is the text of the file. The function `written`
+    made this text.
 
     Raises CompileError MT0003 if the text is not a test case that `minitri fuzz` has written.
     """
@@ -279,8 +281,9 @@ def _array(given: Any) -> Any:
 
 
 def answer(seed: int, on: str) -> dict[str, Any]:
-    """Returns the worker's answer for one seed: the numbers of comparisons, and for a failure its kind, its description
-    and the text of its file. If the field `lost` of the answer is true, the parent process ends the worker.
+    """Returns the worker's answer for one seed. The answer contains the numbers of comparisons. After a failure, the
+    answer also contains the kind of the failure, its description and the text of its file. If the field `lost` of the
+    answer is true, the parent process ends the worker.
     """
     outcome = trial(seed, on)
     counts = {"stages": outcome.stages, "pairs": outcome.pairs, "refused": outcome.refused}

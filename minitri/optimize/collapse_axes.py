@@ -13,10 +13,11 @@ the same matrix, the batch becomes one matrix with the rows of all these matrice
 or store would need a quotient or a remainder of the merged index. For example, if i and j became one axis k, the load
 of a bias `b[j]` would need `k % N` for an extent N of j.
 
-The last two axes of a kernel are merged, even if an index then needs a quotient or remainder, unless each element needs
-more instructions. The number of instructions for each element includes the instructions for quotients and remainders.
-The function `_cost` estimates the number of instructions for each element. For example, one axis in place of two saves
-instructions in the kernels of `x[:, 1:] * 2` and `concat((x, y), axis=1)`:
+The last two axes of a kernel can be merged although the index of a load then needs a quotient or a remainder. The last
+two axes stay separate if a merged axis costs more instructions for each element. The number of instructions for each
+element includes the instructions for quotients and remainders. The function `_cost` estimates the number of
+instructions for each element. For example, one axis in place of two saves instructions in the kernels of `x[:, 1:] * 2`
+and `concat((x, y), axis=1)`:
 
     x[:, 1:] * 2, rows of 4095 elements      stores across the ends of rows are aligned, and so are wide
     concat((x, y), axis=1), rows of 400      no block of 512 elements has 112 elements past the end of a row
@@ -251,8 +252,8 @@ def _indexed_as_one(op: Load | Store, a: Axis, b: Axis) -> Load | Store | None:
 
 
 def _with_one_index(op: Load | Store, place: int, index: Dim) -> Load | Store:
-    """Returns a load or store of the same memory, in which one index replaces two neighbouring indices. The argument
-    `place` is the position of the first replaced index, and the argument `index` is the new index.
+    """Returns a load or store of the same memory. In the returned op, one index replaces two neighbouring indices of
+    `op`. The argument `place` is the position of the first replaced index, and the argument `index` is the new index.
     """
     (*_, rows, columns), step = op.buffer.shape[: place + 2], op.buffer.strides[place + 1]
 

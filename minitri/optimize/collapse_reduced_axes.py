@@ -11,8 +11,8 @@ single index d0.
 A matrix with gaps between its rows keeps two axes, because the address of an element needs both the row index and the
 column index. If an operand is broadcast along one of two reduced axes, the address of an element needs only the index
 along the other axis. A reduction of an array with gaps keeps the axis that is contiguous in memory. One long axis can
-be split into more parts than either of two shorter axes. Even if memory is not contiguous along neighbouring axes, they
-become one axis if the reduction then has over 1.5 times as many parts. Two sums that read the same array are treated
+be split into more parts than either of two shorter axes. Neighbouring axes along which memory is not contiguous become
+one axis only if the reduction then has over 1.5 times as many parts. Two sums that read the same array are treated
 alike, because the two sums will share a kernel. For example, `sum(x / m)` is reduced over one axis of length 96*16 in
 place of two axes of lengths 96 and 16:
 

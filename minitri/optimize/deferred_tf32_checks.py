@@ -63,7 +63,8 @@ def _is_deferrable(loop: Loop) -> bool:
 def _deferred(program: Program, carry: Carry, loops: list[Loop]) -> Program:
     """Returns the program in which a loop no longer checks in each iteration whether the products of TF32 parts are
     finite. The argument `loops` lists the loops that add products to the same sum, the value `carry`. For each loop
-    that adds products, the new program has another loop, which computes the sum again if the sum is not finite.
+    that adds products, the new program has a second loop. The second loop computes the sum again if the sum is not
+    finite.
 
     After the loops that compute the sum again, the value `carry` is the final sum, so later statements need no change.
     """

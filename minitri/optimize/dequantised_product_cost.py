@@ -18,7 +18,8 @@ a tile (for schedules/products.py) with the least estimated time. For each numbe
 block takes was measured on an H200. The script tests/sweep_dequantised_product_cost.py measures all choices on a chip
 and compares them with the choice of the cost model. Only products whose second factor is computed from 8-bit elements
 were measured. If a second factor is computed from wider elements, such as f16, the cost model assumes the times for
-8-bit elements. Left out: products with many rows, whose second factor is converted and stored once (pack_operands.py).
+8-bit elements. Left out: products with many rows. The second factor of a product with many rows is converted and stored
+once (pack_operands.py).
 """
 
 from minitri.graph.ir import Apply, Const, Contract, Index, Input, View, children, is_copy, postorder, viewed

@@ -9,10 +9,11 @@ product of two f16 numbers is exact in f32. A multiplication in f16 rounds the e
 f32 followed by a cast to f16 also rounds the exact product once. An operand can also be converted from 8-bit integers,
 because f16 represents every 8-bit integer exactly.
 
-In: a tile program with masks. Out: the same program, with f16 for multiplications whose result is cast to f16, and for
-operands that only these multiplications use. Left out: programs without matrix products, because memory limits the
-speed of such programs. Additions are left out, because in f16 the operands of an addition would be rounded before the
-addition. Products in bf16 are left out because Triton's interpreter cannot multiply bf16 numbers.
+In: a tile program with masks. Out: the same program, in which some multiplications and some of their operands have
+dtype f16. A multiplication gets the dtype f16 if all users cast its result to f16. An operand gets the dtype f16 if
+only f16 multiplications use it. Left out: programs without matrix products, because memory limits the speed of such
+programs. Additions are left out, because in f16 the operands of an addition would be rounded before the addition.
+Products in bf16 are left out because Triton's interpreter cannot multiply bf16 numbers.
 """
 
 from minitri.base.types import f16, f32
@@ -26,8 +27,8 @@ def halve(program: Program) -> Program:
 
 
 def _halved(program: Program) -> set[Op]:
-    """Returns the f32 ops that can be computed in f16. Ops that can be computed in f16 are multiplications whose
-    results are rounded to f16 anyway, and casts that are operands of only these multiplications.
+    """Returns the f32 ops that can be computed in f16. A multiplication can be computed in f16 if its result is rounded
+    to f16 anyway. A cast can be computed in f16 if only f16 multiplications use its value.
     """
     ops = list(program.ops())
     if not any(isinstance(op, Dot) for op in ops):

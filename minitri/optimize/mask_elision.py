@@ -18,8 +18,8 @@ skip_blocks/skip.py gives the last, shorter block a loop of its own, so that the
 test. The pass in boundary_peeling.py runs before this pass and marks some programs `peeled`. In a peeled program, the
 code for complete tiles does not test the end of the last grid axis. If tensor descriptors load a block
 (tensor_descriptors.py), the GPU's copy engine tests the bounds, so the program needs no test. The loop that
-deferred_tf32_checks.py adds needs no bounds test, because each iteration reads a single index, which is always inside
-the axis.
+deferred_tf32_checks.py adds needs no bounds test, because each iteration reads a single index, and this index is always
+inside the axis.
 
 Left out: proofs that need relations between several axes. The proof that a test is needless uses the range of each axis
 (minitri/base/intervals.py). If an index is not a polynomial, the proof that its test is needless uses facts about

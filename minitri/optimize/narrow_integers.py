@@ -6,11 +6,11 @@ operation.
 Positions (indices of elements as values) have dtype i64, as in numpy, but positions are rarely large.
 
 In: a tile program with masks. Out: the same program with a narrower dtype for some ops. An op is narrowed (computed in
-32 bits) only if its value and all its operands fit into 32 bits. An op is computed in 32 bits only if its value is used
-by comparisons, conversions to floats and other ops in 32 bits alone. The new dtype of a narrowed op is usually i32. The
-new dtype of a narrowed op is f32 if a chain of narrowed ops connects this op with a conversion to a float. An integer
-op gets the dtype f32 only if its value fits into 24 bits, because f32 represents integers of 24 bits exactly. An
-example of attention with f32 positions is ALiBi, which adds to each score a multiple of the distance between two
+32 bits) only if its value and all its operands fit into 32 bits. An op is computed in 32 bits only if each user of its
+value is a comparison, a conversion to a float, or another op in 32 bits. The new dtype of a narrowed op is usually i32.
+The new dtype of a narrowed op is f32 if a chain of narrowed ops connects this op with a conversion to a float. An
+integer op gets the dtype f32 only if its value fits into 24 bits, because f32 represents integers of 24 bits exactly.
+An example of attention with f32 positions is ALiBi, which adds to each score a multiple of the distance between two
 positions. With f32 positions, the kernel of ALiBi (attention with position biases) converts one position per row to a
 float, instead of each distance.
 
@@ -62,9 +62,9 @@ def _narrowed(program: Program) -> Mapping[Op, DType]:
         return _is_made_of(op, kept) and all(u in kept or _takes(u, kept) for u in used_by[op])
 
     def stays_integer(op: Op, kept: set[Op]) -> bool:
-        """Checks whether an integer op need not become f32, because no chain of operands and users connects the op with
-        a conversion to a float. If no conversion to a float is connected with an integer op, i32 and f32 are equally
-        fast for this op.
+        """Checks whether an integer op need not become f32. An op becomes f32 only if a chain of operands and users
+        connects the op with a conversion to a float. If no conversion to a float is connected with an integer op, i32
+        and f32 are equally fast for this op.
         """
         return not any(map(_converts, used_by[op])) and exact.intersection(connected(op, used_by)) <= kept
 

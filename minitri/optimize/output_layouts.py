@@ -74,8 +74,8 @@ def lay_out(plan: Plan) -> Plan:
 
 
 def _order_of_readers(plan: Plan, b: Buffer) -> Order | None:
-    """Returns an array's axes with the last two swapped, if all kernels that load the array have the two axes in this
-    order. Returns None if a kernel that loads the array has another order of axes, or if no kernel loads the array. The
+    """Returns the order of an array's axes in which the last two axes are swapped. Returns None if a kernel that loads
+    the array does not have the last two axes in the swapped order. Returns None if no kernel loads the array. The
     function ignores the order of the axes that a kernel reduces.
     """
     rank = len(b.shape)

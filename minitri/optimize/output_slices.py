@@ -16,12 +16,12 @@ Operations after a concatenation are applied to each slice. For example, `relu(c
 and `relu(y)`.
 
 In: a graph, its plan (list of kernels) without slices, and a function that makes the plan of a graph. Out: a plan that
-stores results in slices, or the given plan if a cost becomes larger with slices, such as the bytes that are moved. One
-kernel must store all slices of a result.
+stores results in slices. If slices make a cost larger, such as the number of bytes that are moved, the given plan is
+kept. One kernel must store all slices of a result.
 
 Left out: results with more than `MOST` slices, because one grid program computes all slices and keeps their values in
-registers. Also left out: results that are not row-major in memory, and slices of fewer than `SECTOR` neighbouring
-bytes, unless the use of slices saves bytes.
+registers. Also left out: results that are not row-major in memory. Slices of fewer than `SECTOR` neighbouring bytes are
+stored only if slices reduce the number of bytes that are moved.
 """
 
 from collections import defaultdict
@@ -44,7 +44,8 @@ SECTOR = 32  # bytes that a GPU stores together
 
 
 def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Plan:
-    """Returns a plan that stores results of the graph in slices, or the plan `whole`, if no cost becomes smaller.
+    """Returns a plan that stores results of the graph in slices. If slices make a cost larger, the function returns the
+    plan `whole`.
 
     whole   the plan without slices
     fuse    the function that makes the plan of a graph whose results are slices

@@ -15,13 +15,13 @@ another layout has three choices: a copy of the second factor, swapped factors, 
 can be swapped because `x @ w` equals `(w.mT @ x.mT).mT`. The choice with the least estimated time is taken
 (product_cost.py). For example, a batch of 256 products `x @ w` has `x: f32[64, 768]` and `w: f32[768, 256]`. In this
 batch, the factors are swapped, because transposed copies of all matrices `w` would take longer than the products
-themselves. F32 products that do not run on tensor cores run on the f32 units of the chip, which need a second factor
-that is contiguous along the column index. A factor without the layout that its product needs is slow to read, and each
-tile of the result reads the factor again. A packed copy, which is made only once, is cheaper than repeated slow reads
-if each element is used often enough.
+themselves. F32 products that do not run on tensor cores run on the f32 units of the chip. The f32 units need a second
+factor that is contiguous along the column index. A factor without the layout that its product needs is slow to read,
+and each tile of the result reads the factor again. A packed copy, which is made only once, is cheaper than repeated
+slow reads if each element is used often enough.
 
-If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory even if
-the factor is not packed. A first factor with rows at multiples of 4 bytes is packed (copied to aligned rows) only if
+If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory without a
+packed copy of the factor. A first factor with rows at multiples of 4 bytes is packed (copied to aligned rows) only if
 each element has at least REUSE_OF_ASYNC (1536) uses. If the rows of a 16-bit factor begin at odd multiples of 2 bytes,
 each element needs a load of its own. A factor whose rows begin at odd multiples of 2 bytes is packed (copied to aligned
 rows) even if the product has few operations. For example, `pad(x, ((0, 0), (1, 1))) @ w` loads blocks of x that begin

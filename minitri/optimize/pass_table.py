@@ -5,9 +5,10 @@
 The table `CORE` in minitri/pipeline.py has the passes that every program needs. The table in this module is a copy of
 `CORE` with added optimisation passes, which this project calls *rooms*. Most optimisations are passes that run between
 two passes of the table `CORE`. Two optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and `fusion`
-replaces `one-kernel-each`. In the table of this module, the rows `lower` and `mask` run functions that optimise, in
-place of the functions that minitri/pipeline.py runs. The optimisations in `PARTS` are parts of the passes `fusion`,
-`lower` and `mask`, so they have no rows of their own in the table of passes. The option `--without NAME` removes an optimisation.
+replaces `one-kernel-each`. In the table `CORE`, the rows `lower` and `mask` run functions that do not optimise. In the
+table of this module, the rows `lower` and `mask` run functions that optimise. The optimisations in `PARTS` are parts of
+the passes `fusion`, `lower` and `mask`, so they have no rows of their own in the table of passes. The option
+`--without NAME` removes an optimisation.
 """
 
 from collections.abc import Callable, Collection
@@ -140,7 +141,7 @@ def room(
     place     the module in minitri/optimize and the function that does the work: "pack_operands:pack"
     instead   the function that runs in place of a removed optimisation
     gpu       whether the optimisation runs for GPUs only. Triton's interpreter has no tensor cores and runs one
-              program at a time, so such an optimisation would not help.
+              program at a time, so an optimisation for GPUs would not make it faster.
     together  whether one call of the function receives all tile programs, instead of one call for each program
     """
     module, called = place.split(":")

@@ -11,8 +11,8 @@ grid axis have the most work, as in causal attention, the programs for these til
 last-but-one grid axis form groups, and within a group the longest programs start first. A group of tiles has about as
 many programs as the GPU runs at once, so that the data that these programs load stays in the L2 cache.
 
-If a program has two loops over the same elements, the second loop starts with the last block. The last blocks that one
-loop has read are still in the cache when the next loop over the same elements starts.
+If a program has two loops over the same elements, the second loop starts with the last block. When the second loop over
+the same elements starts, the cache still contains the last blocks that the first loop has read.
 
     for j { … }                        blocks 0, 1, 2, 3
     for j { store … }                  becomes   3, 2, 1, 0                    warps 16 returning

@@ -34,8 +34,8 @@ def _is_of_a_wide_product(program: Program, op: Op) -> bool:
 
 
 def _product(op: Op) -> tuple[Op, bool]:
-    """Follows elementwise ops from `op` back to the op whose value they read. Returns the op that is found, and True if
-    a loop carries its value from one iteration to the next.
+    """Follows elementwise ops from `op` back to the op whose value they read. Returns a pair: the op that is found, and
+    whether a loop carries the value of this op from one iteration to the next.
     """
     while isinstance(op, Compute):
         op = max(op.args, key=lambda o: len(o.axes))

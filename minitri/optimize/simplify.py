@@ -171,8 +171,8 @@ def gather_of_view(i: Interner, node: Node) -> Node | None:
     """Replaces a gather from a permuted view by a gather from the array itself.
 
     A gather from a slice or a flipped view of an array is not changed. For an index outside of a view, a gather from
-    the view returns the fill value, but a gather from the array may not. If a view only permutes the axes, an index
-    outside of the view is also outside of the array.
+    the view returns the fill value, but a gather from the array may return an element of the array. If a view only
+    permutes the axes, an index outside of the view is also outside of the array.
     """
     if isinstance(node, Gather) and isinstance(node.x, View):
         v, axes = node.x, [axis(k) for k in range(node.x.rank)]

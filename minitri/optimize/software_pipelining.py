@@ -60,10 +60,10 @@ def _has_later_blocks(before: Stmt, loop: Loop) -> bool:
     """Checks whether the statement ahead of `loop` is a loop over the same axes that carries the same values.
 
     The pass skip-blocks can replace one loop by several loops, and puts the loop over the last blocks of the axis
-    first. This pass puts each pipelined loop before the earlier loops that carry the same values. The first product,
-    which this pass puts before the pipelined loop, must not come between two loops that carry the same sums. If a
-    product came between two loops that carry the same sums, NVIDIA's assembler would make the tensor cores wait for
-    each instruction (message C7515).
+    first. This pass puts each pipelined loop before the earlier loops that carry the same values. This pass puts the
+    first product before the pipelined loop. The first product must not come between two loops that carry the same sums.
+    If a product came between two loops that carry the same sums, NVIDIA's assembler would make the tensor cores wait
+    for each instruction (message C7515).
     """
     if not isinstance(before, Loop) or before.first is None or before.axes != loop.axes:
         return False

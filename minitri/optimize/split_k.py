@@ -8,14 +8,15 @@
     %3: f32[16, 4096] = reduce.sum %2 {axes = [0]}    the operations after the product join this kernel
 
 The length of the summed axis is called the depth. The order in which partial sums are added depends on the sizes alone.
-The last part is padded with zeros. If a factor is computed from other reductions or products, the product of this
-factor could share a loop with these reductions or products (minitri/optimize/online_reductions/merge_loops.py). A
-product that could share a loop with other reductions is split only if most of the GPU would be idle without the split.
-Left out: loops of attention, which split_kv.py splits.
+The last part is padded with zeros. A product and a reduction could share a loop if a factor of the product is computed
+from the reduction (minitri/optimize/online_reductions/merge_loops.py). Two products could share a loop if a factor of
+the second product is computed from the first product. A product that could share a loop with other reductions is split
+only if most of the GPU would be idle without the split. Left out: loops of attention, which split_kv.py splits.
 
 A cost model chooses the number of parts (product_cost.py; for weights of 8 bits, dequantised_product_cost.py). If a
-product could share a loop with other reductions or products, a rule of thumb chooses the number of its parts. For
-16-bit products with few rows, whose time goes into loads, a rule of thumb chooses the number of parts.
+product could share a loop with other reductions or products, a rule of thumb chooses the number of its parts. A rule of
+thumb also chooses the number of parts for 16-bit products with few rows, because loads take most of the time of such
+products.
 """
 
 import math
@@ -79,8 +80,9 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
 
 
 def fastest(chip: Chip, precision: str, dtype: DType, *sizes: int) -> Choice:
-    """Returns the number of parts and the tile with the least estimated time, and this time. The `sizes` of a product
-    are the number of products in its batch, its rows, its columns and its depth.
+    """Returns the number of parts and the tile for which the estimated time is least. The result also contains the
+    estimated time. The `sizes` of a product are the number of products in its batch, its rows, its columns and its
+    depth.
     """
     batch, m, n, depth = sizes
     few = batch * -(-m // ROWS) * -(-n // COLUMNS) <= WAVES * chip.multiprocessors

@@ -156,8 +156,8 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, chained: bool = Fals
 
 
 def _axis(extents: Mapping[int, int], inner: Container[int], parts: int) -> int:
-    """Returns the reduced axis to split. If a reduced axis that is not contiguous in memory is long enough, this axis
-    is split, so that each part consists of complete rows.
+    """Returns the reduced axis to split. A reduced axis that is not contiguous in memory is split if this axis is long
+    enough. The parts of such an axis consist of complete rows.
 
     The argument `extents` maps each reduced axis to its extent. Parts of the contiguous axes `inner` must have at least
     PIECE elements, because shorter parts load slowly.

@@ -12,10 +12,10 @@ corrected for the maximum or mean of all parts. The correction of a partial sum 
 
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. If the maximum of a part is -inf, 0 replaces this
 maximum, and 1 replaces the correction factor of the part. If all elements of all parts are -inf, 0 replaces the maximum
-at first, and the sum of exp(x - max x) is 0. The sum 0 times the correction factor exp(0 - -inf), which is inf, gives
-nan, as it does without parts. If the extent of the axis is not a multiple of the length of a part, the axis is padded.
-The operand of an exponential is padded with -inf, so that the exponential is 0. An operand that is not the argument of
-an exponential is padded with the neutral element of the reduction.
+at first, and the sum of exp(x - max x) is 0. The sum 0 is multiplied by the correction factor exp(0 - -inf), so 0 * inf
+gives nan. The result is nan without parts too. If the extent of the axis is not a multiple of the length of a part, the
+axis is padded. The operand of an exponential is padded with -inf, so that the exponential is 0. An operand that is not
+the argument of an exponential is padded with the neutral element of the reduction.
 
 The modules split_reduction.py, split_kv.py, split_k.py and split_scan.py decide which nodes to split, and into how many
 parts.
@@ -81,7 +81,8 @@ class Cut:
         self.found: Rescale[Element] | None = None  # the transport of a sum that follows a maximum
 
     def made(self, cuts: dict[Node, Cut]) -> Halves:
-        """Returns the reduction in two steps, and adds this `Cut` to the dict `cuts` of split reductions.
+        """Returns the reduction in two steps. The method also adds the object `self` to the dict `cuts` of split
+        reductions.
 
         A sum that depends on a split maximum or mean (one computed in parts) uses, in each part, the maximum or mean of
         this part. A sum that cannot be corrected for the maximum or mean of all parts reads its elements again, after
@@ -149,8 +150,8 @@ Cuts = Mapping[Node, Cut]  # by the result of the reduction
 
 
 def parts_of(extent: Dim, parts: int, step: int = 1) -> tuple[int, Dim]:
-    """Returns the number and the length of parts that cover an axis: at most `parts` parts, whose length is a multiple
-    of `step`. The last part of the axis can be shorter than the other parts.
+    """Returns the number of parts that cover an axis, and the length of a part. The number of parts is at most `parts`,
+    and the length is a multiple of `step`. The last part of the axis can be shorter than the other parts.
     """
     length = (extent + (parts * step - 1)) // (parts * step) * step
     return parts if extent.constant is None else -(-extent.constant // int(length)), length
@@ -205,8 +206,8 @@ def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False)
 
 def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> bool:
     """Checks whether the expression `root` reads only one array that varies along the reduced axes: the operand of the
-    maximum `y`. The function returns True for exp(x - max x), and False for w * exp(x - max x), in which the array w
-    varies too.
+    maximum `y`. The function returns True for exp(x - max x). The function returns False for w * exp(x - max x),
+    because the array w varies too.
     """
     elements = ir.postorder([root], lambda e: () if e in (y.x, y.y) else terms.look(e)[1])
     return not any(terms.varies(e) for e in elements if e not in (y.x, y.y) and not terms.look(e)[1])
@@ -252,10 +253,10 @@ class Following(Record):
         return build(self.i, self.terms, root, cut.x.shape, at, {y.x: maximum.x, y.y: own})
 
     def _axes_in(self, cut: Cut, places: tuple[Dim, ...]) -> Axes:
-        """Returns a dict that maps each axis of the summed expression to its index in `cut.x`, an array with one axis
-        split into two. For example, the index of an axis d1 that is split into parts of 64 elements is 64*d1 + d2. The
-        argument `places` says which element of the maximum's operand the summed expression reads: one index expression
-        for each axis of the operand.
+        """Returns a dict that maps each axis of the summed expression to the index of this axis in `cut.x`. In the
+        array `cut.x`, one axis is split into two. For example, the index of an axis d1 that is split into parts of 64
+        elements is 64*d1 + d2. The argument `places` says which element of the maximum's operand the summed expression
+        reads: one index expression for each axis of the operand.
         """
         unit: Axes = {axis_symbol(k): ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}
         return {**unit, **{s: cut.x.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}

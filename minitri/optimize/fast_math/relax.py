@@ -5,13 +5,13 @@
       %5: f32[i, r] = divide %3, %4                   %5: f32[i] = reciprocal %4
                                                       %6: f32[i, r] = multiply %3, %5
 
-A kernel is *relaxed* (allowed to use fast math) if 16-bit results hide the rounding errors of fast math. A kernel is
-relaxed only if every float that it writes is f16 or bf16, or a temporary that only relaxed kernels read. A kernel is
-not relaxed if a discontinuous operation depends on its arithmetic: a comparison, floor, argmax or conversion to an
-integer. In a relaxed kernel, the compiler is allowed to round x * y + z once instead of twice. The operators of a
-relaxed kernel are allowed to use faster instructions with a relative error of about 2**-18 (`Operator.relaxed`). In a
-relaxed kernel (one that may use fast math), rewrite rules replace slow operators, such as many divisions by one
-division and many multiplications:
+A kernel is *relaxed* (allowed to use fast math) if 16-bit results hide the rounding errors of fast math. A relaxed
+kernel writes floats only to f16 and bf16 arrays, and to temporaries that only relaxed kernels read. A kernel is not
+relaxed if a discontinuous operation depends on its arithmetic: a comparison, floor, argmax or conversion to an integer.
+In a relaxed kernel, the compiler is allowed to round x * y + z once instead of twice. The operators of a relaxed kernel
+are allowed to use faster instructions with a relative error of about 2**-18 (`Operator.relaxed`). In a relaxed kernel
+(one that may use fast math), rewrite rules replace slow operators by faster ones, for example a division by a
+multiplication:
 
     x / y, y without some axis of x         x * (1 / y): one division per row
     1 + tanh(x)                             2 * sigmoid(2 * x)
@@ -35,13 +35,13 @@ constant, as a score of attention is, log2 e is merged into that constant. For c
 times the maximum of x, because rounding is monotone.
 
 Accuracy: for exp(x - h) with one value h for the whole row, the product of h and log2 e is rounded. The rounding error
-of h * log2 e changes the exponent by up to `|h| * 2**-24`, and by the same amount for all elements of a row. A score of
-attention already has a rounding error of up to `2**-24` of its value, because the score is multiplied by a constant.
-Values loaded from memory have no rounding error, so for loaded values `x - h` is computed before the multiplication by
-log2 e. The rule for exp(x - h) also computes `x - h` before the multiplication if the product of x and log2 e could
-overflow. The factor exp(h(old) - h(new)) that corrects a running sum is always computed from the difference of h(old)
-and h(new). In exp(h(old) - h(new)), the multiplication by log2 e comes after the subtraction, so that rounding errors
-do not accumulate from block to block.
+of h * log2 e changes the exponent by up to `|h| * 2**-24`. The exponents of all elements of a row change by the same
+amount. A score of attention already has a rounding error of up to `2**-24` of its value, because the score is
+multiplied by a constant. Values loaded from memory have no rounding error, so for loaded values `x - h` is computed
+before the multiplication by log2 e. The rule for exp(x - h) also computes `x - h` before the multiplication if the
+product of x and log2 e could overflow. The factor exp(h(old) - h(new)) that corrects a running sum is always computed
+from the difference of h(old) and h(new). In exp(h(old) - h(new)), the multiplication by log2 e comes after the
+subtraction, so that rounding errors do not accumulate from block to block.
 """
 
 import math
@@ -248,7 +248,8 @@ def is_of_a_row(h: Op) -> bool:
 def _may_be_spread(y: Op, c: float) -> bool:
     """Checks whether exp(y * c), for a value y and a constant c, can be computed as `2**(y * k)` with the constant k =
     c * log2 e. The value y must already have a rounding error, so that the rounding of the constant k = c * log2 e
-    matters little. For the constants c and k = c * log2 e, the product y * k must not overflow unless y * c overflows.
+    matters little. For the constants c and k = c * log2 e, the product y * k is allowed to overflow only if y * c
+    overflows too.
     """
     inner = y
     while isinstance(inner, ir.Spread) or (isinstance(inner, Compute) and inner.op in ("where", "cast")):
@@ -259,8 +260,8 @@ def _may_be_spread(y: Op, c: float) -> bool:
 
 
 def _scaled(x: Op) -> tuple[Op, float] | None:
-    """Returns (y, c) if x is y times a positive constant c, or y divided by 1 / c. Returns None if x is not y
-    multiplied or divided by a positive constant.
+    """Returns (y, c) if x is `y * c` or `y / (1 / c)` for a positive constant c. Returns None if x is not y multiplied
+    or divided by a positive constant.
     """
     match x:
         case (

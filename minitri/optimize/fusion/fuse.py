@@ -80,11 +80,11 @@ def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, in
     reader    the node that reads the value
     part      the number of the part (future kernel) that contains the reader
     fused     whether the part with this reader computes the value itself, instead of loading it
-    accesses  the number of loads and stores that fusion saves, or that the reader causes if it is not fused
+    accesses  the loads and stores that fusion saves (for a fused reader), or that the reader causes (otherwise)
 
     A reader in the kernel that computes the value (a fused reader) saves one load. In a kernel that does not compute
     the value, one load serves all readers of the value. The store of the value is counted only once, not for each
-    reader. A value is not stored in memory if every node that reads it is fused, unless the value is an output of the
+    reader. A value is stored in memory only if a node that reads it is not fused, or if the value is an output of the
     program.
     """
     readers = [(u, h) for u in parts.users[node] for h in parts.homes[u]]

@@ -89,9 +89,9 @@ def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand
 
 
 def _check_tiles(part: FusedIndexing, contracts: Sequence[Contract]) -> None:
-    """Checks that all products have rows and columns along the same axes, because a program has only one index of each
-    other axis. If products share a loop with reductions, their rows must lie along the same axis, but their columns can
-    lie along different axes.
+    """Checks that all products have rows and columns along the same two axes. A program has only one index of each axis
+    that is neither the row axis nor the column axis. If products share a loop with reductions, their rows must lie
+    along the same axis, but their columns can lie along different axes.
     """
     sides = slice(-2, None if part.loop is None else -1)
     tiles = {frozenset(map(plain_axis, d.index[sides])) for n in contracts for d in part.demands[n]}
@@ -122,10 +122,10 @@ def _check_scan(part: FusedIndexing, node: Scan) -> None:
 def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
     """Returns the value that must be stored in memory so that the rest of the part can be one kernel.
 
-    The argument `missing` contains the axes of the kernel that `node` lacks, which are the axes along which its value
-    does not vary. If another stored result of the kernel varies along an axis that `node` lacks, the function returns
-    this result. If no stored result of the kernel varies along an axis that `node` lacks, the function returns `node`
-    itself.
+    The argument `missing` contains the axes of the kernel that `node` lacks. The value of `node` does not vary along an
+    axis that `node` lacks. If another stored result of the kernel varies along an axis that `node` lacks, the function
+    returns this result. If no stored result of the kernel varies along an axis that `node` lacks, the function returns
+    `node` itself.
     """
     for other, demand in part.stores[1:]:
         if other is not node and missing & axis_names(demand.index):

@@ -72,8 +72,8 @@ class Partition(FirstParts):
             raise NotOneKernel("it would read too many arrays", *cuts)
 
     def _indexed(self, homes: Iterable[int]) -> tuple[dict[int, FusedIndexing], list[NotOneKernel]]:
-        """Returns the index notation of each part that can be one kernel, and the exceptions with the reasons against
-        the other parts.
+        """Returns the index notation of each part that can be one kernel. For each part that cannot be one kernel, the
+        method also returns an exception with the reason.
         """
         indexed: dict[int, FusedIndexing] = {}
         refused: list[NotOneKernel] = []
@@ -232,8 +232,8 @@ class Partition(FirstParts):
             self._move(self._few_elements(a, b), a, graph, few=True)
 
     def _move(self, nodes: set[Node], a: int, graph: nx.DiGraph[int], few: bool = False) -> None:
-        """Moves nodes out of all parts that contain them into part `a`, if all changed parts can still be kernels. If
-        the argument `few` is false, nodes move to part `a` only if the kernels then store fewer bytes.
+        """Moves nodes out of all parts that contain them into part `a`, if all changed parts can still be kernels. By
+        default (`few` is false), nodes move to part `a` only if the kernels then store fewer bytes.
         """
         if not nodes or not nodes.isdisjoint(self.stored):
             return
@@ -251,8 +251,8 @@ class Partition(FirstParts):
                 self._assign(h, part)
 
     def _first_steps(self, home: int) -> set[Node]:
-        """Returns the first elementwise nodes of a part, on which reductions of the part depend. The returned nodes
-        depend on no other nodes of the part.
+        """Returns the elementwise nodes of a part that come before its reductions. At least one reduction of the part
+        depends on each returned node. A returned node depends on no nodes of the part except other returned nodes.
         """
         part = self.parts[home]
         steps: set[Node] = set()

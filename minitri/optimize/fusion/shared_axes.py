@@ -3,12 +3,12 @@
     m[i] = max over r of x[i, r]        the sum reuses the axis r, which the part already has: both
     s[i] = sum over r of exp(x - m)     read x[i, r], so softmax is one kernel
 
-In: a part of a graph (the nodes that one kernel computes). Out: the demands of the part, which say at which index each
-node is needed. A *demand* is an index at which a node is needed, such as `x[i, r]`. The file minitri/kernels/demand.py
-computes the demands of a part with a single operation. In a part with several operations, each further result or
-reduction reuses existing axes with the same extent. If several axes have the extent that a result needs, the chosen
-axis lets operations read the same elements as often as possible. If a reduction is split into parts, each grid program
-that reduces one part can also store the same part of another result.
+In: a part of a graph (the nodes that one kernel computes). Out: the demands of the part: for each node, the indices at
+which the node is needed. A *demand* is an index at which a node is needed, such as `x[i, r]`. The file
+minitri/kernels/demand.py computes the demands of a part with a single operation. In a part with several operations,
+each further result or reduction reuses existing axes with the same extent. If several axes have the extent that a
+result needs, the chosen axis lets operations read the same elements as often as possible. If a reduction is split into
+parts, each grid program that reduces one part can also store the same part of another result.
 
     t[i] = sum over r of x[16384*i + r]      the index reaches each element of out once,
     out[16384*i + r] = 2 * x[16384*i + r]    so both need the same elements of x
@@ -121,7 +121,8 @@ class FusedIndexing(Indexing):
         single axis.
 
         The argument `needed` has the number of indices along each axis of `node` that the result needs. Returns False
-        if the result needs only a part of each row of `node`, as in `sum(x), x[:, :64] * 2`, or only its diagonal.
+        if the result needs only a part of each row of `node`, as in `sum(x), x[:, :64] * 2`. Returns False if the
+        result needs only the diagonal of `node`.
         """
         place = sum((d * n for d, n in zip(index, ir.contiguous(node.shape))), dims.ZERO)
         digits = mixed_radix(place, self.ranges.ranges, dims.product(list(root.shape)))
@@ -158,9 +159,9 @@ class FusedIndexing(Indexing):
         return {k: dims.axis(row) // step % root.shape[k] for k, step in steps.items() if step}
 
     def _match(self, node: Node, k: int, index: list[Dim]) -> str | None:
-        """Returns the axis of the kernel that a result can use as its axis k, or None if no free axis has the right
-        extent. If several axes of the kernel have the right extent, the function chooses the axis for which the kernel
-        must load the fewest further operands.
+        """Returns an axis of the kernel that can become axis k of a result. Returns None if no free axis of the kernel
+        has the extent of axis k. If several axes of the kernel have the right extent, the function chooses the axis for
+        which the kernel must load the fewest further operands.
         """
         free = [a for a in self.axes if a not in map(plain_axis, index)]
         candidates = [a for a in free if self.axes[a] == node.shape[k]]
@@ -188,8 +189,8 @@ class FusedIndexing(Indexing):
         """Returns the axes that a reduction runs over: existing axes of the kernel if their extents match, or else new
         axes.
 
-        If several axes match, the function chooses the axis with which the reduction and the kernel share the most
-        operands at the same indices.
+        If several axes match, the function counts for each axis the operands that the reduction and the kernel then
+        share at the same indices. The function chooses the axis with the most shared operands.
         """
         kept = {s.name for d in demand.index for s in d.symbols()} | self._product_axes()
         chosen: list[str] = []

@@ -164,7 +164,7 @@ class _Online(OpBuilder):
         sum. For example, the sum of e / l is the sum of e, divided by l.
 
         A divisor can move out of a sum if it is constant along the summed axes and at least 1. The divisor of a
-        quotient that is cast to another dtype can move out of the sum only if the numerator is an exponential. An
+        quotient stays in the sum if the quotient is cast to another dtype and its numerator is no exponential. An
         exponential of x - max is at most 1, so its cast does not overflow.
         """
         match x:
@@ -289,7 +289,7 @@ class _Online(OpBuilder):
         return made.get(root, root)
 
     def _compute(self, name: str, *args: Op) -> Op:
-        """Adds an elementwise op, which several sums may share."""
+        """Adds an elementwise op. Several sums may share this op."""
         return self.once(self.computed(name, *args))
 
 

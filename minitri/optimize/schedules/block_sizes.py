@@ -109,8 +109,9 @@ def rival(order: Sequence[Axis], kernel: Kernel) -> Axis | None:
 
 
 def touched(kernel: Kernel, op: Load | Store) -> int:
-    """Returns the number of different elements that a load or store accesses, which is at most the size of the array.
-    For example, the load of a bias with a single axis accesses few different elements, even if a large tile uses them.
+    """Returns the number of different elements that a load or store accesses. This number is at most the size of the
+    array. For example, the load of a bias with a single axis accesses few different elements, even if a large tile uses
+    them.
     """
     indexed = math.prod(size(a, 4096) for a in kernel.axes if a.name in op.indexed_by)
     return min(indexed, math.prod(e.constant or 4096 for e in op.buffer.shape))

@@ -10,9 +10,10 @@ from minitri.kernels.ir import Kernel, Reduce, Scan, Store, needed
 
 
 def streams_results(kernel: Kernel) -> bool:
-    """Checks whether a loop over the blocks of a row can store results as long as the row, because these results depend
-    on no reduction. For example, a kernel stores `2 * x` while it computes the sum of a part of x. Returns False if one
-    reduction uses the result of another reduction, as a variance uses the mean.
+    """Checks whether a loop over the blocks of a row can already store the results that are as long as the row. The
+    loop can store such results only if they depend on no reduction. For example, a kernel stores `2 * x` while it
+    computes the sum of a part of x. Returns False if one reduction uses the result of another reduction, as a variance
+    uses the mean.
     """
     reduced = {a.name for a in kernel.reduced}
     stores = [op for op in kernel.body if isinstance(op, Store) and reduced & op.indexed_by]

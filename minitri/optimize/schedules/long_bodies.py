@@ -4,8 +4,8 @@
 
 Triton's compilers unroll a tile: each thread has its own instructions for each element that it computes. The time to
 compile a kernel grows with the instructions of a thread, up to a second for 64 elements of a long body. With more
-warps, each thread has fewer elements of the same tile. On an H200, programs with 32 or more elements a thread were as
-fast with more warps, or up to 1.2 times as fast.
+warps, each thread has fewer elements of the same tile. On an H200, more warps made no program with 32 or more elements
+a thread slower, and made some programs up to 1.2 times as fast.
 
 In: a kernel, its block sizes and its number of warps. Out: the same number of warps, or twice as many. Left out: tiles
 with fewer than 32 elements for each thread, because with more warps a thread would load less at once.

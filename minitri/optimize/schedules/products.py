@@ -232,7 +232,7 @@ def _transposed(m: int, n: int, batch: int, depth: int, chip: Chip) -> Tile:
 
 
 def _streaming(m: int, n: int, batch: int, dot: Dot, chip: Chip) -> Tile:
-    """Returns the tile of a product with few rows, which mostly waits for loads of its second factor."""
+    """Returns the tile of a product with few rows. Such a product mostly waits for loads of its second factor."""
     rows = max(16, 1 << (m - 1).bit_length())
     columns = next((c for c in (128, 64) if batch * -(-n // c) >= chip.multiprocessors - 4), NARROW)
     one = Tile(rows, columns, 128 if columns == 128 else 256, 4, 1)
@@ -298,7 +298,7 @@ def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Sche
 
 
 def _ends(kernel: Kernel, dot: Dot) -> list[Load | Store]:
-    """Returns the loads and stores of complete tiles, which run once per tile, after the loop of the tile."""
+    """Returns the loads and stores of complete tiles. Each returned op runs once per tile, after the tile's loop."""
     tiled = [op for op in kernel.body if isinstance(op, (Load, Store))]
     return [op for op in tiled if set(dot.tile) <= op.indexed_by]
 
@@ -331,7 +331,7 @@ def _is_one_described(dot: Dot) -> bool:
 def is_described(load: Load, blocked: Sequence[str] = ()) -> bool:
     """Checks whether a tensor descriptor can load complete blocks of the array that `load` reads.
 
-    Each index of the load must be an axis or a number, or the sum of an axis in the list `blocked` and an offset.
+    Each index of the load must be an axis, a number, or the sum of an offset and an axis in the list `blocked`.
     """
     return may_be_described(load) and has_steps(load.buffer) and all(_is_along(d, blocked) for d in load.index)
 

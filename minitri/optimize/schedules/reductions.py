@@ -156,8 +156,8 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
     """Returns the number of elements of a program that computes several rows.
 
-    If a thread loads few bytes at once, a program has twice as many elements in two cases: if the rows are only
-    reduced, or if all rows use the same bias or scale.
+    A program has twice as many elements if its threads load few bytes at once and its rows are only reduced. A program
+    also has twice as many elements if its threads load few bytes at once and all rows use the same bias or scale.
     """
     inner, narrow = max(kernel.reduced, key=lambda a: weight[a.name]), widest_bytes(kernel) <= 2
     if _is_aligned(kernel, inner) and not narrow:
@@ -215,7 +215,7 @@ def _reads_again(kernel: Kernel) -> bool:
 
 
 def _warps_of_few(kernel: Kernel, chip: Chip) -> int:
-    """Returns the fewest warps of a program that loops over rows, or 0 if there are many programs.
+    """Returns the minimum number of warps for a loop over blocks of a row. With many programs, the minimum is 0.
 
     If a multiprocessor runs one program, this program alone must keep the memory busy. By Little's law, 4 TB/s at a
     latency of 0.7 µs need 21 KB in flight for each multiprocessor: 32 warps with 8 elements of f32 a thread load 32 KB.
@@ -339,8 +339,8 @@ def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, 
 
 def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, chip: Chip) -> Schedule | None:
     """Returns the schedule of a program that keeps columns in registers. Returns None if the columns are too long for
-    registers. Returns None if there are few columns, and no result is as long as a column. Returns None if columns are
-    short, elements have 8 or 16 bits, and the size of a row is no multiple of 16 bytes.
+    registers. Returns None if there are few columns, and no result is as long as a column. Returns None for short
+    columns with elements of 8 or 16 bits if the size of a row is no multiple of 16 bytes.
 
     For example, a softmax along columns uses each element twice, but a program that keeps its columns in registers
     reads each element only once (`_kept_columns`). The function `_reduced_columns` decides whether columns stay in
@@ -377,10 +377,10 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, chip: Chip) -> tupl
     """Returns three facts about a program whose columns a loop would read twice: whether it keeps the columns in
     registers, the number of columns, and the number of warps.
 
-    A program covers 256 bytes of each row. If columns are long, a program covers fewer bytes of each row, and if
-    columns are very short, it covers more bytes. Each warp of a grid program loads at least two kilobytes of column
-    elements. If there are few columns, longer columns than usual are kept in registers. If columns have more than
-    HELD_COLUMN elements, a program covers as little as one memory sector of each row, so that there are more programs.
+    A program covers 256 bytes of each row. A program covers fewer bytes of each row if columns are long, and more bytes
+    if columns are very short. Each warp of a grid program loads at least two kilobytes of column elements. If there are
+    few columns, longer columns than usual are kept in registers. If columns have more than HELD_COLUMN elements, a
+    program covers as little as one memory sector of each row, so that there are more programs.
 
     If an element takes many instructions, a thread has eight elements. A thread has sixteen elements if otherwise a few
     programs would start only after the other programs have ended. A value that is computed once for each column, such

@@ -214,6 +214,6 @@ def _apply(op: str, dtype: DType, dtypes: Sequence[DType], values: Sequence[Any]
 
 def free(op: Op, kinds: Iterable[str] | None = None) -> Value:
     """Returns a `Value` for an op of which only the possible kinds of numbers are known. Two calls for the same op
-    return values with the same term (name), which are therefore known to be equal.
+    return values with the same term (name). Values with the same term are known to be equal.
     """
     return anything(op.dtype, ("op", id(op)), kinds)

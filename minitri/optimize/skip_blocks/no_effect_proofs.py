@@ -14,9 +14,9 @@ effect succeeds if the evaluated iteration leaves each carried value unchanged.
 
 An online sum is multiplied by exp(m - m') when its running maximum changes from m to m'
 (minitri/optimize/online_reductions/lower.py). If the running maximum m stays the same, an online sum is multiplied by
-exp(m - m), which is 1 for a finite m and nan for any other m. The proof has a separate case for each kind of number
-that the running maximum m can be. If the running maximum m of an online sum is infinite or nan, the sum is 0 or nan, as
-induction over the iterations proves.
+exp(m - m). The factor exp(m - m) is 1 for a finite m and nan for any other m. The proof has a separate case for each
+kind of number that the running maximum m can be. If the running maximum m of an online sum is infinite or nan, the sum
+is 0 or nan, as induction over the iterations proves.
 
     m is -inf          the sum is 0 or nan: the sum starts at 0, and an element -inf adds 0
     m is inf or nan    the sum is nan: the element that made m inf or nan adds nan to the sum
@@ -160,7 +160,7 @@ def _own_maximum(update: Update) -> Reduce | None:
 class _Iteration:
     """One iteration of a loop, evaluated under assumptions about some ops.
 
-    known   assumed values of some ops, which are not computed
+    known   the assumed values of some ops; an op with an assumed value is not computed
     some    whether the assumptions can hold for only some of the elements of a block
     runs    whether the iteration certainly runs; if so, each product reads both factors
     """

@@ -17,10 +17,10 @@ that the iteration then changes nothing:
 
 In causal attention, the condition of the `where` holds for all elements of the blocks below the diagonal. A loop over
 blocks in which a condition holds for all elements does not need to test the condition. The pass replaces one loop by
-two or three loops over the same carried values, one of which does not test the condition of the `where`. In the text of
-a program, each loop lists what was proven about its blocks (`because`). If the last block of a loop with products can
-be incomplete, this block gets a loop of its own. If the last block has a loop of its own, the loop over all complete
-blocks needs no bounds check.
+two or three loops over the same carried values. One of the new loops does not test the condition of the `where`. In the
+text of a program, each loop lists what was proven about its blocks (`because`). If the last block of a loop with
+products can be incomplete, this block gets a loop of its own. If the last block has a loop of its own, the loop over
+all complete blocks needs no bounds check.
 
 Left out: loops over several axes, loops that store, and conditions on values read from memory. Index-set splitting is
 from Griebl, Feautrier and Lengauer, "Index set splitting", 2000.
@@ -52,8 +52,8 @@ class _Choice(Record):
     """A selection (`where` op) in a loop, with a condition that depends on positions.
 
     The field `holds` is the value of the condition (true or false) with which the `where` op selects an element that
-    matters. If the condition of the `where` op is not equal to `holds` in a whole block, the iteration over this block
-    changes no carried value.
+    matters. If the condition of the `where` op differs from `holds` for every element of a block, the iteration over
+    this block changes no carried value.
     """
 
     op: Compute
@@ -77,8 +77,8 @@ class _Skipping:
         self.condition = ranges.all_of(dict.fromkeys(ranges.formula(c.op.args[0], c.holds) for c in self.choices))
 
     def _neutral_choices(self) -> list[_Choice]:
-        """Returns the `where` ops that let the loop skip blocks, each with a truth value. If the condition of a
-        returned op never has this truth value in a block, the loop can skip the block.
+        """Returns the `where` ops that let the loop skip blocks, each with a truth value. The loop can skip a block if
+        the condition of a returned op differs from the op's truth value for every element of the block.
         """
         before = list(self.program.ops())
         before = before[: before.index(self.loop.body[0])] if self.loop.body else before
@@ -105,8 +105,8 @@ class _Skipping:
         return pieces[::-1] if self._may_reverse() else pieces
 
     def _may_reverse(self) -> bool:
-        """Checks whether the loops that replace the original loop should run in reverse order. The loops that replace
-        one loop run in reverse order if they compute a product, and no op depends on the order of blocks.
+        """Checks whether the loops that replace the original loop should run in reverse order. Returns True if the
+        original loop computes a product and none of its ops depends on the order of blocks.
         """
         return not any(map(self._is_ordered, self.loop.body)) and any(isinstance(op, Dot) for op in self.loop.body)
 
