@@ -359,7 +359,7 @@ class Interner:
         return self.node(Apply, dtype, shape, op, args)
 
     def cast(self, x: Node, dtype: DType) -> Node:
-        """Returns x converted to a dtype, or x itself if it has this dtype."""
+        """Returns x converted to a dtype, or x itself if x already has this dtype."""
         return x if x.dtype == dtype else self.apply("cast", dtype, x.shape, (x,))
 
     def view(self, x: Node, shape: Shape, index: tuple[Dim, ...]) -> View:

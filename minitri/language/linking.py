@@ -178,8 +178,8 @@ class _Names:
         self.known: dict[tuple[str, ...], Any] = {}
 
     def node(self, node: Any) -> Any:
-        """Replaces a syntax node by the value of its name, if the name is from the scope around the function. Returns
-        the new node. The names in the children of the given node must have been replaced before.
+        """Replaces a node that is a name from the scope around the function by the value of the name. Returns the
+        resulting node. The names in the children of the given node must have been replaced before.
         """
         match node:
             case ast.Name() | ast.Attribute():

@@ -130,7 +130,7 @@ def _written(tree: python.AST) -> str:
 def _parsed(text: str) -> list[python.stmt]:
     """Returns Python's syntax tree of a short text, simplified by `_Plain`.
 
-    Returns [] if the text is not valid Python, or if it is too long or too deep.
+    Returns [] if the text is not valid Python. Returns [] if the text is too long or too deeply nested.
 
     The text is never executed.
     """
@@ -283,8 +283,8 @@ def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) ->
 
 
 def _is_mask(index: python.AST, module: str) -> bool:
-    """Checks whether an index is an array of booleans, such as a comparison. If the index is a name, the type or value
-    of this name is searched for in the program text `module`.
+    """Checks whether an index is an array of booleans, such as a comparison. If the index is a name, the function
+    searches the program text `module` for the type or value of the name.
     """
     text = python.unparse(index)
     if isinstance(index, (python.Compare, python.BoolOp)) or re.match(r"~|not |.* [&|] ", text):
