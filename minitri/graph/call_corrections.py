@@ -1,4 +1,5 @@
-"""Corrects rejected calls. The functions of this file are rules, which graph/corrections.py applies after an error.
+"""Corrects rejected calls. Each function of this file is a rule. After an error, graph/corrections.py applies the rules
+to the rejected call.
 
     sum(x, axis=2)       x has two axes             sum(x, axis=-1)
     concat((x, v))       x: f32[M, N], v: f32[N]    concat((x, v[None]))
@@ -95,7 +96,9 @@ def keyword(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Ed
 
 
 def surplus(found: re.Match[str], node: ast.Call | ast.Subscript, values: Values) -> Iterator[Edit]:
-    """Removes the last arguments of a call, or the last indices of a subscript, if there are too many."""
+    """If a call has too many arguments, removes the last arguments. If a subscript has too many indices, removes the
+    last indices.
+    """
     parts = node.args if isinstance(node, ast.Call) else node.indices
     if 0 < (count := int(found[1])) < len(parts):
         yield Edit(replace(parts[-1].span, start=parts[count - 1].span.end), "")
@@ -228,7 +231,7 @@ def quotient(found: re.Match[str], node: ast.Call | ast.Subscript, values: Value
 
 
 def sizes(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
-    """In a call of `reshape`, replaces a size that does not fit by -1, which stands for the only size that fits."""
+    """Replaces a wrong size in a call of `reshape` by -1. The size -1 stands for the only size that fits."""
     given = items(node)
     numbers = [n for i in given if isinstance(n := values.get(id(i)), int) and n > 0]
     if len(numbers) == len(given):

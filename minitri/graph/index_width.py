@@ -19,8 +19,8 @@ LIMIT = 2**31 - 2**21  # below 2**31, because a block may start inside an array 
 
 
 def numbers_fit(graph: Graph) -> tuple[Condition, ...]:
-    """Returns the conditions under which the numbers that a program computes from sizes, such as `N * N * N * N`, fit
-    i64.
+    """Returns conditions on the sizes. If the conditions hold, the numbers that a program computes from sizes, such as
+    `N * N * N * N`, fit i64.
     """
     numbers = [n for n in graph.nodes() if isinstance(n, Index) and not n.shape]
     large = [n for n in numbers if any(len(m) > 1 or abs(c) >= LIMIT for m, c in n.expr.terms)]
@@ -59,8 +59,8 @@ def _largest(node: Node, sizes: Mapping[str, int]) -> int:
 def reach(expr: Dim, ranges: Ranges, sizes: Mapping[str, int]) -> int:
     """Returns the largest absolute value that an index expression, or one of its terms, can have.
 
-    Returns `LIMIT` if the largest value is unknown. Terms of the index expression without an axis are ignored, because
-    the CPU (the host) computes them before it launches the kernel.
+    Returns `LIMIT` if the largest value is unknown. A term of the index expression is ignored if the term contains no
+    axis. The CPU (the host) computes such a term before it launches the kernel.
     """
     env = {s: Dim.of(sizes[s.name]) for s in expr.symbols() if s.kind == "size"}
     reach = 0

@@ -192,7 +192,9 @@ class Condition(Record):
     span: Span | None = None
 
     def decided(self) -> bool | None:
-        """Returns True if the relation is true for all sizes, False if it is false for all sizes, and otherwise None."""
+        """Returns True if the relation is true for all sizes, and False if the relation is false for all sizes. Returns
+        None if the relation is undecided.
+        """
         room = self.left - self.right
         room = room if all(isinstance(a, Symbol) for a in room.atoms()) else tidy(room)
         if self.relation == ">=":
@@ -359,7 +361,7 @@ class Interner:
         return self.node(Apply, dtype, shape, op, args)
 
     def cast(self, x: Node, dtype: DType) -> Node:
-        """Returns x converted to a dtype, or x itself if it has this dtype."""
+        """Returns x converted to a dtype, or x itself if x already has this dtype."""
         return x if x.dtype == dtype else self.apply("cast", dtype, x.shape, (x,))
 
     def view(self, x: Node, shape: Shape, index: tuple[Dim, ...]) -> View:

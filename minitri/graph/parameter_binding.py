@@ -186,8 +186,8 @@ def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
 
     Example: if the function's body contains `mode == "exact"`, the parameter `mode` accepts "exact". A parameter
     accepts its default, and all strings with which the body of the function compares the parameter. Returns an empty
-    tuple if the parameter's default is not a string, or if the body uses the parameter outside of comparisons with
-    strings.
+    tuple if the parameter's default is not a string. Returns an empty tuple if the function's body uses the parameter
+    outside of comparisons with strings.
     """
     if param.annotation is not None or not isinstance(param.default, ast.String):
         return ()

@@ -25,16 +25,17 @@ means and the number of elements. The square of a deviation, (X - m) ** 2, is th
 
 The transport (correction of a partial sum) `Rescale` is the correction in the online softmax (Milakov and Gimelshein,
 "Online normalizer calculation for softmax", 2018). The transport `Shift` is the correction of a sum of products of
-deviations when the means change. For one added element, the formula is by Welford ("Note on a method for calculating
-corrected sums of squares and products", 1962). For a block of added elements, the formula is by Chan, Golub and LeVeque
-("Updating formulae and a pairwise algorithm for computing sample variances", 1979). minitri derives the corrections
-`Rescale` and `Shift` from the structure of the summed expression.
+deviations when the means change. For one added element, the formula of `Shift` is by Welford ("Note on a method for
+calculating corrected sums of squares and products", 1962). For a block of added elements, the formula of `Shift` is by
+Chan, Golub and LeVeque ("Updating formulae and a pairwise algorithm for computing sample variances", 1979). minitri
+derives the corrections `Rescale` and `Shift` from the structure of the summed expression.
 
-Left out: sums of where(p, F, 0). Example: for a row X that contains only -inf, F = exp(X - max(X)) is nan. If X
-contains only -inf, the sum of where(p, exp(X - max(X)), 0) is nan if the condition p holds for some element, and
-otherwise 0. The same correction factor serves every condition p, so it cannot make the sum nan for some p and 0 for
-others. A sum of third powers, such as (x - mean(x)) ** 3, is refused: it has no transport (correction of a partial
-sum). To correct a sum of third powers of deviations, the loop would also need the sum of the squared deviations.
+Left out: sums of where(p, F, 0). Example: for a row X that contains only -inf, F = exp(X - max(X)) is nan. For a row X
+of only -inf, the sum of where(p, exp(X - max(X)), 0) is nan if the condition p is true for any element. If p is false
+for every element of the row, the sum of where(p, exp(X - max(X)), 0) is 0. One correction factor serves every condition
+p, so the factor cannot make the sum nan for one condition and 0 for another. A sum of third powers, such as (x -
+mean(x)) ** 3, is refused: it has no transport (correction of a partial sum). To correct a sum of third powers of
+deviations, the loop would also need the sum of the squared deviations.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -107,7 +108,9 @@ class Rescale(NamedTuple, Generic[E]):
 
 
 class Mean(NamedTuple, Generic[E]):
-    """A mean: the sum y of the elements, and `mean`, which is y divided by the number of elements."""
+    """A mean of elements. The field `y` is the sum of the elements, and the field `mean` is the sum divided by the
+    number of elements.
+    """
 
     y: Reduced[E]
     mean: E
@@ -180,7 +183,7 @@ def _shifts(terms: Terms[E], root: E, y: Reduced[E]) -> list[E]:
 
 def _exponent(terms: Terms[E], exponent: E, y: Reduced[E]) -> E:
     """Returns h for an exponent x - h, where h is computed from the maximum of x. Raises Refused if the exponent does
-    not have the form x - h, or if h is not computed from the maximum of x.
+    not have the form x - h. Raises Refused if h is not computed from the maximum of x.
     """
     name, operands = terms.look(exponent)
     if name != "subtract":

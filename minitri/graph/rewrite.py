@@ -38,7 +38,8 @@ Sizes = Mapping[Symbol, DimLike]
 
 
 def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None = None) -> Graph:
-    """Returns a new graph, in which `make(interner, old node, new operands)` makes each node.
+    """Returns a new graph. For each node of the old graph, `make(interner, old node, new operands)` makes the node of
+    the new graph.
 
     If `conditions` is not None, it replaces the conditions of the graph.
     """
@@ -60,7 +61,7 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
 
 
 def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, Node, Node], Node | None]) -> Graph:
-    """Returns a new graph, in which the function `rule` has replaced some nodes.
+    """Returns a copy of the graph in which the function `rule` has replaced some nodes.
 
     For each replaced node, the log of rewrites (minitri/base/pass_logs.py) names the function `by` as the pass that
     replaced the node.
@@ -189,12 +190,12 @@ def thin_contract(i: Interner, node: Node, view: MakeView = Interner.view) -> No
 
 
 def spread(i: Interner, constant: Node, shape: Shape) -> Node:
-    """Returns a constant as an array of this shape, whose elements are all equal."""
+    """Returns an array of this shape. Every element of the array is the constant."""
     return constant if shape == () else i.view(constant, shape, ())
 
 
 def number(i: Interner, like: Node, value: float | bool) -> Node:
-    """Returns an array with the dtype and shape of `like`, whose elements are all `value`."""
+    """Returns an array with the dtype and shape of `like`. Every element of the array is `value`."""
     return spread(i, i.const(value, like.dtype), like.shape)
 
 

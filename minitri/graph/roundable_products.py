@@ -1,5 +1,4 @@
-"""Finds the matrix products whose results may be rounded to bf16, and the operations, such as `floor`, that are
-discontinuous.
+"""Finds the matrix products whose results may be rounded to bf16. Also finds discontinuous operations, such as `floor`.
 
     p = x @ w              a product of bf16 arrays
     y = sum(p, axis=1)     p may be rounded, because a reduction (or a scan, or a concat) uses it
@@ -29,15 +28,15 @@ def roundable_products(graph: Graph) -> set[Node]:
 
 
 def used_by(graph: Graph, user: Callable[[Node], bool]) -> set[Node]:
-    """Returns the operands of each node `n` for which `user(n)` is true, and all nodes on which these operands depend."""
+    """Returns the set of all direct and indirect operands of the nodes `n` for which `user(n)` is true."""
     return {*postorder((o for n in graph.nodes() if user(n) for o in children(n)), children)}
 
 
 def is_discontinuous(node: Node) -> bool:
     """Checks whether the result of an operation can jump if an operand changes a little, as in `floor`.
 
-    A power cannot jump if its exponent is a constant n or n + 1/2, because kernels compute such a power from products
-    and square roots.
+    The result of a power cannot jump if the exponent is a constant n or n + 1/2 with a whole number n. Kernels compute
+    such a power from products and square roots.
     """
     match node:
         case Apply(op="power", args=(_, View(x=Const(value=n)) | Const(value=n))) if node.dtype.is_float:

@@ -7,8 +7,8 @@ In: a reduction. Out: the expression of the reduction's operand, and the reducti
 same axes as the given reduction. Reductions over the same axes can often be computed together in one loop (online
 reductions). The file minitri/graph/partial_sum_correction.py decides from the expression whether one loop can compute
 the reductions together. An `Element` represents one subexpression of the operand: a graph node, and the index of one
-element of this node. The function `build` turns an expression into graph nodes. The arguments of `build` can replace
-axes of the expression by other indices, and elements by other nodes.
+element of this node. The function `build` turns an expression into graph nodes. The argument `axes` of `build` replaces
+axes of the expression by other indices. The argument `given` of `build` replaces elements of the expression by nodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,8 +47,8 @@ class GraphTerms(Terms[Element]):
 
     cut       a map from nodes to reductions. Each node in the map computes the same value as its reduction, by other
               operations
-    permuted  whether reductions over the same indices are allowed to have their axes in a different order, or different
-              axes of extent 1
+    permuted  whether two reductions over the same indices may differ in the order of their axes, and in their axes of
+              extent 1
     """
 
     def __init__(self, x: Node, axes: tuple[int, ...], cut: Mapping[Node, Reduce] = {}, permuted: bool = False) -> None:
@@ -110,9 +110,9 @@ class GraphTerms(Terms[Element]):
         """Returns the index at which the reduction that computes the element `e` reads its operand.
 
         The index at which the reduction reads its operand consists of expressions over the axes of x. Returns None if
-        no reduction computes the element `e`, or if this reduction runs over other indices than the reduction of `x`.
-        Unless the field `permuted` is true, returns None too if the reductions of `e` and `x` differ in their axes or
-        operand shapes.
+        no reduction computes the element `e`. Returns None if the reduction that computes `e` and the reduction of `x`
+        run over different indices. If the field `permuted` is false, reductions of `e` and `x` with different axes or
+        different operand shapes also give None.
         """
         node = self.cut.get(e.node, e.node)
         if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):

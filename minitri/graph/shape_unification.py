@@ -5,10 +5,10 @@
     scaled(a)   with a: f32[M, K]   →   x is a with the type f32[M, M], on the condition M == K
 
 In: the annotations of a function and the arrays of a call. Out: a value for each parameter, and sizes for the dimension
-names of the callee. The one idea: a declared size and an actual size that are different expressions, such as N and M,
-are no error at compile time. The equality of the declared size and the actual size becomes a condition, which the
-compiled program checks at each call. Raises CompileError MT0207 for wrong shapes and dtypes. Raises MT0304 for a size
-that no argument determines.
+names of the callee. The one idea: it is no error at compile time if a declared size N and an actual size M are
+different expressions. The equality of the declared size and the actual size becomes a condition that the compiled
+program checks at each call. Raises CompileError MT0207 for wrong shapes and dtypes. Raises MT0304 for a size that no
+argument determines.
 """
 
 from collections.abc import Callable

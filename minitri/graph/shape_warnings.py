@@ -2,10 +2,10 @@
 
     x + b      f32[M, N] + f32[K]      ShapeWarning: `x + b` needs K == N at every call
 
-In: the conditions of a graph, which are relations between sizes, such as K == N, that each call must satisfy. Out: a
-warning for each pair of named sizes that must be equal. If two dimensions must be equal but have different names, the
-program is often wrong. Left out: warnings of conditions on computed sizes, such as N % 4 == 0, which the author of a
-program probably intends.
+In: the conditions of a graph. A condition is a relation between sizes, such as K == N, that each call must satisfy.
+Out: a warning for each pair of named sizes that must be equal. If two dimensions must be equal but have different
+names, the program is often wrong. Left out: warnings of conditions on computed sizes. For example, the author of a
+program probably intends the condition N % 4 == 0.
 """
 
 import sys

@@ -114,7 +114,9 @@ class Writer:
         return self.names[value]
 
     def named(self, d: Dim) -> Dim:
-        """Returns the index expression `d`, in which symbols have their names in the text, such as `$d0` for a size d0."""
+        """Returns the index expression `d`, with each symbol renamed to its name in the text of the graph. Example: the
+        size d0 becomes `$d0`.
+        """
         ambiguous = [s for s in d.symbols() if s.kind == "size" and self.axis_name.fullmatch(s.name)]
         return d.substitute({**self.values, **{s: size(f"${s.name}") for s in ambiguous}})
 
@@ -132,7 +134,7 @@ def join(items: Iterable[object]) -> str:
 def parse_graph(text: str, name: str = "<graph>") -> Graph:
     """Returns the graph of a text.
 
-    Raises a CompileError MT05xx, which points at the mistake, if the text is not a valid graph.
+    If the text is not a valid graph, raises a CompileError MT05xx that points at the mistake.
     """
     source = Source(name, text)
     with reading(source):

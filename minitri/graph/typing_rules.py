@@ -135,8 +135,8 @@ class Typer:
     def _narrowed(self, node: Node, dtype: DType) -> Node:
         """Returns the node rounded to `dtype`.
 
-        If the node is a conversion of an operand that already has this dtype, such as an f16 input, returns the
-        operand.
+        If the node converts an operand from `dtype` to f32, returns the operand. Example: for an f16 input that is
+        converted to f32, and `dtype` f16, the result is the f16 input.
         """
         match node:
             case ir.Apply(op="cast", args=(x,)) if x.dtype == dtype and node.dtype == dtype.compute:
@@ -146,8 +146,8 @@ class Typer:
     def convert(self, value: Value, dtype: DType) -> Node:
         """Converts a value to `dtype` for arithmetic, and returns the graph node of the converted value.
 
-        The node has the compute dtype of `dtype`, which is f32 for f16 and bf16, so the value is not rounded to 16
-        bits.
+        The node has the compute dtype of `dtype`. The compute dtype of f16 and bf16 is f32, so the value is not rounded
+        to 16 bits.
 
         Raises CompileError MT0208 for a number that does not fit an integer dtype.
         """
@@ -231,7 +231,7 @@ class Typer:
 
         A relation that depends on sizes becomes a condition that each call checks.
 
-        Raises CompileError with this code and message if the relation cannot hold for any sizes.
+        Raises CompileError with this code and message if the relation is false for all sizes.
         """
         condition = Condition(a, relation, b, code, message, label, help, self.span)
         decided = condition.decided()
@@ -369,8 +369,8 @@ def require(holds: bool, rule: str) -> None:
 def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Array:
     """Returns a view of an array with this shape and index map.
 
-    If the array has a second node `wide`, which computes the same values in f64, the function makes the same view of
-    this node.
+    An array can have a second node `wide` that computes the same values in f64. The function makes the same view of the
+    node `wide`.
     """
     node, *wide = (t.nodes.view(n, tuple(shape), tuple(index)) for n in (x.node, x.wide) if n is not None)
     return Array(node, x.dtype, x.weak, *wide)
@@ -381,7 +381,7 @@ def read_at(t: Typer, x: Array, places: Mapping[int, Dim], *added: Dim) -> Array
     are keys of `places`.
 
     The arguments `added` are the sizes of new axes at the end of the result. An index `places[k]` can depend on the
-    position along a new axis, so that the new axis is, for example, a diagonal of x.
+    position along a new axis. For example, a new axis can be a diagonal of x.
     """
     kept = [k for k in range(x.rank) if k not in places]
     index = [places[k] if k in places else ir.axis(kept.index(k)) for k in range(x.rank)]

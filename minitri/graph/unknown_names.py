@@ -35,7 +35,7 @@ ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
 def unknown_name(node: ast.Name, root: ast.Expr, scope: Iterable[str], functions: Collection[str]) -> CompileError:
     """Returns the error for a name without a value.
 
-    A name without a value is either unknown, or the name of a function that is used as a value.
+    A name without a value is either unknown, or the name of a function that is not called, as in `relu + x`.
 
     The argument `scope` has the names of the variables assigned so far, and the argument `functions` has the names of
     the module's functions. The node `root` is the whole expression that contains the name.
@@ -92,7 +92,7 @@ def unknown_function(call: ast.Call, own: Iterable[str], known: Iterable[str], r
 def _keywords(call: ast.Call) -> dict[str, str]:
     """Returns the named arguments of a call.
 
-    Arguments such as `out` and `device`, which do not change the values of the result, are left out.
+    Leaves out arguments that do not change the values of the result, such as `out` and `device`.
     """
     return {name: value.span.text for name, value in call.keywords if name not in IGNORED}
 
@@ -101,7 +101,7 @@ def _undefined(error: CompileError, call: ast.Call) -> CompileError:
     """Returns the error for an unknown function whose name is similar to no known name.
 
     The help text of the error tells the user to define a function with this name. If the program is a module, the error
-    has a correction, which inserts the beginning of a definition of the unknown function.
+    has a correction that inserts the beginning of a definition of the unknown function.
     """
     source, name = call.span.source, call.function[:40]
     params = ", ".join("xyzabcuvw"[k : k + 1] or f"x{k}" for k in range(len(call.args)))
@@ -134,7 +134,7 @@ def unknown_attribute(node: ast.Attribute, rank: int) -> CompileError:
 
 
 def _advised(error: CompileError, span: Span, written: str, help: str) -> CompileError:
-    """Adds a help text to the error, and a correction if there is one.
+    """Adds a help text to the error. Adds a correction too if `written` is not empty.
 
     The argument `written` is the corrected text for the place `span`, or "" if there is no correction.
     """
@@ -174,8 +174,8 @@ def _around(node: ast.Node, root: ast.Expr) -> ast.Node | None:
 
 
 def _explained(error: CompileError, node: ast.Name, root: ast.Expr, known: Collection[str]) -> CompileError:
-    """Completes the error for a library prefix such as `np`: the error then says what to write instead of the whole
-    name or call.
+    """Completes the error for the prefix of a library, such as `np` in `np.exp(x)`. The completed error says what to
+    write instead of the whole name or the whole call.
 
     In `np.linalg.norm(x)`, for example, `np` and `linalg` form the path of the library, and `norm` is its member. The
     argument `known` contains the names of all functions, constants and dtypes of minitri's language.

@@ -6,9 +6,9 @@
 
 The scale s of a column of weights is the product of two scales: `inside` for the weights, and `outside` for the sums of
 the matrix product. Usually the scale `inside` of the weights is 1, and the scale `outside` of the sums is s, the whole
-scale of the column. If the scale s is inf, nan, or so large that a weight times s could overflow f16, the weights keep
-the whole scale. Without a scale, the weights are whole numbers, which f16 represents without rounding. Tensor cores
-need less electrical power for small whole numbers, so a chip that runs at its power limit computes faster.
+scale of the column. The weights keep the whole scale s if s is inf or nan, or if a weight times s could overflow f16.
+Weights without a scale are whole numbers that f16 represents without rounding. Tensor cores need less electrical power
+for small whole numbers, so a chip that runs at its power limit computes faster.
 
 In: a product of a graph. Out: the new second factor of the product, and the scale for the sums of the product. Scales
 are moved from the weights to the sums in f16 products only. In a bf16 product, the unscaled sums could overflow
@@ -46,7 +46,9 @@ class Scale(Record):
 
 
 def find(node: Contract) -> Scale | None:
-    """Returns the scale that multiplies a product's second factor, or None if no scale does."""
+    """Returns the scale that multiplies the second factor of a matrix product. Returns None if the second factor has no
+    scale.
+    """
     x, places = element(node.b, tuple(map(axis, range(node.rank))))
     rounded = None
     while isinstance(x, Apply) and x.op == "cast" and {x.dtype, x.args[0].dtype} <= {f16, f32}:
@@ -62,9 +64,9 @@ def find(node: Contract) -> Scale | None:
 
 
 def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
-    """Returns the second factor of a product without its scale, and the scale that must multiply the sums of the
-    product instead. If a weight times its scale could overflow f16, the scale stays in the second factor, and the
-    returned scale is 1. If the second factor has no scale, returns the unchanged factor and None.
+    """Returns a pair for a matrix product: the second factor without its scale, and the scale that must multiply the
+    sums of the product instead. If a weight times its scale could overflow f16, the scale stays in the second factor,
+    and the returned scale is 1. If the second factor has no scale, returns the unchanged factor and None.
     """
     found = find(node)
     if found is None:
@@ -79,8 +81,8 @@ def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
 
 
 def scaled(i: Interner, sums: Contract, scale: Node) -> Node:
-    """Returns a matrix product multiplied by the scale of its weights. At the end, 0 is added, which turns -0.0 into
-    0.0, as in a sum of zeros.
+    """Returns a matrix product multiplied by the scale of its weights. At the end, the function adds 0, because this
+    addition turns -0.0 into 0.0, as in a sum of zeros.
     """
     return compute(i, "add", compute(i, "multiply", sums, scale), number(i, sums, 0.0))
 

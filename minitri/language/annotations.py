@@ -106,7 +106,7 @@ def _dims(dims: Sequence[ast.Expr | ast.Pack]) -> tuple[ast.Expr | ast.Pack, ...
     Each dimension must be a pack such as `*B` (any number of dimensions), or an expression of names and integers with
     the operators `+ - * // %`. A type must not have two packs, such as `*A, *B`, because the shape of an argument would
     not tell where the first pack ends. Raises ParseError for a dimension that is not allowed, such as `1.5` or
-    `2 ** N`, and for a second pack (dimensions such as `*B`).
+    `2 ** N`. Raises ParseError for a second pack, as in `f32[*A, *B]`.
     """
     for node in (node for dim in dims if not isinstance(dim, ast.Pack) for node in ast.postorder(dim)):
         match node:

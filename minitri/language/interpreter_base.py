@@ -4,9 +4,9 @@
 
 In: the tree of a function, and a value for each name in the tree. Out: the value that the function returns. The one
 idea: the numpy reference and the graph builder are the same interpreter with different values. For the reference
-evaluator, the value of an array is a numpy array. For the graph builder, the value of an array is a graph node. The
-reference evaluator and the graph builder share the order of evaluation and the meaning of names, which only this file
-defines. The subclasses of `Interpreter` define what an operator, a subscript or a call does with values.
+evaluator, the value of an array is a numpy array. For the graph builder, the value of an array is a graph node. Only
+this file defines the order of evaluation and the meaning of names, for both the reference evaluator and the graph
+builder. The subclasses of `Interpreter` define what an operator, a subscript or a call does with values.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -147,8 +147,8 @@ class Interpreter:
         def f1(x): return f0(x) + f0(x)        f0(x) is computed once, though f1 calls it twice
         def f2(x): return f1(x) + f1(x)        so a call of f2 makes three calls, not seven
 
-        In a chain of functions that each call the next function twice, every function would double the number of calls
-        if results were not stored.
+        Example: in a chain of functions, each function calls the next function twice. Without stored results, every
+        function of the chain would double the number of calls.
         """
         key = function, tuple((name, self._key(value)) for name, value in sorted(arguments.items()))
         if key not in self._results:

@@ -10,10 +10,10 @@
     def unit(x):                                    Module(squares, unit)
         return x / sqrt(squares(x) + EPS)     →     with 1e-05 instead of EPS
 
-In: a `Definition`, which has the syntax tree of a function and the scope around the function. Out: a `Linked`, which
-has a module that needs no scope, and all values that were read from scopes. Every later call of the program reads the
-variables from outside the function, such as EPS, again. If a variable such as EPS has changed, the module is made again
-with its new value.
+In: a `Definition`, which has the syntax tree of a function and the scope around the function. Out: a `Linked` with two
+main parts: a module that needs no scope, and all values that were read from scopes. Every later call of the program
+reads the variables from outside the function, such as EPS, again. If a variable such as EPS has changed, the module is
+made again with its new value.
 
 A name is looked up in the order of Python: first in the function, then in the functions around it, then in the
 function's Python module. A name with a dot, such as `other.EPS` or `other.squares`, is looked up in the Python module
@@ -51,7 +51,7 @@ class Definition(Record, eq=False):
 
     reader     `reader(name)` returns a function that reads the value of the name from the scope. `reader(name)` is None
                if the scope does not have the name and can never have it
-    siblings   the other functions in the same text, which the function calls by their names
+    siblings   the other functions in the same text. The function can call a sibling by the sibling's name
     defaults   values of the parameters that have a default, for a Python function
     """
 
@@ -178,8 +178,8 @@ class _Names:
         self.known: dict[tuple[str, ...], Any] = {}
 
     def node(self, node: Any) -> Any:
-        """Returns a syntax node, in which a name from the scope around the function is replaced by its value. The names
-        in the children of the given node must have been replaced before.
+        """Replaces a node that is a name from the scope around the function by the value of the name. Returns the
+        resulting node. The names in the children of the given node must have been replaced before.
         """
         match node:
             case ast.Name() | ast.Attribute():
@@ -203,7 +203,9 @@ class _Names:
         return self.known[path]
 
     def reader(self, path: tuple[str, ...]) -> Callable[[], Any] | None:
-        """Returns a function that looks up a name when it is called, or None if the name is not in the scope."""
+        """Returns a function without parameters: each call of it looks up the name. Returns None if the name is not in
+        the scope.
+        """
         *parents, name = path
         if parents:
             parent = self.value(tuple(parents))
@@ -246,7 +248,8 @@ class _Names:
     def callee(self, node: ast.Call, path: tuple[str, ...]) -> Definition | None:
         """Returns the definition of the function that a call node calls.
 
-        Returns None if the called function belongs to the language, or if no function of this name exists.
+        Returns None if the program calls a function of minitri's language. Returns None if no function of this name
+        exists.
         """
         value = self.value(path)
         found = None if value is MISSING else self.linker.definition(value)

@@ -16,10 +16,10 @@ grammar needs no rules for whitespace. For example, `layout` replaces the end of
         return (x +  →   return ( x + 1 ) _NEWLINE
             1)           _DEDENT $END
 
-`layout` also refuses unmatched brackets, uneven indentation, names that are too long and unknown kinds of strings, so
-that the grammar needs no rules against these mistakes. The parser's tables are made on first use, and all threads share
-the tables. Each call of the parser has its own state, so several threads can parse at the same time. Left out: the
-meaning of names. The graph builder finds what each name means.
+`layout` also refuses unmatched brackets, uneven indentation, names that are too long and unknown kinds of strings. The
+grammar needs no rules against the mistakes that `layout` refuses. The parser's tables are made on first use, and all
+threads share the tables. Each call of the parser has its own state, so several threads can parse at the same time. Left
+out: the meaning of names. The graph builder finds what each name means.
 """
 
 import keyword

@@ -119,7 +119,8 @@ def _is_type(value: Any) -> bool:
 
 
 def all_types(keywords: Mapping[str, Any], types: Any) -> dict[str, str | None]:
-    """Returns the types of all parameters: those given as keyword arguments, and those in the mapping `types`.
+    """Returns the types of all parameters. The type of a parameter is given as a keyword argument or in the mapping
+    `types`.
 
     Raises CompileError MT0004 for a value that is not a text. Raises MT0104 for a parameter that has two types.
     """
@@ -154,8 +155,8 @@ def untyped_parameters(text: str, name: str) -> dict[str, None]:
 def from_function(function: Callable[..., object]) -> ast.Module:
     """Returns the module that has this Python function as its only function.
 
-    Raises ParseError if `function` is not a plain function (a lambda, for example), or if its source text is not
-    available.
+    Raises ParseError if `function` is a lambda, a generator, an async function, or no Python function. Raises
+    ParseError if the source text of `function` is not available.
     """
     plain = plain_function(function)
     if plain.__name__ == "<lambda>":

@@ -5,12 +5,12 @@
     0 < x and not done         logical_and(0 < x, logical_not(done))
     [2 * a for a in x]         2 * x
 
-In: the source range (span) of a token that the parser refused. Out: the source range to replace and its new text, or
-None if there is no translation. The one idea: minitri's parser stops at the first wrong token, so it makes no syntax
-tree of the line with this token. For the correction, Python's own parser parses the line with the wrong token, or only
-the expression around the token. The file python_corrections.toml has pairs of a Python pattern and a text in the
-language. If the tree from Python's parser matches a pattern, the text beside the pattern is the correction. Left out:
-long loops, and most statements of several lines.
+In: the source range (span) of a token that the parser refused. Out: an edit (a source range and its new text), or None
+if there is no translation. The one idea: minitri's parser stops at the first wrong token, so it makes no syntax tree of
+the line with this token. For the correction, Python's own parser parses the line with the wrong token, or only the
+expression around the token. The file python_corrections.toml has pairs of a Python pattern and a text in the language.
+If the tree from Python's parser matches a pattern, the text beside the pattern is the correction. Left out: long loops,
+and most statements of several lines.
 """
 
 import ast as python
@@ -130,7 +130,7 @@ def _written(tree: python.AST) -> str:
 def _parsed(text: str) -> list[python.stmt]:
     """Returns Python's syntax tree of a short text, simplified by `_Plain`.
 
-    Returns [] if the text is not valid Python, or if it is too long or too deep.
+    Returns [] if the text is not valid Python. Returns [] if the text is too long or too deeply nested.
 
     The text is never executed.
     """
@@ -283,8 +283,8 @@ def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) ->
 
 
 def _is_mask(index: python.AST, module: str) -> bool:
-    """Checks whether an index is an array of booleans, such as a comparison. If the index is a name, the type or value
-    of this name is searched for in the program text `module`.
+    """Checks whether an index is an array of booleans, such as a comparison. If the index is a name, the function
+    searches the program text `module` for the type or value of the name.
     """
     text = python.unparse(index)
     if isinstance(index, (python.Compare, python.BoolOp)) or re.match(r"~|not |.* [&|] ", text):

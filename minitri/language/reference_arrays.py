@@ -28,10 +28,10 @@ class Array(Record, eq=False):
 
     The field `data` has the dtype `dtype.compute`, which is f32 for f16 and bf16, otherwise `dtype` itself.
 
-    If `weak` is true, the array was computed from numbers alone, and an operation with another array uses the dtype of
-    the other array. An operation of an integer array with a float number, such as `x * 0.5`, gives an f32 array. For a
-    later conversion to f64, the attribute `wide` of this f32 array holds the same elements as f64. If an array has no
-    f64 version of its elements, `wide` is None.
+    If the field `weak` is true, the array was computed from numbers alone. An operation of a weak array and an array
+    that is not weak uses the dtype of the array that is not weak. An operation of an integer array x with a float
+    number, such as `x * 0.5`, gives an f32 array. The field `wide` of the f32 array `x * 0.5` holds the same elements
+    in f64, for a later conversion to f64. If an array has no f64 version of its elements, `wide` is None.
     """
 
     data: Any
@@ -110,8 +110,8 @@ def rounded(value: Value, dtype: DType) -> Array:
 def _best(value: Array, dtype: DType) -> Any:
     """Returns the most precise numpy array that is stored for a value, for a conversion to `dtype`.
 
-    For a conversion to f64, the result is the f64 array `value.wide` if this array exists. If the array `value.wide`
-    does not exist, or if `dtype` is not f64, the result is `value.data`, the elements in the dtype of the computation.
+    If `dtype` is f64, the result is the f64 array `value.wide`, or `value.data` if `value.wide` is None. If `dtype` is
+    not f64, the result is `value.data`: the elements in the dtype of the computation.
     """
     return value.wide if value.wide is not None and dtype == f64 else value.data
 

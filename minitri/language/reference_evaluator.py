@@ -49,7 +49,7 @@ def evaluate(
 
 
 def _entered(given: Any) -> Value:
-    """Converts an array or a number, which a caller gave as an argument, to a value of the evaluator."""
+    """Converts an argument of a call (an array or a number) to a value of the evaluator."""
     if not isinstance(given, (np.ndarray, np.generic)):
         return given
     dtype = BY_NUMPY_NAME[given.dtype.name]

@@ -196,8 +196,8 @@ def arange(start: Value, stop: Value, step: Value, dtype: DType | None) -> Array
 def _integer_range(start: int, stop: int, step: int) -> Array:
     """Returns an array of the integers in a range.
 
-    If a number is 2**62 or larger, this function counts with Python's integers, because numpy counts in i64, which
-    wraps around at large numbers.
+    If the absolute value of `start`, `stop` or `step` is 2**62 or more, this function counts with Python's integers.
+    numpy would count in i64, and i64 arithmetic wraps around at large numbers.
     """
     if max(abs(start), abs(stop), abs(step)) < 2**62:
         return Array(np.arange(start, stop, step, dtype=np.int64), i64)
@@ -236,9 +236,9 @@ def _triangle(function: Any, x: Value, k: int) -> Array:
 def reshape(x: Any, shape: Value) -> Any:
     """Evaluates `reshape`.
 
-    If the new shape contains both -1 and 0, this function computes the size for -1, because numpy cannot compute the
-    size beside a 0. To compute the size for -1, each size that occurs in both the old and the new shape is removed from
-    both shapes.
+    If the new shape contains both -1 and 0, this function computes the size for -1, because numpy cannot compute this
+    size if another size is 0. To compute the size for -1, each size that occurs in both the old and the new shape is
+    removed from both shapes.
     """
     shape = items_of(shape)
     if -1 in shape and 0 in shape:

@@ -123,8 +123,7 @@ def bad_word_or_bracket(word: Any, before: ast.Word, expected: set[str], rest: I
 class UnclosedBracket(ParseError):
     """The error for a bracket that is still open at the end of the text.
 
-    The open bracket is often the cause of another mistake, which the parser found before it reached the end of the
-    text.
+    The open bracket is often the cause of a different mistake that the parser found before the end of the text.
     """
 
 

@@ -166,7 +166,7 @@ def _all(pattern: str, place: Span) -> Iterator[Span]:
 
 
 def _indented(span: Span, place: Span) -> Iterator[list[Edit]]:
-    """Yields edits that change the indentation of a line and of the lines below with the same indentation.
+    """Yields edits that change the indentation of a line, and of those lines below it that have the same indentation.
 
     The function yields two lists of edits. In the first list, the edits give the lines the indentation of the line
     above them. In the second list, the edits indent the lines by four blanks more, as in the body of a function.

@@ -4,8 +4,8 @@
     f.plot(M=4096, N=4096).save("graph.svg")
 
 In: the compilation of a program. Out: a `Plot`, which a notebook shows. The library matplotlib is an optional
-dependency (`minitri[plot]`), which minitri imports only when a figure is drawn. If a text in a program contains dollar
-signs, as `$x$` does, matplotlib shows the text as it is, not as a formula.
+dependency (`minitri[plot]`). minitri imports matplotlib only when a figure is drawn. If a text in a program contains
+dollar signs, as `$x$` does, matplotlib shows the text as it is, not as a formula.
 """
 
 import io
@@ -30,7 +30,8 @@ LABEL: Any = {"textcoords": "offset points", "fontsize": 8}
 
 
 class Plot:
-    """A figure for a notebook. The field `figure` is the figure object of matplotlib, which a user is free to change.
+    """A figure for a notebook. The field `figure` is a figure object of matplotlib. A user is free to change the figure
+    object.
 
     The method `save` writes the figure to a file. The suffix of the file name, such as `.svg`, decides the format of
     the file.

@@ -1,8 +1,8 @@
 """Interprets names, numbers and attributes in the text of a compilation stage.
 
-In: syntax nodes (stage_parser.py). Out: dimensions, dtypes or constants. Wrong text raises a `Mistake`, which has a
-position in the text. The class `Names` knows the meaning of each name, and computes the polynomial (`Dim`) of an
-expression. The size of a polynomial is limited, because the text of a stage is not trusted.
+In: syntax nodes (stage_parser.py). Out: dimensions, dtypes or constants. If the text is wrong, a `Mistake` with a
+position in the text is raised. The class `Names` knows the meaning of each name, and computes the polynomial (`Dim`) of
+an expression. The size of a polynomial is limited, because the text of a stage is not trusted.
 """
 
 from __future__ import annotations
@@ -168,7 +168,9 @@ def read_text(e: Node) -> str:
 
 
 def read_identifier(e: Node, taken: Iterable[str] = ()) -> str:
-    """Returns the name of a parameter or buffer. Raises Mistake if the name is not valid, or is one of `taken`."""
+    """Returns the name of a parameter or buffer. Raises Mistake if the name is not valid, or if `taken` contains the
+    name.
+    """
     if not is_name(e.name):
         raise Mistake(e, f"`{e.name[:40]}` cannot be a name", "names are ASCII letters, digits and `_`")
     if e.name in taken:

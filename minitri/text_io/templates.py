@@ -54,8 +54,8 @@ class Hole(Record):
     mark: str
 
     def write(self, value: Any, writer: Any) -> str:
-        """Returns the value of a field as text. If the object `writer` has no method with the name of the field's kind,
-        such as `axis`, the text is `str(value)`.
+        """Returns the value of a field as text. The method of `writer` that has the name of the field's kind, such as
+        `axis`, makes the text. If `writer` has no method of this name, the text is `str(value)`.
         """
         write = getattr(writer, self.kind or "ref", str)
         return f"[{', '.join(map(write, value))}]" if self.bracket else write(value)
@@ -66,7 +66,7 @@ class Hole(Record):
 
 
 class Template:
-    """A template, which writes and reads one kind of line.
+    """A template that writes and reads one kind of line.
 
     The docstring of templates.py describes the syntax of templates.
     """
@@ -114,7 +114,7 @@ class LineReader(Generic[V]):
     templates    templates of the lines, one for each class of operations
     precisions   the precisions that a matrix product can have
     anywhere     attributes that any line can have
-    example      an example of a type, which error messages show
+    example      an example of a type, for error messages
     names        the meaning of names in index expressions, in the line that is being read
     dtype        the dtype of the result of the line that is being read
     """

@@ -2,10 +2,11 @@
 
     arange(2, N, 3)      index {expr = 2 + 3*d0}
 
-In: numbers and sizes that are known at compile time. Out: an array. `arange` makes an `Index` node, which computes in
-i64, and a conversion to the dtype of the result. If the integers of an `arange` are too large for an `Index` node, they
-are computed from the positions 0, 1, 2, …. The i64 or u64 arithmetic of integers that are too large for an `Index` node
-wraps around. The functions result_type, can_cast, isdtype, finfo and iinfo are computed at compile time.
+In: numbers and sizes that are known at compile time. Out: an array. `arange` makes two nodes: an `Index` node that
+computes in i64, and a conversion to the dtype of the result. If the integers of an `arange` are too large for an
+`Index` node, they are computed from the positions 0, 1, 2, …. The i64 or u64 arithmetic of integers that are too large
+for an `Index` node wraps around. The functions result_type, can_cast, isdtype, finfo and iinfo are computed at compile
+time.
 """
 
 import math
@@ -88,7 +89,7 @@ def arange(t: Typer, start: Value, stop: Value, step: Value, dtype: Value) -> Ar
 
 
 def _far_range(t: Typer, first: int, by: int, count: int) -> Array:
-    """Returns an array of `count` integers `first`, `first + by`, …, which can need all bits of i64 or u64.
+    """Returns an array of `count` integers `first`, `first + by`, …. The integers can need all 64 bits of i64 or u64.
 
     The multiplication and the addition of i64 or u64 wrap around.
     """

@@ -128,8 +128,8 @@ def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
 def _one_element(item: slice, extent: Dim) -> Dim | None:
     """Returns the length of a slice of at most one element, such as `x[k : k + 1]` or `x[-1:]`.
 
-    The length of the slice has the form min(…, 1), from which broadcasting recognises that there is at most one element
-    (see the function `at_most_one`). Returns None if the slice is not known to have at most one element.
+    The length of the slice has the form min(…, 1). By this form, broadcasting recognises that the slice has at most one
+    element (see the function `at_most_one`). Returns None if the slice is not known to have at most one element.
     """
     first = as_offset(0 if item.start is None else item.start, "a slice bound")
     if first == -1 and item.stop is None or first == extent - 1 and (item.stop is None or item.stop == extent):
@@ -184,7 +184,8 @@ def wrapped(t: Typer, item: Item, extent: Dim) -> Array:
 
 
 def _gather(t: Typer, x: Array, picks: list[tuple[int, Array]], adjacent: bool) -> Array:
-    """Indexes x by integer arrays. Each item of `picks` is an axis of x, with the integer array that indexes this axis.
+    """Indexes x by integer arrays. Each item of `picks` is a pair: an axis of x, and the integer array that indexes
+    this axis.
 
     In the result, the axes of the broadcast index arrays replace the indexed axes of x. If `adjacent` is false, the
     axes of the index arrays come first in the result, as in numpy.

@@ -5,9 +5,9 @@
 `einsum` multiplies arrays whose axes have names. The one idea: every product of two arrays is a batched matrix product.
 An axis that both factors of a product have is a batch axis if the result has this axis too. An axis of both factors
 that the result does not have is summed (K). An axis that only the left factor has is a row axis (M). An axis that only
-the right factor has is a column axis (N). The axes that `...` stands for have the names …, -2, -1: the last of these
-axes has the name -1 in every array. Axes with equal names align, so the axes that `...` stands for align from the
-right, as in broadcasting.
+the right factor has is a column axis (N). The names of the axes that `...` stands for are negative numbers. In every
+array, the last axis of `...` has the name -1, and the axis before it has the name -2. Axes with equal names align, so
+the axes that `...` stands for align from the right, as in broadcasting.
 
 `tensordot` moves the summed axes to the end of the first array and to the front of the second array. Next, `tensordot`
 makes a matrix of each array: it joins the summed axes into one axis, and all remaining axes into a second axis. At the
@@ -276,7 +276,8 @@ def _sizes(t: Typer, names: Iterable[Labels], arrays: Iterable[Array]) -> dict[L
 def _diagonal(t: Typer, x: Array, labels: Labels, sizes: Mapping[Label, Dim]) -> _Term:
     """Returns the array with one axis for each name: with the subscripts "ii", the diagonal of the array.
 
-    If two axes, of one array or of two arrays, have the same name but different sizes, the axis of size 1 is dropped.
+    An axis of size 1 is dropped if a second axis with the same name has a different size. The second axis can be an
+    axis of the same array or of another array.
     """
     kept = list(dict.fromkeys(n for n, e in zip(labels, x.shape) if e != 1 or sizes[n] == 1))
     index = [ir.axis(kept.index(n)) if e != 1 or sizes[n] == 1 else dims.ZERO for n, e in zip(labels, x.shape)]

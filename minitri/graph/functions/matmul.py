@@ -69,8 +69,8 @@ def factor(t: Typer, x: Array, dtype: DType) -> Array:
 
 
 def product(t: Typer, x: Array, y: Array, precision: str) -> Array:
-    """Returns the matrix product of [*B, M, K] and [*B, K, N], which have the same dtype. The batch axes `*B` of the
-    two factors broadcast.
+    """Returns the matrix product of two arrays of the same dtype: x of shape [*B, M, K], and y of shape [*B, K, N]. The
+    batch axes `*B` of the two factors broadcast.
     """
     if _is_batch_of_rows(x.shape, y.shape):  # one matrix product computes all rows
         return swapaxes(t, product(t, swapaxes(t, x, -3, -2), y, precision), -3, -2)
@@ -83,7 +83,7 @@ def product(t: Typer, x: Array, y: Array, precision: str) -> Array:
 
 
 def _is_batch_of_rows(x: Shape, y: Shape) -> bool:
-    """Checks whether x is a batch of single rows, all of which are multiplied by the same matrix."""
+    """Checks whether x is a batch of single rows, and every row is multiplied by the same matrix."""
     return len(x) > 2 and x[-2] == 1 and x[-3] != 1 and (len(y) < 3 or y[-3] == 1)
 
 

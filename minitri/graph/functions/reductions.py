@@ -5,7 +5,8 @@ function `diff` in this file makes differences of neighbouring elements.
     mean(x, axis=1)                the sum, divided by the number of elements
     cumulative_sum(x, axis=1)      scan.sum x {axis = 1}
 
-Functions that differ in one operator, such as sum and prod, are one function in this file, with the keyword `op`.
+Functions that differ only in their operator, such as sum and prod, share one Python function of this file. The keyword
+`op` of the Python function is the operator.
 """
 
 import math

@@ -36,7 +36,8 @@ def reshape(t: Typer, x: Array, shape: Value) -> Array:
 def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
     """Returns the shape for `reshape`, with a size in place of -1. The argument `old` is the shape before `reshape`.
 
-    Raises CompileError MT0205 if there are several -1, if a size is below -1, or if no size fits.
+    Raises CompileError MT0205 if the shape contains several sizes -1, or a size below -1. Raises CompileError MT0205 if
+    no size fits in place of -1.
     """
     holes = [k for k, e in enumerate(shape) if e == -1]
     fits = len(holes) <= 1 and all(e.constant is None or e.constant >= -1 for e in shape)
@@ -173,8 +174,8 @@ def _short(shift: Dim, extent: Dim) -> Dim:
 def _shifts(shift: Value, axis: Value, rank: int) -> list[tuple[int, Dim]]:
     """Returns the pairs (axis, shift) of numpy's roll.
 
-    A single shift applies to every axis. With a single axis, every shift applies to this axis. An axis can occur in
-    several pairs (axis, shift).
+    A single shift applies to every axis. If only one axis is given, every shift applies to this axis. An axis can occur
+    in several pairs (axis, shift).
     """
     shifts = [as_dim(s, "shift") for s in items_of(shift)]
     axes = [as_axes((k,), rank)[0] for k in items_of(axis)]

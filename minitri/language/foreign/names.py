@@ -201,8 +201,8 @@ def prefixed(
 ) -> Answer | None:
     """Returns the translation of a name that has the name of a library before the dot, as in `np.name`.
 
-    The argument `path` is the name of the library, such as `np` in `np.name`. The argument `args` holds the texts of
-    the positional arguments, or None if the program does not call the name.
+    The argument `path` is the name of the library, such as `np` in `np.name`. The argument `args` is a list of the
+    texts of the positional arguments. If the program does not call the name, `args` is None.
     """
     of = library(path)
     places = ("F", "nn", of) if of == "modules" else (of,)  # `nn.relu` is a function, not a layer
@@ -233,8 +233,8 @@ def attribute(name: str) -> Answer | None:
 
 
 def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
-    """Returns an `Answer` for each row of names.csv that has the name for one of the given libraries, in the order of
-    the libraries.
+    """Returns an `Answer` for each row of names.csv that has the given name and one of the given libraries. The answers
+    are in the order of the given libraries.
 
     Leaves out the rows `*` of names.csv, which stand for all names of a library that have no row. A row `*` of
     names.csv is used only for a name that follows the library's name, as in `torch.fft.…`.
@@ -255,8 +255,8 @@ def _first(found: Sequence[Answer], args: Sequence[str] | None, keywords: Sequen
 
 
 def rewritten_call(row: Foreign, args: Sequence[str], keywords: Mapping[str, str]) -> str:
-    """Returns the text to write instead of a call with these arguments, or "" if the row needs an argument that the call
-    does not give.
+    """Returns the text to write instead of a call with these arguments. Returns "" if the row of names.csv needs an
+    argument that the call does not have.
     """
     given = ", ".join([*args, *(f"{name}={text}" for name, text in keywords.items())])
     if row.instead in DTYPES:
