@@ -35,6 +35,7 @@ class Desk:
 
     def __init__(self, seconds: float, queue: int = 4, newest: bool = False) -> None:
         self.seconds, self.queue, self.newest = seconds, queue, newest
+        self.replaced = 0  # processes that were ended
         self._one_by_one, self._lock = ThreadPoolExecutor(1), Lock()
         self._asked: list[Future[dict[str, Any]]] = []  # the request that is being answered, and the waiting requests
         self._child: Child | None = None
@@ -68,6 +69,7 @@ class Desk:
         except (OSError, EOFError, ValueError):
             reason = "the compiler did not survive this program"
         self._end()
+        self.replaced += 1
         if not self._closed:
             self._ready()
         return failed(reason)
