@@ -17,8 +17,8 @@ well. From scale * goal + room >= 0 and room < scale follows goal > -1, which me
 Both sides of a proof's equation are polynomials. Two polynomials are equal if each product of symbols (monomial) has
 the same coefficient in both. To find a proof, the search writes a linear equation for each monomial. The unknown
 numbers of the linear equations are the weights of the facts: a proof adds facts, each multiplied by its weight. The
-simplex algorithm (simplex.py) solves the linear equations. The tests compare the polynomials of every proof that the
-examples need, without a search (tests/test_proofs.py).
+simplex algorithm (simplex.py) solves the linear equations. The examples need many proofs. The tests check each of
+these proofs by comparing polynomials, so they need not trust the search (tests/test_proofs.py).
 
 Three steps prepare the search for a proof. Each maximum and minimum in the goal and in the facts is split into two
 cases. The facts that the caller gives are extended by facts that define quotients and remainders, such as 4*(i//4) <=
