@@ -10,10 +10,11 @@ f32 followed by a cast to f16 also rounds the exact product once. An operand can
 because f16 represents every 8-bit integer exactly.
 
 In: a tile program with masks. Out: the same program, in which some multiplications and some of their operands have
-dtype f16. A multiplication gets the dtype f16 if all users cast its result to f16. An operand gets the dtype f16 if
-only f16 multiplications use it. Left out: programs without matrix products, because memory limits the speed of such
-programs. Additions are left out, because in f16 the operands of an addition would be rounded before the addition.
-Products in bf16 are left out because Triton's interpreter cannot multiply bf16 numbers.
+dtype f16. A multiplication gets the dtype f16 only if all users cast its result to f16, and if f16 represents both
+operands exactly. An operand gets the dtype f16 only if no op except f16 multiplications uses it. Left out: programs
+without matrix products, because memory limits the speed of such programs. Additions are left out, because in f16 the
+operands of an addition would be rounded before the addition. Products in bf16 are left out because Triton's interpreter
+cannot multiply bf16 numbers.
 """
 
 from minitri.base.types import f16, f32
@@ -27,8 +28,9 @@ def halve(program: Program) -> Program:
 
 
 def _halved(program: Program) -> set[Op]:
-    """Returns the f32 ops that can be computed in f16. A multiplication can be computed in f16 if its result is rounded
-    to f16 anyway. A cast can be computed in f16 if only f16 multiplications use its value.
+    """Returns the f32 ops that can be computed in f16. A multiplication can be computed in f16 only if its result
+    is rounded to f16 anyway, and if only f16 multiplications use its operands. A cast can be computed in f16 only if no
+    op except f16 multiplications uses its value.
     """
     ops = list(program.ops())
     if not any(isinstance(op, Dot) for op in ops):

@@ -17,9 +17,9 @@ by a sum over all parts, the pass divides the product by this sum instead.
 
 A loop of unknown length gets at most 32 parts, and some of these parts can be empty. Left out: unknown sizes other than
 the length of the loop, and products with too many columns for one grid program. If a loop cannot be split into equal
-parts, its last part is padded with elements that add 0 to the product. The last part can be padded only if the only
-terms that vary along the loop are exponentials in the first factor. A loop whose last part cannot be padded is left
-out.
+parts, its last part is padded with elements that add 0 to the product. The last part can be padded only if the
+numerator of the first factor reads no varying array except the operand of the maximum. A loop whose last part cannot be
+padded is left out.
 """
 
 from __future__ import annotations
