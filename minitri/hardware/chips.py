@@ -139,7 +139,7 @@ def _chip(row: Mapping[str, Any], limits: Mapping[str, int]) -> Chip:
     """Makes a chip from one row of chips.toml, and from the limits of its architecture (`_limits`)."""
     name, rates = row["name"], row["peak"].get("rates")
     figures = {figure: _count(entry) for figure, entry in row.items() if isinstance(entry, dict) and figure != "peak"}
-    counts: dict[str, Any] = figures | {**limits}
+    counts: dict[str, Any] = {**figures, **limits}
     return Chip(name, peak=_peak(name, **rates) if rates else None, **counts)
 
 
