@@ -1,3 +1,3 @@
-"""The optimisation passes, which this project calls rooms: each file or folder has one optimisation. The compiler also
+"""The optimisation passes of the compiler. Most files and folders implement one optimisation each. The compiler also
 works without any optimisation (`-O0`).
 """

@@ -39,7 +39,9 @@ def fold(graph: Graph) -> Graph:
 
 
 def _folded(i: Interner, node: Contract) -> Node:
-    """Returns one product with the rows of the whole batch, seen through a view that has the shape of `node`."""
+    """Replaces a batch of products by one large product. Returns a view of the large product that has the shape of
+    `node`.
+    """
     count = _shared(node)
     lead, rows = node.rank - 2 - count, node.shape[node.rank - 2 - count : -1]
     split, many = places(axis(lead), rows), Dim.of(math.prod(map(int, rows)))

@@ -13,17 +13,16 @@ the same matrix, the batch becomes one matrix with the rows of all these matrice
 or store would need a quotient or a remainder of the merged index. For example, if i and j became one axis k, the load
 of a bias `b[j]` would need `k % N` for an extent N of j.
 
-The last two axes of a kernel can be merged although the index of a load then needs a quotient or a remainder. The last
+Only the last two axes of a kernel can be merged if the index of a load then needs a quotient or a remainder. The last
 two axes stay separate if a merged axis costs more instructions for each element. The number of instructions for each
 element includes the instructions for quotients and remainders. The function `_cost` estimates the number of
-instructions for each element. For example, one axis in place of two saves instructions in the kernels of `x[:, 1:] * 2`
-and `concat((x, y), axis=1)`:
+instructions for each element. In two example programs, one merged axis saves instructions:
 
     x[:, 1:] * 2, rows of 4095 elements      stores across the ends of rows are aligned, and so are wide
     concat((x, y), axis=1), rows of 400      no block of 512 elements has 112 elements past the end of a row
 
-Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has rows of 8 elements and no gaps in memory. A store to
-`out[16384*i + r]` becomes a store to `out[i, r]` if r has 16384 indices, so that each index is an axis.
+Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has rows of 8 elements and no gaps in memory. If the axis r
+has 16384 indices, a store to `out[16384*i + r]` becomes a store to `out[i, r]`.
 """
 
 from dataclasses import replace
@@ -58,7 +57,7 @@ def _flatten(kernel: Kernel) -> Kernel:
 def _with_one_less(kernel: Kernel, divided: bool) -> Kernel | None:
     """Returns the kernel with two of its axes merged, or None if no two axes can be merged.
 
-    If the argument `divided` is true, a load may compute its row and column by dividing the new axis by a row length.
+    If `divided` is true, the new kernel may compute the old indices as the quotient and the remainder of the new index.
     """
     for a, b in _last_two(kernel) if divided else combinations(kernel.axes, 2):
         merged = _merge(kernel, a, b, divided) if a.role == b.role else None
@@ -111,7 +110,7 @@ def _instructions(op: Op, along: Symbol) -> float:
 
 def _padding(kernel: Kernel, row: int) -> float:
     """Returns the number of elements of all blocks that cover a row, divided by the number of elements of the row. For
-    example, a row of 400 elements that is covered by a block of 512 elements gives 512 / 400 = 1.28.
+    example, if one block of 512 elements covers a row of 400 elements, the result is 512 / 400 = 1.28.
     """
     block = min(ceil_pow2(row), elements_of_a_program(kernel))
     return -(-row // block) * block / row
@@ -149,8 +148,8 @@ def _rejoin(op: Op, ranges: Ranges) -> Op:
 
 
 def _with_digits(op: Store, ranges: Ranges) -> Store:
-    """Returns the store with one axis for each index, if one index of the given store counts through several axes. For
-    example, `out[16384*i + r]` becomes `out[i, r]` if the axis r has 16384 indices.
+    """Replaces a flat index of a store by one index for each axis. For example, `out[16384*i + r]` becomes `out[i, r]`
+    if the axis r has 16384 indices.
     """
     weights = mixed_radix(op.offset, ranges, product(list(op.buffer.shape)))
     if not weights or all(d == 0 or isinstance(d.atom, Symbol) for d in op.index):
@@ -193,8 +192,8 @@ def _merge(kernel: Kernel, a: Axis, b: Axis, divided: bool) -> Kernel | None:
 
 
 def _merged(op: Op, a: Axis, b: Axis, divided: bool) -> Op | None:
-    """Returns the op with the axis `a` in place of the axes `a` and `b`. Returns None if the meaning of the op would
-    change.
+    """Returns the op with the axis `a` in place of the axes `a` and `b`. Returns None if the op would compute a
+    different result over the merged axis.
     """
 
     def moved(exprs: tuple[Dim, ...]) -> tuple[Dim, ...]:
@@ -252,8 +251,8 @@ def _indexed_as_one(op: Load | Store, a: Axis, b: Axis) -> Load | Store | None:
 
 
 def _with_one_index(op: Load | Store, place: int, index: Dim) -> Load | Store:
-    """Returns a load or store of the same memory. In the returned op, one index replaces two neighbouring indices of
-    `op`. The argument `place` is the position of the first replaced index, and the argument `index` is the new index.
+    """Returns a load or store of the same elements as `op`, with one index in place of two neighbouring indices. The
+    argument `place` is the position of the first replaced index, and the argument `index` is the new index.
     """
     (*_, rows, columns), step = op.buffer.shape[: place + 2], op.buffer.strides[place + 1]
 

@@ -10,11 +10,11 @@ single index d0.
 
 A matrix with gaps between its rows keeps two axes, because the address of an element needs both the row index and the
 column index. If an operand is broadcast along one of two reduced axes, the address of an element needs only the index
-along the other axis. A reduction of an array with gaps keeps the axis that is contiguous in memory. One long axis can
-be split into more parts than either of two shorter axes. Neighbouring axes along which memory is not contiguous become
-one axis only if the reduction then has over 1.5 times as many parts. Two sums that read the same array are treated
-alike, because the two sums will share a kernel. For example, `sum(x / m)` is reduced over one axis of length 96*16 in
-place of two axes of lengths 96 and 16:
+along the other axis. If an array has gaps in memory, its contiguous axis is not merged with other axes. One long axis
+can be split into more parts than either of two shorter axes. Neighbouring axes that are not contiguous in memory are
+merged only if the merge gives over 1.5 times as many parts. Two sums that read the same array are treated alike,
+because the two sums will share a kernel. For example, `sum(x / m)` is reduced over one axis of length 96*16 in place of
+two axes of lengths 96 and 16:
 
     sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """
@@ -36,7 +36,7 @@ from minitri.optimize.two_step_reductions import made_of
 
 
 def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
-    """Returns the graph in which reductions that will be split into parts have one axis in place of neighbouring axes.
+    """Merges neighbouring reduced axes in each reduction that will be split into parts.
 
     The argument `gaps` maps the name of each input that is not contiguous in memory to the strides of this input. A
     reduction that is not split into parts keeps its axes.

@@ -2,8 +2,8 @@
 
     program k1(…) warps 4 {         becomes     program k1(…) warps 4 early_start {
 
-The launch of a kernel takes microseconds. With an early start, the launch overlaps with the end of the previous kernel.
-Before a kernel with an early start reads anything, it waits until the results of the previous kernel are in memory.
+The launch of a kernel takes microseconds. If a kernel starts early, its launch overlaps with the end of the previous
+kernel. A kernel that starts early waits for the results of the previous kernel before it loads anything.
 
 In: the tile programs that a call launches, in launch order. Out: the same programs, with `early_start` on all programs
 except the first, if the target supports early starts.

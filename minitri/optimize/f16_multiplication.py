@@ -11,7 +11,7 @@ because f16 represents every 8-bit integer exactly.
 
 In: a tile program with masks. Out: the same program, in which some multiplications and some of their operands have
 dtype f16. A multiplication gets the dtype f16 only if all users cast its result to f16, and if f16 represents both
-operands exactly. An operand gets the dtype f16 only if no op except f16 multiplications uses it. Left out: programs
+operands exactly. An operand gets the dtype f16 only if all its users are f16 multiplications. Left out: programs
 without matrix products, because memory limits the speed of such programs. Additions are left out, because in f16 the
 operands of an addition would be rounded before the addition. Products in bf16 are left out because Triton's interpreter
 cannot multiply bf16 numbers.
@@ -28,9 +28,9 @@ def halve(program: Program) -> Program:
 
 
 def _halved(program: Program) -> set[Op]:
-    """Returns the f32 ops that can be computed in f16. A multiplication can be computed in f16 only if its result
-    is rounded to f16 anyway, and if only f16 multiplications use its operands. A cast can be computed in f16 only if no
-    op except f16 multiplications uses its value.
+    """Returns the f32 ops that can be computed in f16. A multiplication can be computed in f16 only if its result is
+    rounded to f16 anyway, and if only f16 multiplications use its operands. A cast can be computed in f16 only if all
+    its users are f16 multiplications.
     """
     ops = list(program.ops())
     if not any(isinstance(op, Dot) for op in ops):
@@ -50,7 +50,7 @@ def _is_product(op: Op) -> bool:
 
 
 def _is_half(op: Op) -> bool:
-    """Checks whether f16 can represent every value of an op, because the op is a cast from f16 or from 8-bit integers."""
+    """Checks whether an op is a cast from f16 or from 8-bit integers, so that f16 represents its values exactly."""
     if not isinstance(op, Compute) or op.op != "cast":
         return False
     source = op.args[0].dtype

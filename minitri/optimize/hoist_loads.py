@@ -10,12 +10,12 @@ In: a tile program whose first loop computes matrix products. Out: the same prog
 of a bias, before the first loop. A load after the loop starts when no other work is left, so the grid program waits for
 memory. A load that starts before the loop can finish while the loop runs. Triton does not move loads across loops.
 Moving a computation out of a loop is called loop-invariant code motion (Aho, Lam, Sethi and Ullman, "Compilers", 2006,
-section 9.5). The loads of this pass are not inside of the loop, but after it.
+section 9.5). This pass differs from loop-invariant code motion, because it moves loads that come after the loop.
 
 Left out: tiles of more than 1024 elements, because a loaded tile stays in registers during the loop. Loops that carry
-more than 64 numbers per thread from iteration to iteration are left out, because few registers are left. Loads whose
-index depends on a value of the loop are left out. Persistent programs are left out too: Triton merges their two nested
-loops into one, and the merged loop would have to carry the loaded value.
+more than 64 numbers per thread from iteration to iteration are left out, because few registers are left. A load is left
+out if its index depends on a value that the loop computes. Persistent programs are left out, because Triton merges
+their two nested loops. The merged loop would have to carry the loaded values through all its iterations.
 """
 
 import math

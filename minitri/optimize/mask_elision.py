@@ -5,13 +5,12 @@
     whole j: 5 by 8        reduce.max x   the load of x returns -inf for j >= 5, so the maximum needs no `where`
 
 In: a tile program. Out: the program with masks, like the result of minitri/tiles/mask.py, but with fewer tests. The
-printed program gives the reason for each omitted test. A bounds test is omitted if another test implies this test, or
-if all elements of the last block lie in the array. If all elements of the last block lie in the array, a bounds test is
-omitted on grid axes only. On a grid axis no result depends on elements past the end, because the mask of the store
-drops these elements. For an element past the end, a load returns the neutral element of the reduction that uses the
-load, for example 0 for a sum. This pass evaluates the ops between a load and a reduction for an element past the end of
-an axis. If the value that reaches a reduction for an element past the end is the neutral element, the reduction needs
-no `where` that masks its operand.
+printed program gives the reason for each omitted test. A bounds test is omitted if another test implies this test. The
+bounds test of a grid axis is also omitted if all elements of the last block lie in the array. On a grid axis no result
+depends on elements past the end, because the mask of the store drops these elements. For an element past the end, a
+load returns the neutral element of the reduction that uses the load, for example 0 for a sum. This pass evaluates the
+ops between a load and a reduction for an element past the end of an axis. If each element past the end has the neutral
+element of the reduction as its value, the reduction needs no `where`.
 
 Bounds tests are left out not only in mask_elision.py, but also in four other files of minitri/optimize/. The file
 skip_blocks/skip.py gives the last, shorter block a loop of its own, so that the loop over complete blocks needs no
@@ -138,7 +137,7 @@ class MaskElision(Masking):
 
 
 def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
-    """Returns the least and the greatest index along an axis, of the elements that pass all `tests`."""
+    """Returns the least and the greatest index along an axis that can pass all `tests`."""
     fits = not overhangs(axis) and axis.lanes == axis.block
     first, last = ZERO, axis.extent - 1 if fits else (axis.blocks - 1) * axis.block + (axis.lanes - 1)
     for test in tests:
@@ -167,7 +166,7 @@ def _elementwise_operands(op: Op) -> tuple[Op, ...]:
 
 
 def _wanted_others(program: Program) -> dict[Op, Number]:
-    """Returns the neutral element of the reduction for each load that a reduction reads directly."""
+    """Maps each load that is the operand of a reduction to the neutral element of this reduction."""
     wanted: dict[Op, Number] = {}
     for op in program.ops():
         step = (op.x, neutral(op.op, op.x.dtype)) if isinstance(op, (Reduce, Scan)) else accumulated(op)

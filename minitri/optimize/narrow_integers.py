@@ -8,14 +8,13 @@ Positions (indices of elements as values) have dtype i64, as in numpy, but posit
 In: a tile program with masks. Out: the same program with a narrower dtype for some ops. An op is narrowed (computed in
 32 bits) only if its value and all its operands fit into 32 bits. An op is computed in 32 bits only if each user of its
 value is a comparison, a conversion to a float, or another op in 32 bits. The new dtype of a narrowed op is usually i32.
-The new dtype of a narrowed op is f32 if a chain of narrowed ops connects this op with a conversion to a float. An
-integer op gets the dtype f32 only if its value fits into 24 bits, because f32 represents integers of 24 bits exactly.
-An example of attention with f32 positions is ALiBi, which adds to each score a multiple of the distance between two
-positions. With f32 positions, the kernel of ALiBi (attention with position biases) converts one position per row to a
-float, instead of each distance.
+Narrowed ops that use each other's values get the dtype f32 if one of these ops is converted to a float. An integer op
+gets the dtype f32 only if its value fits into 24 bits, because f32 represents integers of 24 bits exactly. An example
+of attention with f32 positions is ALiBi, which adds to each score a multiple of the distance between two positions.
+With f32 positions, the kernel of ALiBi converts each position to a float, and not each distance between two positions.
 
-Left out: programs whose indices need 64 bits (optimize/index_width.py); integers that are stored, carried by a loop, or
-used as an index.
+Left out: programs whose indices need 64 bits (optimize/index_width.py). Integers are left out too if they are stored,
+carried by a loop, or used as an index.
 """
 
 from collections.abc import Callable, Mapping
@@ -62,9 +61,8 @@ def _narrowed(program: Program) -> Mapping[Op, DType]:
         return _is_made_of(op, kept) and all(u in kept or _takes(u, kept) for u in used_by[op])
 
     def stays_integer(op: Op, kept: set[Op]) -> bool:
-        """Checks whether an integer op need not become f32. An op becomes f32 only if a chain of operands and users
-        connects the op with a conversion to a float. If no conversion to a float is connected with an integer op, i32
-        and f32 are equally fast for this op.
+        """Checks whether an integer op gets the dtype i32 instead of f32. The dtype f32 saves time only if a value is
+        converted to a float later. Without a conversion to a float, i32 and f32 are equally fast.
         """
         return not any(map(_converts, used_by[op])) and exact.intersection(connected(op, used_by)) <= kept
 
@@ -81,7 +79,7 @@ def _is_made_of(op: Op, kept: set[Op]) -> bool:
 
 def _takes(user: Op, kept: set[Op]) -> bool:
     """Checks whether the operands of an op can have any dtype that represents their values. For example, a comparison
-    accepts i32 operands in place of i64 operands, because its result is the same.
+    of i32 numbers gives the same result as a comparison of the same i64 numbers.
     """
     if not isinstance(user, Compute) or not _is_made_of(user, kept):
         return False
@@ -96,8 +94,8 @@ def _converts(user: Op) -> bool:
 
 
 def _reach(program: Program, ranges: Ranges) -> Mapping[Op, Interval]:
-    """Returns the intervals (least and greatest value) of the integer ops whose values and operands all fit into 32
-    bits.
+    """Returns the least and the greatest value of each integer op. Left out: ops with a value or an operand that needs
+    more than 32 bits.
     """
     low, high = i32.limits
     found: dict[Op, Interval] = {}

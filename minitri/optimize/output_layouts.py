@@ -7,9 +7,9 @@
 After this pass, a kernel that loads a transposed array stores its result in the same memory order, so grid programs
 store neighbouring elements. The libraries numpy and torch also keep the layout of operands: the result of `2 * x.T` has
 the strides of `x.T`. Only the strides of a result change, not its shape and its elements. If operands have different
-layouts, each operand votes for its own layout: an operand of f32 has 4 votes, because an element has 4 bytes. The
-result gets the layout with the most votes of operands. A result is row-major if no other layout gets more votes from
-the operands than the row-major layout. A temporary is treated as a result of the kernel that stores it.
+layouts, the result gets the most frequent layout of the operands. An operand counts once for each byte of an element,
+so an operand of f32 counts twice as much as an operand of f16. If two layouts are equally frequent, the row-major
+layout is preferred. A temporary is treated as a result of the kernel that stores it.
 
 This pass also aligns the rows of some temporaries. A temporary that a product loads gets rows that begin at multiples
 of 16 bytes, with gaps between the rows if necessary. Tensor descriptors (tensor_descriptors.py) and wide asynchronous
@@ -21,8 +21,8 @@ Left out: the order of the axes of arrays that a product loads, because pack_ope
 Kernels that only copy, as in the minitri program `x.T`, are not changed, because their only purpose is the new order of
 the elements. Results of kernels with matrix products stay row-major, because tiles of tensor cores can be stored in
 either order of the axes. A temporary that a kernel with products stores gets its last two axes in the order of the
-kernels that load the temporary. For example, a product that is computed in parts (split_k.py) from swapped factors
-stores its partial results with the last two axes swapped.
+kernels that load the temporary. For example, the partial results of a matrix product (split_k.py) are stored transposed
+if the kernel that adds them reads the transpose:
 
     temporary t6: f32[16, 1024, 128]         -> temporary t6: f32[16, 1024, 128] {strides = [131072, 1, 1024]}
 """
@@ -74,8 +74,8 @@ def lay_out(plan: Plan) -> Plan:
 
 
 def _order_of_readers(plan: Plan, b: Buffer) -> Order | None:
-    """Returns the order of an array's axes in which the last two axes are swapped. Returns None if a kernel that loads
-    the array does not have the last two axes in the swapped order. Returns None if no kernel loads the array. The
+    """Returns the order of an array's axes in which the last two axes are swapped. Returns None if a kernel loads the
+    array, but does not loop over the last two axes in the swapped order. Returns None if no kernel loads the array. The
     function ignores the order of the axes that a kernel reduces.
     """
     rank = len(b.shape)
@@ -128,7 +128,7 @@ def _with_strides(b: Buffer, order: Order) -> Buffer:
 
 
 def _permuted(kernel: Kernel, orders: Mapping[Buffer, Order]) -> Kernel:
-    """Returns the kernel in which the arrays in `orders` have their axes in the order of memory."""
+    """Returns the kernel in which the axes of each array in `orders` are permuted, so that the array is row-major."""
 
     def change(op: Op) -> Op:
         if not isinstance(op, (Load, Store)) or op.buffer not in orders:
@@ -155,8 +155,8 @@ def _in_order(kernel: Kernel) -> Kernel:
 
 
 def _accesses(kernel: Kernel) -> Iterator[Access]:
-    """Yields each load of the kernel: the bytes of an element, and the index with the slowest axis first. A result of
-    the kernel can have the layout of any array that the kernel loads.
+    """Yields a pair for each load of the kernel: the size of an element in bytes, and the indices, the largest stride
+    first. A result of the kernel can have the layout of any array that the kernel loads.
     """
     for op in kernel.body:
         if isinstance(op, Load):
@@ -169,8 +169,8 @@ def _accesses(kernel: Kernel) -> Iterator[Access]:
 def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
     """Returns the axes of a result that is stored at `index`, in the order of their strides, the largest stride first.
 
-    Each access that has all axes of the result votes for its own order of axes. An access votes once for each byte of
-    an element, so an access to f32 elements gives 4 votes to its order of axes.
+    The result gets the most frequent order among the accesses that have all axes of the result. An access counts once
+    for each byte of an element, so an access to f32 elements counts 4 times.
     """
     place = {part: k for k, d in enumerate(index) if d != 0 for part in (d, plain_axis(d)) if part is not None}
     own = tuple(k for k, d in enumerate(index) if d != 0)

@@ -6,22 +6,22 @@
                                                                               (out seen as f32[M, 2, N])
 
 Without this optimisation, a kernel computes all operands of a concatenation for every element of the result, and
-selects one of them. A kernel with an axis of the length of the result cannot also compute a softmax of the rows of one
-operand. With this optimisation, the axis has the length of one operand. Each operand is computed once, and is stored
-into its own slice of the result. So the operands of the concatenation must have equal extents. While fusion decides
-which nodes share a kernel, the slices count as separate results of the program. After fusion, all slices of a result
-lie in one array again.
+selects one of them. A loop over a row of the result cannot compute the softmax of an operand, because the rows of the
+operand are shorter. With this optimisation, the kernel loops over rows of the operands instead of rows of the result.
+Each operand is computed once, and is stored into its own slice of the result. So the operands of the concatenation must
+have equal extents. While fusion decides which nodes share a kernel, the slices count as separate results of the
+program. After fusion, all slices of a result lie in one array again.
 
 Operations after a concatenation are applied to each slice. For example, `relu(concat((x, y)))` has the slices `relu(x)`
 and `relu(y)`.
 
-In: a graph, its plan (list of kernels) without slices, and a function that makes the plan of a graph. Out: a plan that
-stores results in slices. If slices make a cost larger, such as the number of bytes that are moved, the given plan is
-kept. One kernel must store all slices of a result.
+In: a graph, its plan (list of kernels) without slices, and a function that divides a graph into kernels. Out: a plan
+that stores results in slices. The plan without slices is kept if slices increase a cost, for example the memory
+traffic. One kernel must store all slices of a result.
 
 Left out: results with more than `MOST` slices, because one grid program computes all slices and keeps their values in
-registers. Also left out: results that are not row-major in memory. Slices of fewer than `SECTOR` neighbouring bytes are
-stored only if slices reduce the number of bytes that are moved.
+registers. Also left out: results that are not row-major in memory. Slices of fewer than `SECTOR` contiguous bytes are
+used only if they reduce the memory traffic.
 """
 
 from collections import defaultdict
@@ -48,7 +48,7 @@ def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Pla
     plan `whole`.
 
     whole   the plan without slices
-    fuse    the function that makes the plan of a graph whose results are slices
+    fuse    the function that divides a graph into kernels
     """
     interner, spans = Interner(graph.conditions), dict(graph.spans)
     outputs, places, runs = list[Node](), list[tuple[Buffer, int, Dim]](), list[int]()
@@ -82,24 +82,24 @@ def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Pla
 
 
 def costs(plan: Plan) -> tuple[int, int, int]:
-    """Returns the bytes that a plan moves, the number of its kernels, and the number of kernels that read or store
-    arrays in different orders (see `_mixed`). Unknown sizes count as `TYPICAL`.
+    """Returns three costs of a plan: its memory traffic in bytes, its number of kernels, and the number of kernels for
+    which `_mixed` is true. Unknown sizes count as `TYPICAL`.
     """
     moved = traffic(plan, defaultdict(lambda: TYPICAL))
     return sum(t.total for t in moved), len(plan.kernels), sum(map(_mixed, plan.kernels))
 
 
 def _mixed(kernel: Kernel) -> bool:
-    """Checks whether a kernel with a reduction has accesses to whole arrays in different orders, such as `x[i, k]` and
-    `y[k, i]`. A schedule for a kernel with accesses in different orders reads or writes one of the arrays slowly.
+    """Checks whether a kernel with a reduction accesses one array row by row and another column by column: `x[i, k]`
+    and `y[k, i]`. With any schedule, the accesses to one of the two arrays are slow.
     """
     whole = [op for op in kernel.body if isinstance(op, (Load, Store)) and len(op.indexed_by) == len(kernel.axes)]
     return any(isinstance(op, Reduce) for op in kernel.body) and len({op.index[-1].symbols() for op in whole}) > 1
 
 
 def _slices(root: Node, interner: Interner) -> tuple[int, list[Node]]:
-    """Divides a result into slices, each with one operand of a concatenation. Returns the axis that is divided, and the
-    slices.
+    """Divides a concatenated result into slices, one for each operand of the concatenation. Returns the axis that is
+    divided, and the slices.
 
     A result that cannot be divided, only copies elements, or has no elements is returned as a single slice.
     """

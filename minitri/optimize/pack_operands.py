@@ -9,16 +9,15 @@
 
 The hardware can copy a block of a factor directly to shared memory under two conditions. The rows of the factor must
 begin at multiples of 16 bytes, and nothing may be computed during the copy. Products in TF32 also need factors that are
-contiguous along the depth, the axis that is summed over ("K-major"). Products of f32 arrays that run on tensor cores
-(f32_products.py) need only a second factor that is contiguous along the depth. A product whose second factor has
-another layout has three choices: a copy of the second factor, swapped factors, or f32 units. The factors of a product
-can be swapped because `x @ w` equals `(w.mT @ x.mT).mT`. The choice with the least estimated time is taken
-(product_cost.py). For example, a batch of 256 products `x @ w` has `x: f32[64, 768]` and `w: f32[768, 256]`. In this
-batch, the factors are swapped, because transposed copies of all matrices `w` would take longer than the products
-themselves. F32 products that do not run on tensor cores run on the f32 units of the chip. The f32 units need a second
-factor that is contiguous along the column index. A factor without the layout that its product needs is slow to read,
-and each tile of the result reads the factor again. A packed copy, which is made only once, is cheaper than repeated
-slow reads if each element is used often enough.
+contiguous along the depth, the axis that is summed over ("K-major"). If tensor cores multiply f32 arrays
+(f32_products.py), only the second factor must be contiguous along the depth. A product whose second factor has another
+layout has three choices: a copy of the second factor, swapped factors, or f32 units. The factors of a product can be
+swapped because `x @ w` equals `(w.mT @ x.mT).mT`. The choice with the least estimated time is taken (product_cost.py).
+For example, the factors are swapped in a batch of 256 products `x @ w` with `x: f32[64, 768]` and `w: f32[768, 256]`.
+Transposed copies of all 256 matrices `w` would take longer than the products themselves. F32 products that do not run
+on tensor cores run on the f32 units of the chip. The f32 units need a second factor that is contiguous along the column
+index. A factor without the layout that its product needs is slow to read, and each tile of the result reads the factor
+again. A packed copy, which is made only once, is cheaper than repeated slow reads if each element is used often enough.
 
 If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory without a
 packed copy of the factor. A first factor with rows at multiples of 4 bytes is packed (copied to aligned rows) only if
@@ -146,8 +145,8 @@ def _is_of_parts(node: Contract, wanted: str) -> bool:
 
 
 def _least(node: Contract) -> tuple[int, int]:
-    """Returns two limits below which copying a factor of a product saves no time: uses of each element, and operations
-    of the product.
+    """Returns two thresholds: the uses of each element of a factor, and the operations of a product. Below one of the
+    thresholds, a copy of the factor saves no time.
     """
     tensor_cores = node.a.dtype.bits == 16 or node.precision == "tf32"
     return (REUSE, WORTH) if tensor_cores else (REUSE_OF_F32, WORTH_F32)
@@ -156,8 +155,8 @@ def _least(node: Contract) -> tuple[int, int]:
 def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
     """Returns the axis along which the factors of a product must be contiguous. Returns "depth" if the factors must be
     contiguous along the summed axis. Returns "any" if each factor must be contiguous along one of its last two axes.
-    Returns "columns" if only the second factor must be contiguous, along the column index. Returns "swapped" if the
-    factors must change places. Returns "" if the layout of the factors does not matter.
+    Returns "columns" if the second factor must be contiguous along its last axis. Returns "swapped" if the factors must
+    change places. Returns "" if the layout of the factors does not matter.
     """
     if node.a.dtype != f32:
         return "any" if node.a.dtype.is_float and node.a.dtype.bits == 16 else ""
@@ -170,7 +169,8 @@ def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
 
 def _cheapest(node: Contract, layouts: Layouts, chip: Chip) -> str:
     """Returns the layout of factors with which a product of f32 arrays has the least estimated time. The second factor
-    of the product is not contiguous along the depth (the summed axis). The docstring of `_wanted` explains the result.
+    of the product is not contiguous along the depth (the summed axis). The result is "depth", "columns" or "swapped",
+    as in `_wanted`.
 
     The time of a copy follows from the bytes that it moves, so a copy does not pay if few rows use each element. A
     factor that is not stored in memory is computed again for each tile of the result. The estimate for swapped factors
@@ -241,9 +241,9 @@ def in_loops(graph: Graph, parts: bool) -> set[Node]:
 
 
 def _is_large(node: Contract, worth: int, depth: int | None = None) -> bool:
-    """Checks whether a product is so large that a copy of a factor is worth one more kernel. The argument `worth` is
-    the fewest operations of a product for which copying a factor saves time. A product counts as large only if its
-    summed axis has at least `depth` (by default DEPTH) elements, or if its factors have dtype f32.
+    """Checks whether a product is so large that a copy of a factor is worth one more kernel. A product with fewer than
+    `worth` operations is not large. If the factors have another dtype than f32, the summed axis must have at least
+    `depth` (by default DEPTH) elements.
     """
     sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
     deep = len(sizes) > node.rank and (sizes[-1] >= (depth or DEPTH) or node.a.dtype == f32)

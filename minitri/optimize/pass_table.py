@@ -2,13 +2,13 @@
 
     fusion: graph.simplified → kernels.fused, by `fuse` of minitri/optimize/fusion
 
-The table `CORE` in minitri/pipeline.py has the passes that every program needs. The table in this module is a copy of
-`CORE` with added optimisation passes, which this project calls *rooms*. Most optimisations are passes that run between
-two passes of the table `CORE`. Two optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and `fusion`
-replaces `one-kernel-each`. In the table `CORE`, the rows `lower` and `mask` run functions that do not optimise. In the
-table of this module, the rows `lower` and `mask` run functions that optimise. The optimisations in `PARTS` are parts of
-the passes `fusion`, `lower` and `mask`, so they have no rows of their own in the table of passes. The option
-`--without NAME` removes an optimisation.
+The table `CORE` in minitri/pipeline.py has the passes that every program needs. The table `PASSES` in this module adds
+the optimisations to the passes of `CORE`. This project calls an optimisation a *room*. Most optimisations are passes
+that run between two passes of the table `CORE`. Two optimisations replace a row of `CORE`: `simplify` replaces
+`legalise`, and `fusion` replaces `one-kernel-each`. In the table `CORE`, the passes `lower` and `mask` do not optimise.
+In the table `PASSES`, the passes `lower` and `mask` also optimise: for example, `mask` omits needless bounds checks.
+The optimisations in `PARTS` are parts of the passes `fusion`, `lower` and `mask`, so they have no rows of their own in
+the table of passes. The option `--without NAME` removes an optimisation.
 """
 
 from collections.abc import Callable, Collection
@@ -107,9 +107,9 @@ def _plans_of_other_sizes(context: Context) -> list[Plan]:
     """Returns the plans of the minitri program for several sets of sizes. Together, the returned plans contain every
     axis that a kernel of the program can have.
 
-    Two plans have symbolic sizes: the plan before neighbouring axes are merged, and the plan after the merge. The
-    returned plans with known sizes are compiled for a GPU. For example, the sizes M and N give three plans: with a long
-    M, with a long N, and with both sizes long. Long reductions are split into parts, and each split adds an axis.
+    Two of the returned plans have symbolic sizes: one before and one after neighbouring axes are merged. The returned
+    plans with known sizes are compiled for a GPU. For example, the sizes M and N give three plans: with a long M, with
+    a long N, and with both sizes long. Long reductions are split into parts, and each split adds an axis.
     """
     compiled = Compilation(replace(context, sizes={}, layouts={}, options=Options()))
     plans = [compiled.value("kernels.fused"), compiled.value("kernels")]
@@ -133,16 +133,16 @@ def room(
     kind: Callable[..., Pass], name: str, stage: str, place: str, *facts: Callable[[Context], Any],
     instead: Callable[[Any, Context], Any] = same, gpu: bool = False, together: bool = False,
 ) -> Pass:  # fmt: skip
-    """Makes a row of the table of passes for an optimisation. The new pass calls the function that the argument `place`
-    names. The called function gets the result of the previous stage and further arguments. Each function in `facts`
-    computes one more argument of the called function from the compilation context, for example the chip.
+    """Makes the entry of an optimisation in the table of passes. The argument `place` names the function that optimises
+    the program. The first argument of this function is the result of the previous stage. Each function in `facts` gets
+    the compilation context, and returns one further argument for the optimisation, for example the chip.
 
-    kind      the function that makes the row, for example `graph_pass`
+    kind      the function that makes the `Pass`, for example `graph_pass`
     place     the module in minitri/optimize and the function that does the work: "pack_operands:pack"
-    instead   the function that runs in place of a removed optimisation
+    instead   the function that runs if `--without` removes the optimisation
     gpu       whether the optimisation runs for GPUs only. Triton's interpreter has no tensor cores and runs one
               program at a time, so an optimisation for GPUs would not make it faster.
-    together  whether one call of the function receives all tile programs, instead of one call for each program
+    together  whether the optimisation gets all tile programs in one call, instead of one program per call
     """
     module, called = place.split(":")
     function = getattr(import_module(f"minitri.optimize.{module}"), called)
@@ -162,8 +162,8 @@ def room(
 
 
 def _core(name: str, **changes: Any) -> Pass:
-    """Returns the row `name` of `CORE`, the table of passes that every program needs. The argument `changes` replaces
-    some fields of the row.
+    """Returns the pass `name` of `CORE`, the table of passes that every program needs. Keyword arguments replace fields
+    of the pass, for example `stage`.
     """
     return replace(next(p for p in CORE if p.name == name), **changes)
 
@@ -235,8 +235,8 @@ OLD_NAMES: dict[str, str] = table_beside(__file__, "old_pass_names.toml")
 
 
 def check_names(without: Collection[str]) -> None:
-    """Raises CompileError MT0402 if a name in `without` is not the name of an optimisation. If a name that is not found
-    was the name of an optimisation in an earlier version, the help text of the error gives the new name.
+    """Raises CompileError MT0402 if a name in `without` is not the name of an optimisation. For the old name of a
+    renamed optimisation, the help text of the error gives the new name.
     """
     for name in sorted({*without} - {"all", *OPTIONAL}):
         known = f"passes that can be left out: {', '.join(OPTIONAL)}"

@@ -5,16 +5,15 @@
 A result of 512 by 512 elements has 64 tiles of 64 by 64, so half of a chip with 132 multiprocessors would be idle. If
 the depth (the axis that is summed over) is divided into four parts for each of 64 tiles, there are 256 grid programs.
 If a depth of 1024 indices is divided into four parts, each grid program sums over 256 indices. If the depth is divided
-into parts, a second kernel adds the results of the parts (split_k.py). The estimated time adds the start-up of each
-wave of programs, the time of all blocks of the depth, and a second kernel:
+into parts, a second kernel adds the results of the parts (split_k.py). The estimated time is a sum of three terms:
 
     start-up time for each wave of programs + blocks of depth * time of a block + second kernel
 
 If the depth is divided into parts, fewer multiprocessors are idle in the last wave (the last group of programs that run
 at once). For example, a product of 72 tiles takes one wave, in which 60 of 132 multiprocessors are idle. If the depth
-of each of the 72 tiles is divided into three parts, 216 programs run in two waves on 132 multiprocessors. Two waves of
-programs that sum over a third of the depth take 2/3 of the time of a wave over the whole depth. If reading the factors
-from memory takes most of the time, dividing the depth into parts saves little time.
+of each of the 72 tiles is divided into three parts, 216 programs run in two waves on 132 multiprocessors. Because each
+program sums over a third of the depth, the two waves take 2/3 of the time of one wave without parts. If reading the
+factors from memory takes most of the time, dividing the depth into parts saves little time.
 
 A copy of a factor takes the time in which the memory of the chip reads and writes the factor once.
 
@@ -39,12 +38,13 @@ REACHED = 0.89  # the share of the bandwidth of a chip's memory that a copy reac
 
 
 class Pace(NamedTuple):
-    """The time in microseconds that a tile of `rows` rows and `columns` columns takes for STEP indices of the depth.
+    """The times, in microseconds, of a program that computes one tile of a matrix product with `rows` rows and
+    `columns` columns.
 
-    alone    the time of a program that runs alone on its multiprocessor
-    beside   the time of a program that shares its multiprocessor with a second program
-    most     how many programs fit on a multiprocessor
-    start    the time before a program has its first block, plus the time after its last block
+    alone    the time for STEP (128) indices of the summed axis, if one program runs on a multiprocessor
+    beside   the time for STEP indices, if two programs share a multiprocessor
+    most     how many programs can run on a multiprocessor at once
+    start    the time until the first block is loaded, plus the time after the last block
     """
 
     rows: int
@@ -99,8 +99,8 @@ def cheapest(
     """Returns the number of parts and the tile (`Pace`) that have the least estimated time. The function chooses among
     the tiles in `paces` and the numbers of parts in `parts`. The arguments `sizes` are the number of products in the
     batch, the rows, the columns and the depth. The length of a part is a multiple of `step`. The argument `loading` is
-    the time, in microseconds, that reading the factors once from memory takes. Among choices with equal times, the
-    choice with the fewest parts is returned.
+    the time in microseconds for reading the factors from memory once. Among choices with equal times, the choice with
+    the fewest parts is returned.
     """
     batch, rows, columns, depth = sizes
 

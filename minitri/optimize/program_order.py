@@ -7,9 +7,9 @@ In: a tile program whose loops have bounds (optimize/skip_blocks/skip.py), and a
 another order of tiles. A GPU starts the programs of a grid in the order of their indices. If a long program starts
 last, most of the chip is idle until that program ends. Programs that run for a long time must start first (Graham,
 "Bounds on multiprocessing timing anomalies", 1969: longest processing time first). If the tiles at the end of the last
-grid axis have the most work, as in causal attention, the programs for these tiles start first. Tiles along the
-last-but-one grid axis form groups, and within a group the longest programs start first. A group of tiles has about as
-many programs as the GPU runs at once, so that the data that these programs load stays in the L2 cache.
+grid axis have the most work, as in causal attention, the programs for these tiles start first. The tiles along the
+last-but-one grid axis are divided into groups. Within a group, programs with more work start earlier. A group has about
+as many programs as the GPU runs at once, so the L2 cache can hold the data of the group.
 
 If a program has two loops over the same elements, the second loop starts with the last block. When the second loop over
 the same elements starts, the cache still contains the last blocks that the first loop has read.

@@ -6,11 +6,11 @@ After a product, each thread of a warp holds many elements of a row of the resul
 thread one after another, so each comparison waits for the previous comparison. If a row is divided into parts, several
 independent chains of comparisons run at the same time.
 
-In: a tile program with masks. Out: the same program, with the hint `in_parts` (compare the elements of a row in several
-independent chains) on some maxima. A maximum gets the hint `in_parts` if each warp has complete rows of a product with
-at least COLUMNS (128) columns. If a loop passes a product from one iteration to the next, rows of at least
-CARRIED_COLUMNS (32) columns are divided into parts. If a loop that carries a product compares elements in a single
-chain, NVIDIA's assembler makes the tensor cores wait for each instruction.
+In: a tile program with masks. Out: the same program, in which some maxima have the hint `in_parts`. The maximum of each
+row of a product gets the hint `in_parts` if the product has at least COLUMNS (128) columns. Each warp must compute
+complete rows. If a loop carries the product from one iteration to the next, CARRIED_COLUMNS (32) columns are enough. If
+a loop that carries a product compares elements in a single chain, NVIDIA's assembler makes the tensor cores wait for
+each instruction.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Reduce

@@ -32,8 +32,8 @@ def simplify(graph: Graph) -> Graph:
 
 
 def _normal(i: Interner, node: Node) -> Node:
-    """Applies rules to a node until no rule applies. The repetition ends, because each rule makes an expression smaller
-    or moves a view from an operand to the result of an operation.
+    """Applies rules to a node until no rule applies. No node is rewritten forever, because each rule shrinks an
+    expression or moves a view from an operand to the result.
     """
     return apply_rules(i, node, RULES)
 
@@ -228,8 +228,8 @@ def with_steps(i: Interner, x: Node, steps: list[Apply]) -> Node:
 
 
 def cheap_steps(x: Node) -> tuple[Node, list[Apply]]:
-    """Splits the expression `x` into an array y and a list of cheap operators that turn y into `x`. Each operator in
-    the list has one operand, and the operator that is applied last comes first.
+    """Splits the expression `x` into an array y and a list of cheap operators that turn y into `x`. Each operator has
+    one operand. The list begins with the operator that is applied last.
     """
     steps: list[Apply] = []
     while isinstance(x, Apply) and len(x.args) == 1 and (x.op == "cast" or OPERATORS[x.op].cost == "cheap"):

@@ -10,11 +10,10 @@
                                                   next %s = %b
                                                 }
 
-In: a tile program. Out: the same program, with loops whose iterations do not begin with a wait. Shared memory can
-contain two blocks of an array, and an iteration uses one of the two blocks. Triton starts to load the next block only
-at the end of an iteration, when one of the two blocks in shared memory becomes free. A product at the beginning of the
-next iteration must wait for the block that is being loaded. After this pass, the GPU loads each block while it computes
-an iteration.
+In: a tile program. Out: the same program with pipelined loops. Shared memory can contain two blocks of an array, and an
+iteration uses one of the two blocks. Triton starts to load the next block only at the end of an iteration, when one of
+the two blocks in shared memory becomes free. A product at the beginning of the next iteration must wait for the block
+that is being loaded. After this pass, the GPU loads each block while it computes an iteration.
 
 Software pipelining starts work of the next iteration before the present one ends (Lam, "Software pipelining: an
 effective scheduling technique for VLIW machines", 1988). Moving the first ops of an iteration to the end of the
@@ -22,9 +21,9 @@ previous iteration is also called rotation scheduling (Chao, LaPaugh and Sha, 19
 called loop rotation, which turns a while loop into a do-while loop.
 
 The last iteration of a pipelined loop computes a product for a next iteration that does not exist. A tensor descriptor
-loads zeros past the end of an array, so the product of the last iteration needs no mask. This pass changes only loops
-over many blocks in which tensor descriptors load the operands of the first product. Left out: loops that do not start
-at 0, loops whose last block can be incomplete, and persistent programs.
+loads zeros past the end of an array, so the product of the last iteration needs no mask. A loop is pipelined only if
+tensor descriptors load the operands of its first product. Left out: short loops, loops that do not start at 0, loops
+whose last block can be incomplete, and persistent programs.
 """
 
 from collections.abc import Container, Sequence
@@ -60,10 +59,9 @@ def _has_later_blocks(before: Stmt, loop: Loop) -> bool:
     """Checks whether the statement ahead of `loop` is a loop over the same axes that carries the same values.
 
     The pass skip-blocks can replace one loop by several loops, and puts the loop over the last blocks of the axis
-    first. This pass puts each pipelined loop before the earlier loops that carry the same values. This pass puts the
-    first product before the pipelined loop. The first product must not come between two loops that carry the same sums.
-    If a product came between two loops that carry the same sums, NVIDIA's assembler would make the tensor cores wait
-    for each instruction (message C7515).
+    first. If several loops carry the same values, this pass puts the pipelined loop first. This pass puts the first
+    product before the pipelined loop. If a product came between two loops that carry the same sums, NVIDIA's assembler
+    would make the tensor cores wait for each instruction (message C7515).
     """
     if not isinstance(before, Loop) or before.first is None or before.axes != loop.axes:
         return False
@@ -100,9 +98,9 @@ class _Rotation:
 
     def _product(self) -> list[Op]:
         """Returns the ops of one iteration that compute a product which does not depend on earlier iterations. The
-        product itself is the last returned op. Returns an empty list if the loop has only one product, or if none or
-        several of its products are independent of earlier iterations. The returned product is allowed to depend only on
-        arithmetic and on loads that tensor descriptors can execute.
+        product itself is the last returned op. Returns an empty list unless the loop has several products, of which
+        exactly one is independent of earlier iterations. Returns an empty list if the product needs a load that tensor
+        descriptors cannot execute.
         """
         carried = moving(self.loop.body, (c for c, _ in self.loop.carries))
         dots = [op for op in self.loop.body if isinstance(op, Dot)]
@@ -115,7 +113,7 @@ class _Rotation:
         return made if all(blocks) else []
 
     def _copied(self, ops: list[Op], index: Dim, past_end: bool = False) -> dict[Op, Op]:
-        """Makes copies of ops with `index` in place of the loop's index.
+        """Copies ops, and replaces the loop's index by `index` in the copies.
 
         If the argument `past_end` is true, `index` can lie past the end of the axis. Loads then get a guard, a
         condition that the index is inside the axis.
@@ -133,8 +131,8 @@ class _Rotation:
         return rewritten(ops, moved)
 
     def _rotated(self, product: Op, carry: Carry, following: dict[Op, Op]) -> Loop:
-        """Returns the pipelined form of the loop. The body of the pipelined loop has the ops of an iteration without
-        the first product, followed by the first product of the next iteration.
+        """Returns the pipelined form of the loop. Each iteration of the pipelined loop ends with the ops that compute
+        the first product of the next iteration.
         """
         made: dict[Op, Op] = {product: carry}
         rest = self._rest(product, following)
@@ -146,8 +144,8 @@ class _Rotation:
         return replace(self.loop, carries=carries, body=(*body, *following.values()))
 
     def _rest(self, product: Op, following: Container[Op]) -> set[Op]:
-        """Returns the ops that remain in an iteration after its first product has moved to the previous iteration. If
-        both the moved product and a remaining op use some op, this op stays in the iteration too.
+        """Returns the ops that remain in an iteration after its first product has moved to the previous iteration. An
+        op stays in the iteration if a remaining op needs its value.
         """
         wanted = [op for op in self.loop.body if op not in following] + [n for _, n in self.loop.carries]
         return {*postorder(wanted, lambda op: () if op is product else children(op))} - {product}
@@ -157,8 +155,8 @@ def _in_triton_order(ops: Sequence[Op]) -> list[Op]:
     """Sorts ops into an order that suits Triton. Loads come as late as possible, because Triton waits for a load at the
     place in the code where the load is written.
 
-    Each cast comes directly after its operand, so that no wait for a load comes between the operand and the cast.
-    During a wait, the result of a cast to a narrower dtype needs fewer registers than the operand of the cast.
+    Each cast comes directly after its operand, so that no wait for a load comes between the operand and the cast. While
+    the program waits for a load, the result of a cast to a narrower dtype takes fewer registers than its operand.
     """
     out: dict[Op, None] = {}
 

@@ -12,14 +12,14 @@ for attention. The file minitri/graph/partial_sum_correction.py decides whether 
 maximum can be corrected for a new maximum.
 
 A loop is split into the same number of parts for all products that it computes. In attention, the maximum, the sum of
-the exponentials, and the product with v are all split into the same parts. If the first factor of a product is divided
-by a sum over all parts, the pass divides the product by this sum instead.
+the exponentials, and the product with v are all split into the same parts. For a softmax, the pass divides the product
+by the sum of the exponentials, instead of dividing the first factor.
 
 A loop of unknown length gets at most 32 parts, and some of these parts can be empty. Left out: unknown sizes other than
 the length of the loop, and products with too many columns for one grid program. If a loop cannot be split into equal
-parts, its last part is padded with elements that add 0 to the product. The last part can be padded only if the
-numerator of the first factor reads no varying array except the operand of the maximum. A loop whose last part cannot be
-padded is left out.
+parts, its last part is padded with elements that add 0 to the product. For example, the last part of exp(s - max s) @ v
+can be padded, but not the last part of (w * exp(s - max s)) @ v for an array w with the shape of s. A loop is left out
+if its last part is shorter and cannot be padded.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def split_loops(graph: Graph, chip: Chip) -> Graph:
 
 
 def loops(graph: Graph) -> dict[Node, list[_Group]]:
-    """Returns the maxima and sums that share a loop with products. The result maps each maximum or sum to the products
-    of its loop.
+    """Returns the maxima and sums that share a loop with products. In the returned dict, a key is a maximum or a sum,
+    and its value lists the products that share its loop.
     """
     nodes = graph.nodes()
     found: dict[Node, list[_Group]] = {}  # by the maxima
@@ -81,8 +81,8 @@ def loops(graph: Graph) -> dict[Node, list[_Group]]:
 
 
 def _product(i: Interner, node: Contract, cuts: Cuts) -> Halves | None:
-    """Returns a product split into the same parts as the maximum on which the first factor of the product depends.
-    Returns None if the first factor depends on no split maximum.
+    """Splits a product into the same parts as the maximum that its first factor uses. Returns None if the first factor
+    does not use a maximum that was split.
     """
     terms = terms_of(node.a, (node.rank - 1,), cuts, permuted=True)
     group = _Group.of(node, terms, lambda e: e.node in cuts and cuts[e.node].found is not None)
@@ -93,11 +93,11 @@ def _product(i: Interner, node: Contract, cuts: Cuts) -> Halves | None:
 
 
 class _Group:
-    """A product whose first factor depends on a maximum, with the numerator and the divisor of this factor.
+    """A matrix product whose first factor depends on a maximum, such as softmax(s) @ v.
 
     The field `over` is the first factor without its conversions to other dtypes. If the first factor is a quotient by a
     sum, as in a softmax, the fields `numerator` and `divisor` are the operands of the quotient. If the first factor is
-    not a quotient by a sum, the field `divisor` is None, and `numerator` is the first factor without conversions.
+    not divided by a sum, `divisor` is None, and `numerator` equals `over`.
     """
 
     def __init__(
@@ -127,8 +127,8 @@ class _Group:
         return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
 
     def in_parts(self, following: Following, cut: Cut) -> Node:
-        """Returns the product, computed in parts. The product is split into the same parts as the argument `cut`, the
-        maximum on which the first factor depends.
+        """Returns the product, computed in parts. The argument `cut` is the maximum that the first factor uses. The
+        product gets the same parts as this maximum.
         """
         i, node, lead = following.i, self.node, self.node.rank - 2
         a = following.with_own(self.numerator, self.found, cut)
@@ -139,8 +139,8 @@ class _Group:
         partial = two_step_reductions.contract_in_parts(i, node, rows, cut.parts, cut.length)
 
         def for_each_column(of_parts: Node) -> Node:
-            """Broadcasts an array with one value for each part and row along the columns of the product. The result has
-            the shape [*B, part, M, N]: batch sizes, parts, rows and columns.
+            """Adds an axis of columns to an array that has one value for each part and row. The result has the shape
+            [*B, part, M, N]: batch sizes, parts, rows and columns.
             """
             kept = [d for k, d in enumerate(places) if k not in cut.node.axes]
             return i.view(of_parts, partial.shape, (*kept[: cut.place], axis(lead), *kept[cut.place :]))
@@ -178,16 +178,14 @@ def _wanted(multiprocessors: int, programs: int, depth: int | None) -> int:
 
 
 def _is_known(node: Contract) -> bool:
-    """Checks whether a product has dtype f32 and a result of known size. The length of the loop over keys can be
-    unknown.
-    """
+    """Checks whether a product has dtype f32 and a result of known size. The size of the summed axis can be unknown."""
     known = all(e.constant is not None for e in node.shape)
     return known and node.dtype == f32 and node.precision != "tf32x3"
 
 
 def _may_be_held(node: Contract) -> bool:
-    """Checks whether one grid program can compute all columns of a product. The summed axes of products inside the
-    first factor, such as q @ k.mT, must be short, because the same program computes these products too.
+    """Checks whether one grid program can compute all columns of a product. If the first factor contains another
+    product, such as q @ k.mT, the summed axis of this product must be short too.
     """
     inner = [n for n in made_of(node.a) if isinstance(n, Contract)]
     return int(node.shape[-1]) <= MAX_HELD and all((n.a.shape[-1].constant or MAX_HELD + 1) <= MAX_HELD for n in inner)

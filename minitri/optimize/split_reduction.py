@@ -7,12 +7,12 @@
     %2: f32[] = reduce.sum %1 {axes = [0]}
 
 A reduction of columns is split even if the reduction has many results. If a reduction depends on another reduction of
-the same elements, both reductions are split into the same parts. If several reductions of the same columns depend on
-each other, each part of a column fits into registers and is read once. A sum of all elements of a matrix can depend on
-reductions of its single rows. For example, in the sum of all elements of `x - mean(x, axis=1)` each row is a part, so
-that one kernel computes the mean and the partial sum of a row. The file minitri/optimize/two_step_reductions.py
-describes how parts are computed and combined. Reductions that share a loop with a product are not split by this pass:
-only minitri/optimize/split_kv.py can split a loop with a product.
+the same elements, both reductions are split into the same parts. In a chain of reductions of the same columns, such as
+a mean and a variance, each part is short enough to stay in registers. A sum of all elements of a matrix can depend on
+reductions of its single rows. For example, each part of the sum of `x - mean(x, axis=1)` is a row, so one kernel
+computes the mean and the sum of a row. The file minitri/optimize/two_step_reductions.py describes how parts are
+computed and combined. Reductions that share a loop with a product are not split by this pass: only
+minitri/optimize/split_kv.py can split a loop with a product.
 
 A kernel that computes partial results can store further results of the same elements, so that it reads each element
 once (minitri/optimize/fusion/shared_axes.py). For example, in the program `sum(x), 2 * x`, the kernel that computes
@@ -67,12 +67,12 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
 
 def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
     """Returns the reductions that are computed in two steps: first a result for each row, then the combined result of
-    the rows. The returned dict maps each reduction to the first axis of its rows. The axes of a row are the last axes
-    of the operand.
+    the rows. The returned dict maps each reduction to the first axis of its rows. If k is the first axis of the rows, a
+    row extends along the axes k, k + 1 and so on, up to the last axis.
 
     A reduction is computed row by row if another reduction or a scan runs along the same rows, so that one kernel can
-    compute both. Examples of reductions that reduce each row first are the sum over both axes of `x - mean(x, axis=1)`,
-    and `sum(x)` beside `max(x, axis=1)`. Left out: reductions that depend on a reduction of the same elements.
+    compute both. For example, in a program with `max(x, axis=1)` and `sum(x)`, the sum is computed row by row. Left
+    out: reductions that depend on a reduction of the same elements.
     """
     rows: dict[Node, tuple[int, tuple[Dim, ...]]] = {}  # with the shape of the array of rows
     for n in graph.nodes():
@@ -104,7 +104,7 @@ def _has_many_rows(node: Reduce, first: int, chip: Chip) -> bool:
 
 
 def _by_rows(i: Interner, node: Reduce, first: int, chip: Chip) -> Halves:
-    """Returns a reduction that reduces each row alone, and after that the results of the rows."""
+    """Replaces a reduction by two reductions: one reduces each row, and the other combines the results of the rows."""
     outer = tuple(k for k in node.axes if k < first)
     rows = i.reduce(node.op, node.x, tuple(range(first, node.x.rank)))
     whole = i.reduce(node.op, rows, outer)
@@ -159,8 +159,8 @@ def _axis(extents: Mapping[int, int], inner: Container[int], parts: int) -> int:
     """Returns the reduced axis to split. A reduced axis that is not contiguous in memory is split if this axis is long
     enough. The parts of such an axis consist of complete rows.
 
-    The argument `extents` maps each reduced axis to its extent. Parts of the contiguous axes `inner` must have at least
-    PIECE elements, because shorter parts load slowly.
+    The argument `extents` maps each reduced axis to its extent. The argument `inner` lists the axes that are contiguous
+    in memory. Parts of a contiguous axis must have at least PIECE elements, because shorter parts load slowly.
     """
     possible = {k: n // PIECE if k in inner else n for k, n in extents.items()}
     outer = max((k for k in extents if k not in inner), key=lambda k: extents[k], default=None)
@@ -170,7 +170,7 @@ def _axis(extents: Mapping[int, int], inner: Container[int], parts: int) -> int:
 
 
 def _parts(count: int, results: int, width: int, wanted: int) -> int:
-    """Returns the number of parts for each result, such that about `wanted` programs run.
+    """Returns into how many parts the reduction of each result is split, so that about `wanted` programs run.
 
     The argument `width` is the size of an element in bytes if columns are reduced, and 0 if rows are reduced. A program
     that reduces columns loads a few rows at a time. The smaller an element is, the fewer bytes a row has, and the more
@@ -246,8 +246,8 @@ def contiguous_axes(node: Reduce | ir.Scan, layouts: Layouts = {}) -> tuple[int,
 
 def _computed(node: Reduce | ir.Scan, *through: type[Node]) -> Iterator[Element]:
     """Yields each array that the operand of a reduction is computed from, with the index at which the array is read. At
-    most `MOST_LOOKED_AT` nodes are visited. The search continues through elementwise nodes, and through nodes of the
-    types in `through`, to the arrays that their operands are computed from.
+    most `MOST_LOOKED_AT` nodes are visited. The search follows the operands of elementwise nodes and of nodes whose
+    type is in `through`.
     """
     stack = [element(node.x, tuple(map(axis, range(node.x.rank))))]
     for _ in range(MOST_LOOKED_AT):

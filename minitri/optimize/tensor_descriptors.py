@@ -12,7 +12,7 @@ In: a tile program with masks whose field `descriptors` is true. Out: the same p
 access that can use a descriptor. An access can use a descriptor under the conditions of CUDA's tensor maps:
 
   - The elements of the last axis are contiguous.
-  - All other strides are multiples of 16 bytes and of the next stride.
+  - Each other stride is a multiple of 16 bytes, and a multiple of the next stride.
   - A block has at most 256 elements along an axis.
 
 Rows that are shorter than a block do not use a descriptor. Whether an array begins at a multiple of 16 bytes is known

@@ -5,17 +5,16 @@
     argmax x                the part with the largest max, and its argmax
 
 In: a reduction or a product, and the length of a part. Out: nodes that compute each part, and nodes that combine the
-parts. A sum can depend on the maximum or the mean of the same elements. In each part, a sum that depends on a maximum
-or mean uses the maximum or mean of this part alone (its *own* one). When the parts are combined, each partial sum is
-corrected for the maximum or mean of all parts. The correction of a partial sum is called a transport
-(minitri/graph/partial_sum_correction.py).
+parts. A sum can depend on the maximum or the mean of the same elements. The sum over a part first uses the maximum or
+mean of the part, which the code calls *own*. When the parts are combined, each partial sum is corrected for the maximum
+or mean of all parts. The correction of a partial sum is called a transport (minitri/graph/partial_sum_correction.py).
 
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. If the maximum of a part is -inf, 0 replaces this
-maximum, and 1 replaces the correction factor of the part. If all elements of all parts are -inf, 0 replaces the maximum
-at first, and the sum of exp(x - max x) is 0. The sum 0 is multiplied by the correction factor exp(0 - -inf), so 0 * inf
-gives nan. The result is nan without parts too. If the extent of the axis is not a multiple of the length of a part, the
-axis is padded. The operand of an exponential is padded with -inf, so that the exponential is 0. An operand that is not
-the argument of an exponential is padded with the neutral element of the reduction.
+maximum, and 1 replaces the correction factor of the part. If all elements of x are -inf, each part computes the sum of
+exp(x - 0), which is 0. If x contains only -inf, combining the parts multiplies 0 by exp(0 - -inf), so the result is
+nan. The unsplit reduction also gives nan if all elements are -inf. If the extent of the axis is not a multiple of the
+length of a part, the axis is padded. The operand of an exponential is padded with -inf, so that the exponential is 0.
+An operand that is not the argument of an exponential is padded with the neutral element of the reduction.
 
 The modules split_reduction.py, split_kv.py, split_k.py and split_scan.py decide which nodes to split, and into how many
 parts.
@@ -81,12 +80,11 @@ class Cut:
         self.found: Rescale[Element] | None = None  # the transport of a sum that follows a maximum
 
     def made(self, cuts: dict[Node, Cut]) -> Halves:
-        """Returns the reduction in two steps. The method also adds the object `self` to the dict `cuts` of split
-        reductions.
+        """Returns the reduction in two steps. Records the split reduction in the dict `cuts`.
 
-        A sum that depends on a split maximum or mean (one computed in parts) uses, in each part, the maximum or mean of
-        this part. A sum that cannot be corrected for the maximum or mean of all parts reads its elements again, after
-        this maximum or mean is complete.
+        If a sum depends on a split maximum or mean, each part of the sum uses the maximum or mean of the part. A sum
+        that cannot be corrected for the maximum or mean of all parts reads its elements again, after this maximum or
+        mean is complete.
         """
         elements = self.length * product([self.node.x.shape[a] for a in self.node.axes if a != self.k])
         if self.node.op in POSITIONS:
@@ -100,12 +98,12 @@ class Cut:
         return result, self.parts, elements
 
     def in_parts(self, x: Node) -> View:
-        """Returns `x`, an array with the operand's shape, padded and with axis k split into two axes."""
+        """Pads axis k of `x`, and splits axis k into an axis of parts and an axis of the elements inside a part."""
         return in_parts(self.i, x, self.k, self.parts, self.length, neutral(self.node.op, x.dtype))
 
     def of_own_part(self, of_parts: Node, whole: bool = True) -> Node:
-        """Returns the value of each part, repeated for all elements of the operand that lie in the part. If the
-        argument `whole` is false, axis k of the result is already split into two axes.
+        """Broadcasts an array with one value for each part to the shape of the operand. If the argument `whole` is
+        false, axis k of the result is already split into two axes.
         """
         x, part = (self.node.x, axis(self.k) // self.length) if whole else (self.x, axis(self.k))
         kept = [j for j in range(self.node.x.rank) if j not in self.node.axes]
@@ -198,8 +196,8 @@ def made_of(root: Node) -> list[Node]:
 
 
 def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False) -> GraphTerms:
-    """Returns the expression `x` that a reduction reduces along `axes`. Reductions that were split appear in the
-    returned expression as the original reductions.
+    """Returns the expression `x` that a reduction reduces along `axes`. If `x` uses a reduction that was split, the
+    returned expression uses the reduction from before the split.
     """
     return GraphTerms(x, axes, {y: c.node for y, c in cuts.items()}, permuted)
 
@@ -214,7 +212,7 @@ def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> 
 
 
 class Following(Record):
-    """Builds sums that depend on a split reduction and are split into the same parts.
+    """Splits a sum into the same parts as the reductions on which the sum depends.
 
     The field `terms` is the expression that is summed.
     """
@@ -224,9 +222,9 @@ class Following(Record):
     cuts: Cuts
 
     def made(self, cut: Cut, needs: list[Reduced[Element]]) -> Node | None:
-        """Returns a sum that is split into the same parts as the reductions that the sum depends on (the argument
-        `needs`). Returns None if the sum has no transport (correction of partial sums). Returns None if a reduction in
-        `needs` and the sum are split along different axes, or into parts of different lengths.
+        """Returns the sum, computed in the parts of `cut`. The argument `needs` lists the split reductions on which the
+        sum depends. Returns None if the sum has no transport (correction of partial sums). Returns None if the sum and
+        the reductions in `needs` have different parts.
         """
         found = self.terms.transport(self.terms.root, needs)
         theirs = [self.cuts[y.y.node] for y in needs]
@@ -241,8 +239,8 @@ class Following(Record):
     # ---- a maximum -------------------------------------------------------------------
 
     def with_own(self, root: Element, found: Rescale[Element], cut: Cut) -> Node:
-        """Returns the expression `root`, such as exp(x - max x), for each part of x, with the maximum of the part in
-        place of max x.
+        """Replaces the maximum over all elements by the maximum over each part in `root`, an expression such as exp(x -
+        max x).
         """
         y, maximum = found.y, self.cuts[found.y.y.node]
         if cut.missing != 0 and not only_exponentials(self.terms, root, y):
@@ -254,9 +252,9 @@ class Following(Record):
 
     def _axes_in(self, cut: Cut, places: tuple[Dim, ...]) -> Axes:
         """Returns a dict that maps each axis of the summed expression to the index of this axis in `cut.x`. In the
-        array `cut.x`, one axis is split into two. For example, the index of an axis d1 that is split into parts of 64
-        elements is 64*d1 + d2. The argument `places` says which element of the maximum's operand the summed expression
-        reads: one index expression for each axis of the operand.
+        array `cut.x`, one axis is split into two. For example, if parts have 64 elements, the axis d1 becomes the axes
+        d1 and d2, and its index is 64*d1 + d2. The argument `places` contains the indices at which the summed
+        expression reads the operand of the maximum.
         """
         unit: Axes = {axis_symbol(k): ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}
         return {**unit, **{s: cut.x.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}
@@ -304,9 +302,9 @@ class Following(Record):
     # ---- means -----------------------------------------------------------------------
 
     def shifted(self, cut: Cut, found: Shift[Element]) -> Node:
-        """Returns a sum of products of two deviations from means, such as a variance. The sum of each part uses
-        deviations from the means of this part. Before the sums of the parts are added, each sum is corrected, so that
-        it contains deviations from the means of all elements.
+        """Returns a sum such as a variance: each term is a product of two deviations from a mean. The sum of each part
+        uses deviations from the means of this part. Before the sums of the parts are added, each sum is corrected, so
+        that it contains deviations from the means of all elements.
         """
         i, counts = self.i, self._counts(cut)
         own = {m: compute(i, "divide", self.cuts[m.y.y.node].first, counts) for m in dict.fromkeys(found.means)}
