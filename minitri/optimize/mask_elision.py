@@ -9,8 +9,8 @@ printed program gives the reason for each omitted test. A bounds test is omitted
 bounds test of a grid axis is also omitted if all elements of the last block lie in the array. On a grid axis no result
 depends on elements past the end, because the mask of the store drops these elements. For an element past the end, a
 load returns the neutral element of the reduction that uses the load, for example 0 for a sum. This pass evaluates the
-ops between a load and a reduction for an element past the end of an axis. If each element past the end has the neutral
-element of the reduction as its value, the reduction needs no `where`.
+ops between a load and a reduction for an element past the end of an axis. If each element past the end of an axis is
+the neutral element of the reduction, the reduction needs no `where`.
 
 Bounds tests are left out not only in mask_elision.py, but also in four other files of minitri/optimize/. The file
 skip_blocks/skip.py gives the last, shorter block a loop of its own, so that the loop over complete blocks needs no
@@ -137,7 +137,7 @@ class MaskElision(Masking):
 
 
 def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
-    """Returns the least and the greatest index along an axis that can pass all `tests`."""
+    """Returns the least and the greatest index of an axis for which all `tests` can hold."""
     fits = not overhangs(axis) and axis.lanes == axis.block
     first, last = ZERO, axis.extent - 1 if fits else (axis.blocks - 1) * axis.block + (axis.lanes - 1)
     for test in tests:
