@@ -45,7 +45,7 @@ def element(node: Node, index: tuple[Dim, ...]) -> Element:
 class GraphTerms(Terms[Element]):
     """Reads the operand `x` of a reduction over `axes` as an expression for one element.
 
-    cut       a map from nodes that replace a reduction to the original reduction
+    cut       a map: each key is a node that replaces a reduction, and its value is the original reduction
     permuted  whether the operands of two reductions over the same indices may have their axes in different orders
     """
 
