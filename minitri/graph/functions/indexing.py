@@ -144,8 +144,8 @@ def _one_element(item: slice, extent: Dim) -> Dim | None:
 def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Dim]:
     """Returns the start and the stop of a slice as indices of the axis.
 
-    Each bound of the slice is clipped at one end of the axis only, because the slice is empty if the bound is past the
-    opposite end. Clipping each bound at both ends of the axis would make every index expression longer.
+    Each bound of the slice is clipped at one end of the axis only. If a bound is past the other end, the slice is empty
+    without clipping. Clipping each bound at both ends of the axis would make every index expression longer.
     """
     (start, start_back), (stop, stop_back) = (_bound(t, v) for v in (item.start, item.stop))
     if forwards:

@@ -279,7 +279,9 @@ def meshgrid(t: Typer, arrays: Value, indexing: Value) -> tuple[Value, ...]:
 
 
 def diagonal(t: Typer, x: Array, offset: Value, axis1: Value, axis2: Value) -> Array:
-    """Defines numpy's diagonal. The elements with the indices (i, i + offset) of two axes become a new last axis."""
+    """Defines numpy's diagonal. Example: for a matrix x, element i of the result is x[i, i + offset] if `offset` is not
+    negative.
+    """
     ensure(x.rank >= 2, "MT0204", f"a diagonal needs rank 2 or more, not {x.rank}")
     row, column = as_axis(axis1, x.rank), as_axis(axis2, x.rank)
     ensure(row != column, "MT0204", f"diagonal needs two axes, not axis {row} twice")
