@@ -5,10 +5,10 @@ to the rejected call.
     concat((x, v))       x: f32[M, N], v: f32[N]    concat((x, v[None]))
     roll(x)              there is no shift          roll(x, shift=1)
 
-In: the rejected call, the values of its arguments, and the `re.Match` of a pattern in the error message. Out: possible
-corrections of the call (`Edit`s), the best first. The one idea: a rule replaces a wrong or missing argument by an
-argument that fits. Examples of arguments that fit: the last axis, the only possible size, and the example that
-signatures.toml has for the parameter.
+In: the rejected call, the values of its arguments, and the `re.Match` for the error message. Out: possible corrections
+of the call (`Edit`s), the best first. The one idea: a rule replaces a wrong or missing argument by an argument that
+fits. Examples of arguments that fit: the last axis, the only possible size, and the example that signatures.toml has
+for the parameter.
 """
 
 import re

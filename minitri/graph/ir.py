@@ -154,8 +154,8 @@ def axis(k: int) -> Dim:
 
 def along(k: int, extent: Dim) -> Dim:
     """Returns the index at which axis k of a view reads its operand. The index is the symbol `d0` if k is 0, `d1` if k
-    is 1, and so on. If `extent`, the size of the operand's axis, is 1, the index is 0, because axes of size 1 are
-    broadcast.
+    is 1, and so on. The argument `extent` is the size of the operand's axis. If `extent` is 1, the index is 0, because
+    axes of size 1 are broadcast.
     """
     return dims.ZERO if extent == 1 else axis(k)
 

@@ -4,11 +4,11 @@
     s[i] = sum over r of F(x[i, r], m[i])
 
 In: the summed expression F, and the reductions inside F, such as m. The sum s and the reduction m run over the same
-elements. Out: the correction of the partial sum, called the transport T. When the value of m changes, T converts the
-partial sum for the old value to the partial sum for the new value. If no transport is known, the error Refused is
-raised. Because the partial sum can be corrected, one loop over blocks of elements computes the sum s and the reduction
-m together. After each block, the partial sum s is corrected for the new value of m, and the sum over the block is
-added. Two partial sums over different elements can be added after both are corrected for the same value of m.
+elements. Out: the transport T of the partial sum (its correction). When the value of m changes, T converts the partial
+sum for the old value to the partial sum for the new value. If no transport is known, the error Refused is raised.
+Because the partial sum can be corrected, one loop over blocks of elements computes the sum s and the reduction m
+together. After each block, the partial sum s is corrected for the new value of m, and the sum over the block is added.
+Two partial sums over different elements can be added after both are corrected for the same value of m.
 
     F depends on    form of F                              transport of a partial sum s  name
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale

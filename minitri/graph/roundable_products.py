@@ -27,7 +27,7 @@ def roundable_products(graph: Graph) -> set[Node]:
 
 
 def used_by(graph: Graph, user: Callable[[Node], bool]) -> set[Node]:
-    """Selects the nodes `n` with `user(n)`, and returns all their direct and indirect operands."""
+    """Selects the nodes for which `user` returns true, and returns all their direct and indirect operands."""
     return {*postorder((o for n in graph.nodes() if user(n) for o in children(n)), children)}
 
 

@@ -39,9 +39,9 @@ def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, funct
 def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes) -> Scope:
     """Returns the array arguments by name, each with the sizes that its annotation declares.
 
-    The function also finds the sizes of dimension names that occur only in expressions such as `2 * N`. The search for
-    the sizes of dimension names is repeated until it finds no new size, because a size from one parameter can be needed
-    for a second parameter.
+    The function also finds the sizes of dimension names that occur only in expressions such as `2 * N`. A size from one
+    parameter can determine a size in another parameter. Therefore the search for sizes is repeated until it finds no
+    new size.
     """
     arrays = [(p, p.annotation) for p in function.params if isinstance(p.annotation, ast.ArrayType)]
     arguments = [(p, type, t.array(scope[p.name]), f"argument `{p.name}` of {function.name} is") for p, type in arrays]

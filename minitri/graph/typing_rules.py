@@ -5,9 +5,8 @@ the program sees. Compile-time values are Python numbers, `Dim`s, strings, None,
 be used as an array: `x + [1, 2, 3]` adds a vector to x. In `x + [1, 2, 3]`, the numbers are weak scalars, which take
 the dtype of x.
 
-`Typer` makes graph nodes from values: it broadcasts and promotes. Values of f16 and bf16 are computed in f32. A value
-is rounded to f16 or bf16 in three places only: in `astype`, in an output of the program, and in an operand of a matrix
-product.
+`Typer` makes graph nodes from values: it broadcasts and promotes. Values of f16 and bf16 are computed in f32. Values
+are rounded to f16 or bf16 only in `astype`, in outputs of the program, and in operands of matrix products.
 """
 
 import math

@@ -4,11 +4,11 @@
       becomes
     multiply (contract x, cast (multiply w, inside)), outside
 
-The scale s of a column of weights is the product of two scales: `inside` for the weights, and `outside` for the sums of
-the matrix product. Usually `inside` is 1 and `outside` is s, so the matrix product uses the weights without a scale. If
-a weight times s could be inf or nan in f16, `inside` is s and `outside` is 1. Weights without a scale are whole numbers
-that f16 represents without rounding. Tensor cores need less electrical power for small whole numbers, so a chip that
-runs at its power limit computes faster.
+The scale s of a column of weights is the product of two scales, `inside` and `outside`. The weights are multiplied by
+`inside`, and the sums of the matrix product are multiplied by `outside`. Usually `inside` is 1 and `outside` is s, so
+the matrix product uses the weights without a scale. If a weight times s could be inf or nan in f16, `inside` is s and
+`outside` is 1. Weights without a scale are whole numbers that f16 represents without rounding. Tensor cores need less
+electrical power for small whole numbers, so a chip that runs at its power limit computes faster.
 
 In: a matrix product (a `Contract` node). Out: the new second factor of the product, and the scale for the sums of the
 product. Scales are moved from the weights to the sums in f16 products only. A bf16 number x can be so large that the

@@ -128,8 +128,8 @@ def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
 def _one_element(item: slice, extent: Dim) -> Dim | None:
     """Returns the length of a slice of at most one element, such as `x[k : k + 1]` or `x[-1:]`.
 
-    The length of the slice has the form min(…, 1). The function `at_most_one` recognises lengths of this form. Returns
-    None if the slice is not known to have at most one element.
+    The returned length has the form min(…, 1), which the function `at_most_one` recognises. Returns None if the slice
+    is not known to have at most one element.
     """
     first = as_offset(0 if item.start is None else item.start, "a slice bound")
     if first == -1 and item.stop is None or first == extent - 1 and (item.stop is None or item.stop == extent):

@@ -279,8 +279,8 @@ def meshgrid(t: Typer, arrays: Value, indexing: Value) -> tuple[Value, ...]:
 
 
 def diagonal(t: Typer, x: Array, offset: Value, axis1: Value, axis2: Value) -> Array:
-    """Defines numpy's diagonal. Example: for a matrix x, element i of the result is x[i, i + offset] if `offset` is not
-    negative.
+    """Defines numpy's diagonal: the diagonal of two axes becomes the last axis. Example: for a matrix x, element i of
+    the result is x[i, i + offset] if `offset` is not negative.
     """
     ensure(x.rank >= 2, "MT0204", f"a diagonal needs rank 2 or more, not {x.rank}")
     row, column = as_axis(axis1, x.rank), as_axis(axis2, x.rank)
