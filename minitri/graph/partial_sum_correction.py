@@ -26,7 +26,7 @@ Online softmax uses the correction `Rescale` (Milakov and Gimelshein, "Online no
 2018). The correction `Shift` updates the sum in a variance or a covariance. Welford published the formula of `Shift`
 for one new element ("Note on a method for calculating corrected sums of squares and products", 1962). Chan, Golub and
 LeVeque published the formula for a block of new elements ("Updating formulae and a pairwise algorithm for computing
-sample variances", 1979). minitri derives the corrections `Rescale` and `Shift` from the structure of the summed
+sample variances", 1979). The compiler derives the corrections `Rescale` and `Shift` from the structure of the summed
 expression.
 
 Left out: the correction of a sum of where(p, F, 0), where p is a condition. Example: for a row X that contains only

@@ -18,7 +18,7 @@ from minitri.graph.ir import Apply, Concat, Const, Contract, Graph, Node, Reduce
 
 
 def roundable_products(graph: Graph) -> set[Node]:
-    """Returns the matrix products of bf16 arrays whose results are used by a reduction, scan or concat, directly or
+    """Finds matrix products of bf16 arrays. Returns the products that a reduction, scan or concat uses directly or
     indirectly. If an output of the graph is not bf16, returns an empty set.
     """
     used = used_by(graph, lambda n: isinstance(n, (Concat, Reduce, Scan)))

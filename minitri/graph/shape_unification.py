@@ -101,7 +101,7 @@ def _solved(d: ast.Expr, name: str, extent: dims.Dim, sizes: Sizes) -> tuple[dim
     """Solves the equation `d == extent` for `name`, where `d` is linear in `name`: d = a * name + b.
 
     Returns the solution (extent - b) // a, and the absolute value of a. Returns None if `d` is not linear in `name`.
-    Returns None if the sign of a is unknown.
+    Returns None if the sign of the factor a is unknown.
     """
     x = dims.value("?")
     split = eval_dim(d, {**sizes, name: x}).coefficient(next(iter(x.symbols())))
