@@ -5,10 +5,10 @@ to the rejected call.
     concat((x, v))       x: f32[M, N], v: f32[N]    concat((x, v[None]))
     roll(x)              there is no shift          roll(x, shift=1)
 
-In: the match of a rule's pattern in an error message, the call that caused the error, and the values of the call's
-arguments. Out: possible corrections of the call (`Edit`s), the best first. The one idea: a rule replaces a wrong or
-missing argument by an argument that fits. Examples of arguments that fit: the last axis, the only possible size, and
-the example that signatures.toml has for the parameter.
+In: the rejected call, the values of its arguments, and the `re.Match` for the error message. Out: possible corrections
+of the call (`Edit`s), the best first. The one idea: a rule replaces a wrong or missing argument by an argument that
+fits. Examples of arguments that fit: the last axis, the only possible size, and the example that signatures.toml has
+for the parameter.
 """
 
 import re
@@ -54,7 +54,7 @@ def arguments(node: ast.Call) -> list[ast.Expr]:
 def items(node: ast.Call) -> list[ast.Expr]:
     """Returns all arguments of a call except the first argument.
 
-    If only a tuple comes after the first argument, returns the elements of the tuple.
+    Example: both `reshape(x, 2, 3)` and `reshape(x, (2, 3))` give the items 2 and 3.
     """
     match arguments(node)[1:]:
         case [ast.Tuple(elements=elements)]:
@@ -127,7 +127,7 @@ def arity(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit
 
 
 def missing(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
-    """Adds a missing argument to a call: the example that signatures.toml has for the parameter."""
+    """Adds a missing argument to a call. The value of the argument is the parameter's example in signatures.toml."""
     if node.args and found[1] in EXAMPLES:
         comma = "" if node.span.text[:-1].rstrip()[-1] in "(," else ", "
         yield Edit(_end(node), f"{comma}{found[1]}={EXAMPLES[found[1]].format(x=beside(node.args[0]))}")

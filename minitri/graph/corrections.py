@@ -6,9 +6,9 @@
 
 In: an error, the node of the syntax tree that caused the error, and the values of the node's operands. Out: the error,
 with an edit of the source text and a help that shows this edit. The one idea: the code that finds a mistake knows the
-values of the operands, and the syntax tree knows their source text. A rule writes a correction from the values and the
-source text of the operands. The rules of corrections.toml run only after an error, so they cost no time for correct
-programs. Each rule yields possible corrections (`Edit`s), the best first.
+values of the operands, and the syntax tree knows their source text. A rule computes the corrected text from the values
+and the source text. The rules of corrections.toml run only after an error, so they cost no time for correct programs.
+Each rule yields possible corrections (`Edit`s), the best first.
 """
 
 import re
@@ -83,9 +83,9 @@ def rewritten_part(
 ) -> Iterator[Edit]:  # fmt: skip
     """Yields an edit for each part of a syntax node that matches a row of corrections.toml.
 
-    Example: if v is an array of floats, the part v of `x[v]` becomes `astype(v, i64)`. The template `text` is the new
-    part as program text, with names in braces, such as `astype({part}, i64)`. In `text`, `{first}` stands for the first
-    child of the node, such as x in `x[v]`.
+    Example: if v is an array of floats, the part v of `x[v]` becomes `astype(v, i64)`. The argument `text` is a
+    template of the corrected text, such as `astype({part}, i64)`. In `text`, `{first}` stands for the first child of
+    the node, such as x in `x[v]`.
     """
     for k, part in enumerate(tried := list(parts(node))):
         if kind.format(*found.groups()) in _kinds(part, values.get(id(part))):
@@ -100,11 +100,8 @@ def rewritten_part(
 
 
 def _kinds(part: ast.Node, value: Any) -> set[str]:
-    """Returns the conditions in corrections.toml that are true of a part of a syntax node, such as an argument of a
-    call.
-
-    Examples of conditions on an argument: `Tuple` (its class in the syntax tree), `Array` (the type of its value), `-1`
-    or `N` (its value), `f array` (an array of floats).
+    """Returns the names by which corrections.toml describes a syntax node and its value. Examples: `Tuple` is a class
+    of syntax nodes, `Array` is a type of values, `-1` is a value, and `f array` is an array of floats.
     """
     kinds = {"", type(part).__name__, type(value).__name__, "" if isinstance(value, Array | str) else str(value)}
     return kinds | {f"{value.dtype.kind} array"} if isinstance(value, Array) else kinds

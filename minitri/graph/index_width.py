@@ -57,10 +57,10 @@ def _largest(node: Node, sizes: Mapping[str, int]) -> int:
 
 
 def reach(expr: Dim, ranges: Ranges, sizes: Mapping[str, int]) -> int:
-    """Returns the largest absolute value that an index expression, or one of its terms, can have.
+    """Returns the largest absolute value that occurs while a kernel computes an index expression.
 
-    Returns `LIMIT` if the largest value is unknown. A term of the index expression is ignored if the term contains no
-    axis. The CPU (the host) computes such a term before it launches the kernel.
+    Returns `LIMIT` if the largest value is unknown. Terms without an axis, such as 2*N, are ignored, because the CPU
+    computes them before it launches the kernel.
     """
     env = {s: Dim.of(sizes[s.name]) for s in expr.symbols() if s.kind == "size"}
     reach = 0

@@ -153,10 +153,9 @@ def axis(k: int) -> Dim:
 
 
 def along(k: int, extent: Dim) -> Dim:
-    """Returns the index with which a view reads the axis of its operand that becomes axis k of the view.
-
-    The returned index is the symbol `d0` if k is 0, `d1` if k is 1, and so on. If the extent of the axis that is read
-    is 1, the index is 0, because an axis of extent 1 is broadcast.
+    """Returns the index at which axis k of a view reads its operand. The index is the symbol `d0` if k is 0, `d1` if k
+    is 1, and so on. The argument `extent` is the size of the operand's axis. If `extent` is 1, the index is 0, because
+    axes of size 1 are broadcast.
     """
     return dims.ZERO if extent == 1 else axis(k)
 
@@ -298,7 +297,7 @@ class Graph(Record, eq=False):
 def is_copy(node: Node) -> bool:
     """Checks whether a node casts an operand to the dtype that the operand already has.
 
-    For example, the pass optimize/pack_operands.py inserts such a cast to copy an array in memory.
+    The pass optimize/pack_operands.py copies an array in memory by a cast to the array's own dtype.
     """
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 
@@ -385,8 +384,8 @@ class Interner:
         return self.node(Contract, f64 if a.dtype == f64 else f32, shape, a, b, precision)
 
     def node(self, cls: type[N], *fields: Any, key: tuple[object, ...] = ()) -> N:
-        """Returns the node of this class with these fields. Two nodes with equal keys are one object. If no key is
-        given, the class and the fields of the node are its key.
+        """Returns a node of the class `cls` with the given fields. Two nodes with equal keys are one object. If no key
+        is given, the class and the fields of the node are its key.
         """
         key = key or (cls, *fields)
         node = self._table.get(key)

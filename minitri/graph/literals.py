@@ -69,9 +69,8 @@ def names_in(value: Dim) -> str:
     """Returns the names of the sizes in an expression, such as "M, N". An error message shows the names of the sizes
     beside its carets (^^^).
 
-    When a call breaks a condition, the sizes are known, and the text beside the carets shows them: "M=2, N=3". If the
-    expression is a single name such as N, returns "", because the error message already shows the size of N, as in "N =
-    3".
+    When a call breaks a condition, the sizes are known, and the text beside the carets shows them: "M=2, N=3". For a
+    single name such as N, returns "", because the error message already shows the size of N.
     """
     return "" if isinstance(value.atom, Symbol) else ", ".join(sorted(s.name for s in value.symbols()))
 

@@ -50,7 +50,7 @@ def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Gr
 
 
 def errors_in(module: ast.Module) -> list[CompileError]:
-    """Returns the errors of a module's last function.
+    """Returns the errors that the builder finds in the last function of a module.
 
     A parameter without a type is no error. A parameter without a type has the value `BROKEN`, so that expressions with
     this parameter cause no error.
@@ -84,7 +84,7 @@ class _Builder(Interpreter):
     Equal arguments are recognised because graph nodes with equal fields are one object.
 
     errors  the errors found so far in the program
-    calls   the functions whose bodies surround the current expression, each with the span of its call
+    calls   the calls that are being inlined: each function and the span of its call
     site    the span of the user's call while the body of a library function is built, else None
     """
 
@@ -180,7 +180,7 @@ class _Builder(Interpreter):
         return self.once(function, given, lambda: self._inlined(function, given, span))
 
     def _inlined(self, function: ast.Function, given: Scope, span: Span) -> Value:
-        """Returns the value that a function returns for the arguments `given`.
+        """Inlines a call with the arguments `given`, and returns the result of the call.
 
         The body of the called function becomes part of the graph.
         """
@@ -257,9 +257,8 @@ class _Builder(Interpreter):
         """Adds the source range (span) of an expression to the nodes that the expression created, and to the node of
         its value.
 
-        The argument `made` is the number of nodes in the graph before the expression was evaluated: later nodes belong
-        to the expression. A node that was created in the body of a called function has several spans: first the
-        expression in the body, later the call.
+        The argument `made` is the number of nodes that existed before the expression was evaluated. A node that was
+        created in the body of a called function has several spans: first the expression in the body, later the call.
         """
         nodes = self.typer.nodes.made
         if len(nodes) > (limit := current().operations):
@@ -316,8 +315,8 @@ class _Builder(Interpreter):
     def refuse(self, error: CompileError, node: ast.Node, values: dict[int, Any]) -> Any:
         """Stores an error and returns `BROKEN`, the value of the wrong expression.
 
-        For an expression inside a library function, raises the error instead of storing it. The error that a library
-        function raises is stored by the builder of the program that calls the library function.
+        An error inside a library function is raised again with the span of the user's call. At the user's call, the
+        builder catches and stores this error.
         """
         if self.site is not None:
             error.notes = error.notes or (f"in `{_short(node.span)}` at {node.span}",)
@@ -335,7 +334,7 @@ class _Builder(Interpreter):
         return BROKEN
 
     def broken(self, node: ast.Node, values: dict[int, Any], scope: Scope, root: Any) -> Any:
-        """Returns `BROKEN` as the value of an expression with a wrong operand.
+        """Returns `BROKEN` for an expression that has `BROKEN` as an operand.
 
         If a call has both a wrong operand and an unknown function name, an error for the function name is reported as
         well.

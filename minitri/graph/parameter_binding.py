@@ -36,7 +36,7 @@ FAR = 2 * MAX_ELEMENTS  # larger than every index; its sum with an index still f
 
 
 class Instance(Record):
-    """The facts that the arguments of a call, not annotations, give about the parameters of the entry function.
+    """The facts about parameters of the entry function that come from the arguments of a call, not from annotations.
 
     packs    the number of axes of each pack such as `*B`, by the pack's name
     types    the type of each parameter without annotation
@@ -186,8 +186,8 @@ def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
 
     Example: if the function's body contains `mode == "exact"`, the parameter `mode` accepts "exact". A parameter
     accepts its default, and all strings with which the body of the function compares the parameter. Returns an empty
-    tuple if the parameter's default is not a string. Returns an empty tuple if the function's body uses the parameter
-    outside of comparisons with strings.
+    tuple if the parameter's default is not a string. Returns an empty tuple if the body does anything with the
+    parameter except comparing it with strings.
     """
     if param.annotation is not None or not isinstance(param.default, ast.String):
         return ()
@@ -242,9 +242,8 @@ def as_dim(value: Any, what: str) -> Dim:
 
 
 def as_offset(value: Value, what: str) -> Dim:
-    """Converts an argument, such as the offset of a diagonal, to a `Dim` that can be added to an index.
-
-    A constant offset is clipped to the range -FAR … FAR, so that its sum with an index fits i64.
+    """Converts an integer argument, such as the offset of a diagonal, to a `Dim`. A constant is clipped to the limits
+    -FAR and FAR, so that the sum of the constant and an index fits i64.
     """
     d = as_dim(value, what)
     return d if d.constant is None else Dim.of(max(-FAR, min(d.constant, FAR)))

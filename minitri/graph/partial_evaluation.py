@@ -85,7 +85,8 @@ def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
 
 
 def _require_exact(t: Typer, op: str, x: int | Dim, y: Dim) -> None:
-    """Adds the condition that `2**N` or `1 << N` fits i64, and that the exponent is not negative.
+    """Adds the condition that an integer power or shift, such as `2**N`, fits i64. For a power, also adds the condition
+    that the exponent is not negative.
 
     If `2**N` or `1 << N` overflowed in i64 arithmetic, its result would differ from Python's result. In Python, an
     integer can have any size, and `2 ** -1` is a fraction.
@@ -213,7 +214,7 @@ def _refuse_list(op: str, *operands: Value) -> None:
 def check_length(value: tuple[Value, ...]) -> None:
     """Raises CompileError MT0401 if a tuple has too many items. Items of nested tuples are counted too.
 
-    Without this check, a program that repeats `s = (s, s)` would double the number of items each time.
+    For example, each repetition of the line `s = (s, s)` doubles the number of items.
     """
     most, count = current().operations, 0
     stack: list[Value] = [value]

@@ -1,15 +1,14 @@
-"""The transport rule: how a partial sum must be corrected when a reduction that it depends on changes.
+"""Derives how to correct a partial sum after the running maximum or mean inside the sum has changed.
 
     m[i] = max over r of x[i, r]
     s[i] = sum over r of F(x[i, r], m[i])
 
-In: the summed expression F of a graph or a kernel (`Terms`), and the reductions that F depends on. The sum and the
-reductions inside the summed expression run over the same elements. Out: the transport T (correction of a partial sum),
-or a refusal with its reason. The transport T turns a partial sum that was computed with an old value of the reduction m
-into the partial sum for a new value of m. Because the partial sum can be corrected, one loop over blocks of elements
-computes the sum s and the reduction m together. After each block, the partial sum s is corrected for the new value of
-m, and the sum over the block is added. Two partial sums over separate groups of elements can be added after each of
-them is corrected.
+In: the summed expression F, and the reductions inside F, such as m. The sum s and the reduction m run over the same
+elements. Out: the transport T of the partial sum (its correction). When the value of m changes, T converts the partial
+sum for the old value to the partial sum for the new value. If no transport is known, the error Refused is raised.
+Because the partial sum can be corrected, one loop over blocks of elements computes the sum s and the reduction m
+together. After each block, the partial sum s is corrected for the new value of m, and the sum over the block is added.
+Two partial sums over different elements can be added after both are corrected for the same value of m.
 
     F depends on    form of F                              transport of a partial sum s  name
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
@@ -20,22 +19,21 @@ them is corrected.
 
 In an exponent X - m, m must be the maximum of X itself: then no exponent is positive, and no exponential overflows. A
 mean is the sum over n elements divided by n. A deviation is the difference X - m of an element and the mean m of all
-elements. Deviations from a mean add up to 0, so the correction of a sum of products of two deviations needs only the
-means and the number of elements. The square of a deviation, (X - m) ** 2, is the product of two equal deviations.
+elements. The deviations from a mean add up to 0. Therefore the correction `Shift` needs only the means and the number
+of elements. The square of a deviation, (X - m) ** 2, is the product of two equal deviations.
 
-The transport (correction of a partial sum) `Rescale` is the correction in the online softmax (Milakov and Gimelshein,
-"Online normalizer calculation for softmax", 2018). The transport `Shift` is the correction of a sum of products of
-deviations when the means change. For one added element, the formula of `Shift` is by Welford ("Note on a method for
-calculating corrected sums of squares and products", 1962). For a block of added elements, the formula of `Shift` is by
-Chan, Golub and LeVeque ("Updating formulae and a pairwise algorithm for computing sample variances", 1979). minitri
-derives the corrections `Rescale` and `Shift` from the structure of the summed expression.
+Online softmax uses the correction `Rescale` (Milakov and Gimelshein, "Online normalizer calculation for softmax",
+2018). The correction `Shift` updates the sum in a variance or a covariance. Welford published the formula of `Shift`
+for one new element ("Note on a method for calculating corrected sums of squares and products", 1962). Chan, Golub and
+LeVeque published the formula for a block of new elements ("Updating formulae and a pairwise algorithm for computing
+sample variances", 1979). The compiler derives the corrections `Rescale` and `Shift` from the structure of the summed
+expression.
 
-Left out: sums of where(p, F, 0). Example: for a row X that contains only -inf, F = exp(X - max(X)) is nan. For a row X
-of only -inf, the sum of where(p, exp(X - max(X)), 0) is nan if the condition p is true for any element. If p is false
-for every element of the row, the sum of where(p, exp(X - max(X)), 0) is 0. One correction factor serves every condition
-p, so the factor cannot make the sum nan for one condition and 0 for another. A sum of third powers, such as (x -
-mean(x)) ** 3, is refused: it has no transport (correction of a partial sum). To correct a sum of third powers of
-deviations, the loop would also need the sum of the squared deviations.
+Left out: the correction of a sum of where(p, F, 0), where p is a condition. Example: for a row X that contains only
+-inf, F = exp(X - max(X)) is nan. If p is true for an element of this row, the sum of where(p, F, 0) is nan. If p is
+false for all elements of this row, the sum of where(p, F, 0) is 0. The factor exp(old max - new max) does not depend on
+p, so the factor cannot correct both sums. Also left out: a sum of (x - mean(x)) ** 3, because its correction also needs
+the sum of (x - mean(x)) ** 2.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -49,19 +47,18 @@ E = TypeVar("E")
 
 
 class Refused(Exception):
-    """Raised if the partial sum of an expression cannot be corrected when a reduction in the expression changes. The
-    message of the exception names the reason.
-    """
+    """Raised if minitri knows no correction for a partial sum. The message of the exception names the reason."""
 
 
 class Terms(Generic[E]):
-    """Gives access to the structure of an expression that is reduced. A broadcast is left out: the expression has the
-    operand of the broadcast instead. The class `Terms` has one subclass for graphs and one for kernels.
+    """The interface with which `transport` reads a summed expression. One subclass of `Terms` reads expressions of
+    graphs, and another subclass reads expressions of kernels. In the expression, each broadcast is replaced by its
+    operand.
 
-    look     returns the operator and the operands of an expression. The operator "cast" is a cast between floats that
-             are computed in the same dtype. A cast between other dtypes, such as i32 to f32, has the operator
-             "conversion". The operator is "" if the expression must not be analysed further
-    varies   checks whether the expression can have different values for elements that are reduced together
+    look     returns the operator and the operands of an expression. The operator "cast" is a cast between f32, f16 and
+             bf16. A cast between other dtypes, such as i32 to f32, has the operator "conversion". The operator ""
+             stands for a reduction over the reduced axes, and has no operands
+    varies   checks whether the value of the expression can change along the reduced axes
     made_by  returns the node or op that computes the expression
     count    the number of reduced elements
     """
@@ -85,7 +82,7 @@ class Terms(Generic[E]):
 
 
 class Reduced(NamedTuple, Generic[E]):
-    """A reduction that a sum depends on, such as the maximum m in the sum of exp(x - m).
+    """A reduction inside a summed expression, such as the maximum m in the sum of exp(x - m).
 
     The field `y` is the result of the reduction, `op` is its operator, such as "max", and `x` is the operand.
     """
@@ -96,11 +93,10 @@ class Reduced(NamedTuple, Generic[E]):
 
 
 class Rescale(NamedTuple, Generic[E]):
-    """The correction of a partial sum s of exp(x - h(y)) when the maximum y grows: s is multiplied by exp(h(old y) -
-    h(y)).
+    """Corrects a partial sum of exp(x - h(y)) when the running maximum y grows. The partial sum is multiplied by
+    exp(h(old y) - h(new y)). In a softmax, h(y) is y itself.
 
-    The field `shifts` contains the expression h(y) of each exponential exp(x - h(y)) that is a factor of the summed
-    expression.
+    The field `shifts` contains one expression h(y) for each factor exp(x - h(y)) of the summed expression.
     """
 
     y: Reduced[E]
@@ -117,18 +113,16 @@ class Mean(NamedTuple, Generic[E]):
 
 
 class Shift(NamedTuple, Generic[E]):
-    """The correction of a partial sum of products of two deviations, when more elements change the two means. A sum s
-    of n products (x - old1) * (y - old2) becomes s + n * (old1 - mean1) * (old2 - mean2), if the means change from old1
-    and old2 to mean1 and mean2.
+    """Corrects a partial sum of (x - mean(x)) * (y - mean(y)) when the two means change. For n elements, n * (old
+    mean(x) - new mean(x)) * (old mean(y) - new mean(y)) is added to the partial sum.
     """
 
     means: tuple[Mean[E], Mean[E]]
 
 
 def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[E] | Shift[E]:
-    """Returns the transport (the correction of a partial sum) of a sum whose summed expression is `root`. The
-    expression `root` depends on the reductions in `needs`, such as a maximum. When more elements change the result of a
-    reduction in `needs`, the partial sum must be corrected.
+    """Returns the correction (transport) of a partial sum of the expression `root`. The argument `needs` contains the
+    reductions inside `root`, such as a maximum.
 
     Raises Refused if no correction of the partial sum is known.
     """
@@ -147,9 +141,7 @@ def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[
 
 
 def above(terms: Terms[E], root: E, below: Iterable[E]) -> set[E]:
-    """Returns all subexpressions of `root` that depend on an expression in `below`, and the expressions in `below`
-    themselves.
-    """
+    """Returns the expressions in `below`, and every subexpression of `root` that is computed from one of them."""
     found = set(below)
     for e in postorder([root], lambda e: () if e in found else terms.look(e)[1]):
         if any(o in found for o in terms.look(e)[1]):
@@ -161,7 +153,7 @@ def above(terms: Terms[E], root: E, below: Iterable[E]) -> set[E]:
 
 
 def _shifts(terms: Terms[E], root: E, y: Reduced[E]) -> list[E]:
-    """Returns the expression h for each exponential exp(X - h(y)) that is a factor of `root`."""
+    """Returns the subtracted expression h for each factor exp(x - h) of the expression `root`."""
     depending = above(terms, root, [y.y])
     shifts: list[E] = []
     stack = [root]
@@ -182,8 +174,8 @@ def _shifts(terms: Terms[E], root: E, y: Reduced[E]) -> list[E]:
 
 
 def _exponent(terms: Terms[E], exponent: E, y: Reduced[E]) -> E:
-    """Returns h for an exponent x - h, where h is computed from the maximum of x. Raises Refused if the exponent does
-    not have the form x - h. Raises Refused if h is not computed from the maximum of x.
+    """Returns the subtracted expression h of an exponent x - h. Raises Refused if the exponent is not a subtraction.
+    Raises Refused if `y` is not the maximum of x. Raises Refused if h changes along the reduced axes.
     """
     name, operands = terms.look(exponent)
     if name != "subtract":

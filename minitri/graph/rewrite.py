@@ -7,12 +7,12 @@
 `rebuild` takes a graph and a function that makes a new node from an old node and its new operands. `rebuild` returns a
 new graph with a new interner, so equal subexpressions become one node. `rebuild` does not change the old graph. In the
 graph that `rebuild` returns, each new node has the source spans of the old node. If an operation is replaced, for
-example by a constant, some of its operands can become needless. The spans (places in the source) of a needless operand
-are added to the node that replaces the operation.
+example by a constant, some of its operands can become needless. The node that replaces the operation also gets the
+source spans of the operands that are no longer needed.
 
-`specialise` replaces the symbols of known sizes by numbers. If `specialise` replaces the size of an axis by 1, index
-maps still contain the index along this axis. Index maps that contain the index along an axis of size 1 stay correct,
-because this index is always 0.
+`specialise` replaces the symbols of known sizes by numbers. If `specialise` replaces the size of an axis by 1, the
+index maps keep the symbol of this axis, such as d0. The index maps stay correct, because the only index along an axis
+of size 1 is 0.
 
 `legalise` rewrites nodes that kernels cannot compute. A kernel has no axes of extent 1, so a kernel cannot reduce or
 scan along an axis of extent 1. In a kernel, a matrix product needs at least two rows and two columns, and at least two
@@ -63,8 +63,7 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
 def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, Node, Node], Node | None]) -> Graph:
     """Returns a copy of the graph in which the function `rule` has replaced some nodes.
 
-    For each replaced node, the log of rewrites (minitri/base/pass_logs.py) names the function `by` as the pass that
-    replaced the node.
+    Each replacement is logged as a rewrite of the pass `by` (minitri/base/pass_logs.py).
 
     The function `rule` takes an interner, the old node and the node's copy in the new graph. If `rule` returns None,
     the new graph keeps the copy of the old node.
@@ -94,7 +93,7 @@ def apply_rules(interner: Interner, node: Node, rules: Sequence[Rule]) -> Node:
 
 
 def _inherit(graph: Graph, new: Mapping[Node, Node], needed: set[Node], spans: dict[Node, tuple[Span, ...]]) -> None:
-    """If the new graph does not need a node, the nodes that used its result inherit its spans."""
+    """If a node is not needed in the new graph, the nodes that used its result get its source spans."""
     for node in graph.nodes():
         for operand in children(node):
             gone = new[operand]
@@ -200,7 +199,9 @@ def number(i: Interner, like: Node, value: float | bool) -> Node:
 
 
 def compute(i: Interner, name: str, *args: Node) -> Node:
-    """Returns an elementwise operation whose result has the dtype and shape of the last operand."""
+    """Applies an elementwise operator to the operands `args`. The result has the dtype and the shape of the last
+    operand.
+    """
     return i.apply(name, args[-1].dtype, args[-1].shape, args)
 
 

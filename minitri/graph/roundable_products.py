@@ -4,10 +4,9 @@
     y = sum(p, axis=1)     p may be rounded, because a reduction (or a scan, or a concat) uses it
     z = floor(p)           floor is discontinuous: a rounding error of p can change z by 1
 
-In: a graph. Out: the set of the matrix products that may be rounded to bf16, and whether an operation is discontinuous.
-The pass minitri/optimize/round_products.py rounds some of these matrix products to bf16. The file
-minitri/trust/error_bounds.py includes the rounding to bf16 in the error bound of each matrix product that may be
-rounded.
+In: a graph. Out: the set of matrix products that may be rounded to bf16. The pass minitri/optimize/round_products.py
+rounds some of these matrix products to bf16. The file minitri/trust/error_bounds.py includes the rounding to bf16 in
+the error bound of each matrix product that may be rounded.
 """
 
 from collections.abc import Callable
@@ -19,8 +18,8 @@ from minitri.graph.ir import Apply, Concat, Const, Contract, Graph, Node, Reduce
 
 
 def roundable_products(graph: Graph) -> set[Node]:
-    """Returns the products of bf16 arrays on which a reduction, scan or concat depends. Returns no product if some
-    result of the graph is not bf16.
+    """Finds matrix products of bf16 arrays. Returns the products that a reduction, scan or concat uses directly or
+    indirectly. If an output of the graph is not bf16, returns an empty set.
     """
     used = used_by(graph, lambda n: isinstance(n, (Concat, Reduce, Scan)))
     narrow = all(o.dtype == bf16 for o in graph.outputs)
@@ -28,15 +27,15 @@ def roundable_products(graph: Graph) -> set[Node]:
 
 
 def used_by(graph: Graph, user: Callable[[Node], bool]) -> set[Node]:
-    """Returns the set of all direct and indirect operands of the nodes `n` for which `user(n)` is true."""
+    """Selects the nodes for which `user` returns true, and returns all their direct and indirect operands."""
     return {*postorder((o for n in graph.nodes() if user(n) for o in children(n)), children)}
 
 
 def is_discontinuous(node: Node) -> bool:
     """Checks whether the result of an operation can jump if an operand changes a little, as in `floor`.
 
-    The result of a power cannot jump if the exponent is a constant n or n + 1/2 with a whole number n. Kernels compute
-    such a power from products and square roots.
+    A power counts as continuous if its exponent is a constant multiple of 1/2, such as 3 or 0.5. Kernels compute powers
+    with these exponents from products and square roots.
     """
     match node:
         case Apply(op="power", args=(_, View(x=Const(value=n)) | Const(value=n))) if node.dtype.is_float:

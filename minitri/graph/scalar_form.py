@@ -1,14 +1,15 @@
-"""Scalar form: writes the operand of a reduction as an expression for one element, without views.
+"""Writes the operand of a reduction as an expression for one element (scalar form). Instead of a view, the expression
+reads an element of the viewed array.
 
     %5: f32[M, N] = view %4 {index = [d0]}          the element (d0, d1) of %6
     %6: f32[M, N] = subtract x, %5                  is x at (d0, d1), minus %4 at (d0)
 
-In: a reduction. Out: the expression of the reduction's operand, and the reductions in this expression that run over the
-same axes as the given reduction. Reductions over the same axes can often be computed together in one loop (online
-reductions). The file minitri/graph/partial_sum_correction.py decides from the expression whether one loop can compute
-the reductions together. An `Element` represents one subexpression of the operand: a graph node, and the index of one
-element of this node. The function `build` turns an expression into graph nodes. The argument `axes` of `build` replaces
-axes of the expression by other indices. The argument `given` of `build` replaces elements of the expression by nodes.
+In: a reduction. Out: an expression for one element of the operand, and a list of reductions inside this expression. The
+list contains only reductions over the same axes as the given reduction. Reductions over the same axes can often be
+computed together in one loop (online reductions). The file minitri/graph/partial_sum_correction.py decides from the
+expression whether one loop can compute the reductions together. An `Element` represents one subexpression of the
+operand: a graph node, and the index of one element of this node. The function `build` turns an expression into graph
+nodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,13 +43,10 @@ def element(node: Node, index: tuple[Dim, ...]) -> Element:
 
 
 class GraphTerms(Terms[Element]):
-    """The operand `x` of a reduction along `axes`, written as an expression for one element, without views (its scalar
-    form).
+    """Reads the operand `x` of a reduction over `axes` as an expression for one element.
 
-    cut       a map from nodes to reductions. Each node in the map computes the same value as its reduction, by other
-              operations
-    permuted  whether two reductions over the same indices may differ in the order of their axes, and in their axes of
-              extent 1
+    cut       a map: each key is a node that replaces a reduction, and its value is the original reduction
+    permuted  whether the operands of two reductions over the same indices may have their axes in different orders
     """
 
     def __init__(self, x: Node, axes: tuple[int, ...], cut: Mapping[Node, Reduce] = {}, permuted: bool = False) -> None:
@@ -61,8 +59,7 @@ class GraphTerms(Terms[Element]):
     def look(self, e: Element) -> tuple[str, tuple[Element, ...]]:
         """Returns the name of the operation that computes an element, and the operands of this operation.
 
-        If the element is the result of a reduction that runs over the same indices as the reduction of `x`, the
-        returned name is "".
+        The name "" stands for a reduction over the same axes as the reduction of `x`.
         """
         node = e.node
         match node:
@@ -75,7 +72,7 @@ class GraphTerms(Terms[Element]):
         return type(node).__name__.lower() if self.places(e) is None else "", ()
 
     def below(self, root: Element) -> list[Element]:
-        """Returns an element and all elements that this element depends on."""
+        """Returns `root` and its direct and indirect operands, with operands first."""
         return postorder([root], lambda e: self.look(e)[1])
 
     def varies(self, e: Element) -> bool:
@@ -95,8 +92,7 @@ class GraphTerms(Terms[Element]):
         return [Reduced(e, y.op, element(y.x, at)) for e, y, at in found if at is not None and isinstance(y, Reduce)]
 
     def transport(self, root: Element, needs: Sequence[Reduced[Element]]) -> Rescale[Element] | Shift[Element] | None:
-        """Returns the correction (transport) of a partial sum of the expression `root` after more elements change the
-        reductions in `needs`.
+        """Returns the correction (transport) of a partial sum of the expression `root`.
 
         Example: when a running maximum grows from m to n, a partial sum of exp(x - m) is multiplied by exp(m - n).
         Returns None if no correction is possible.
@@ -107,12 +103,10 @@ class GraphTerms(Terms[Element]):
             return None
 
     def places(self, e: Element) -> tuple[Dim, ...] | None:
-        """Returns the index at which the reduction that computes the element `e` reads its operand.
+        """If a reduction computes the element `e`, returns the index at which the reduction reads its operand.
 
-        The index at which the reduction reads its operand consists of expressions over the axes of x. Returns None if
-        no reduction computes the element `e`. Returns None if the reduction that computes `e` and the reduction of `x`
-        run over different indices. If the field `permuted` is false, reductions of `e` and `x` with different axes or
-        different operand shapes also give None.
+        The returned index uses the symbols d0, d1, … of the axes of `x`. Returns None if no reduction computes the
+        element `e`. Returns None if the reduction does not run over the same indices as the reduction of `x`.
         """
         node = self.cut.get(e.node, e.node)
         if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):
@@ -128,7 +122,7 @@ class GraphTerms(Terms[Element]):
 
 
 def deviations(node: Reduce) -> tuple[Reduce, Reduce] | None:
-    """Finds the sums of x and y in a sum of products (x - mean(x)) * (y - mean(y)), such as a variance.
+    """For a sum of (x - mean(x)) * (y - mean(y)), returns the reductions that compute sum(x) and sum(y).
 
     Returns None if `node` is not a sum of products of two deviations from a mean.
     """
@@ -148,7 +142,7 @@ def build(
 ) -> Node:
     """Returns a node of this shape that computes the expression `root`.
 
-    The argument `axes` maps each axis of the expression to an index over the axes of the new node. The argument `given`
+    The argument `axes` says which index replaces each axis symbol of the expression, such as d0. The argument `given`
     maps some elements to nodes that already have their values.
     """
     depending = above(terms, root, given)
@@ -164,7 +158,7 @@ def build(
 
 
 def _one(i: Interner, e: Element, shape: Shape, axes: Axes, args: tuple[Node, ...]) -> Node:
-    """Returns a graph node with the given shape that computes the subexpression `e` from the nodes `args` of its
+    """Returns a graph node of the given shape for the subexpression `e`. The argument `args` contains the nodes of its
     operands.
     """
     index = tuple(d.substitute(axes) for d in e.at)

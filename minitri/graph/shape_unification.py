@@ -39,9 +39,9 @@ def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, funct
 def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes) -> Scope:
     """Returns the array arguments by name, each with the sizes that its annotation declares.
 
-    The function also finds the sizes of dimension names that occur only in expressions such as `2 * N`. The search for
-    the sizes of dimension names is repeated until it finds no new size, because a size from one parameter can be needed
-    for a second parameter.
+    The function also finds the sizes of dimension names that occur only in expressions such as `2 * N`. A size from one
+    parameter can determine a size in another parameter. Therefore the search for sizes is repeated until it finds no
+    new size.
     """
     arrays = [(p, p.annotation) for p in function.params if isinstance(p.annotation, ast.ArrayType)]
     arguments = [(p, type, t.array(scope[p.name]), f"argument `{p.name}` of {function.name} is") for p, type in arrays]
@@ -78,7 +78,7 @@ def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tup
     """Finds the size of each name that is the only unknown name in a dimension. Example: if G is 3 and `G * H + 1` is
     7, then H is 2.
 
-    Returns pairs (d, n) of a dimension and a number: the found sizes are right only if d >= n for each pair.
+    Returns the conditions under which the found sizes are right: a pair (d, n) stands for the condition d >= n.
     """
     solved: list[tuple[dims.Dim, int]] = []
     for d, extents in ast.with_sizes(declared, shape):
@@ -100,8 +100,8 @@ def unbound(d: ast.Node, sizes: Sizes) -> list[ast.Name]:
 def _solved(d: ast.Expr, name: str, extent: dims.Dim, sizes: Sizes) -> tuple[dims.Dim, dims.Dim] | None:
     """Solves the equation `d == extent` for `name`, where `d` is linear in `name`: d = a * name + b.
 
-    Returns a pair: the solution (extent - b) // a of the equation a * name + b == extent, and the absolute value of a.
-    Returns None if `d` is not a linear expression a * name + b, or if the sign of its factor a is unknown.
+    Returns the solution (extent - b) // a, and the absolute value of a. Returns None if `d` is not linear in `name`.
+    Returns None if the sign of the factor a is unknown.
     """
     x = dims.value("?")
     split = eval_dim(d, {**sizes, name: x}).coefficient(next(iter(x.symbols())))

@@ -96,12 +96,11 @@ def quoted(text: str) -> str:
 class Writer:
     """Writes the fields of nodes and operations as text.
 
-    The class has a method for each kind of field (text_io/templates.py).
+    Each method writes one kind of field, such as a number or an index expression (text_io/templates.py).
 
-    names   the names of the values on the lines above
-    axis    the regular expression that the names of axes match
-    values  a map from symbols in index expressions to their replacements. Example of a symbol: `@0`, an index that is
-            read from an array
+    names   the name of each value that an earlier line defines
+    axis    a regular expression for the names of axes
+    values  a map from symbols of index expressions, such as `@0`, to the expressions that are written for them
     """
 
     number = flag = staticmethod(format_number)
@@ -114,8 +113,8 @@ class Writer:
         return self.names[value]
 
     def named(self, d: Dim) -> Dim:
-        """Returns the index expression `d`, with each symbol renamed to its name in the text of the graph. Example: the
-        size d0 becomes `$d0`.
+        """Returns the index expression `d` with the names that the printed graph uses. Example: the size d0 becomes
+        `$d0`.
         """
         ambiguous = [s for s in d.symbols() if s.kind == "size" and self.axis_name.fullmatch(s.name)]
         return d.substitute({**self.values, **{s: size(f"${s.name}") for s in ambiguous}})

@@ -5,9 +5,8 @@ the program sees. Compile-time values are Python numbers, `Dim`s, strings, None,
 be used as an array: `x + [1, 2, 3]` adds a vector to x. In `x + [1, 2, 3]`, the numbers are weak scalars, which take
 the dtype of x.
 
-`Typer` makes graph nodes from values: it broadcasts and promotes. The node that computes a value of f16 or bf16 has the
-dtype f32. A value is rounded to f16 or bf16 only by `astype`, as an output of the program, and as an operand of a
-matrix product.
+`Typer` makes graph nodes from values: it broadcasts and promotes. Values of f16 and bf16 are computed in f32. Values
+are rounded to f16 or bf16 only in `astype`, in outputs of the program, and in operands of matrix products.
 """
 
 import math
@@ -37,8 +36,8 @@ class Array(Record):
     f32 for f16 and bf16, otherwise `dtype` itself.
 
     weak   whether the value is a weak scalar, which takes the dtype of the other operand
-    wide   the node of the same value in f64. Only a value that is f32 by default, such as a quotient of integers, has a
-           node in f64
+    wide   a node that computes the same values in f64, or None. Only values that are f32 by default, such as a quotient
+           of integers, have this node
     """
 
     node: Node
@@ -82,7 +81,7 @@ class Typer:
         self.operands: tuple[str, str] | None = None  # the two sides of an infix operator, as written
 
     def place(self, node: Node, span: Span) -> None:
-        """Stores a range of the source text (span) for which a node was made. A node has at most `MAX_SPANS` spans."""
+        """Records that a node was made for the source text at `span`. A node has at most `MAX_SPANS` spans."""
         known = self.spans.get(node, ())
         if len(known) < MAX_SPANS:
             self.spans[node] = (*known, span)
@@ -135,8 +134,8 @@ class Typer:
     def _narrowed(self, node: Node, dtype: DType) -> Node:
         """Returns the node rounded to `dtype`.
 
-        If the node converts an operand from `dtype` to f32, returns the operand. Example: for an f16 input that is
-        converted to f32, and `dtype` f16, the result is the f16 input.
+        If the node converts an operand from `dtype` to f32, returns the operand. Example: if the node converts an f16
+        input to f32, and `dtype` is f16, returns the f16 input.
         """
         match node:
             case ir.Apply(op="cast", args=(x,)) if x.dtype == dtype and node.dtype == dtype.compute:
@@ -168,7 +167,7 @@ class Typer:
         return self.nodes.cast(self._most_precise(array, dtype), dtype.compute)
 
     def _most_precise(self, value: Array, dtype: DType) -> Node:
-        """Returns the graph node from which a value is converted to `dtype` with the least rounding error.
+        """Returns the most precise node of a value, for a cast to `dtype`.
 
         For a conversion to f64, the function returns the f64 node of the value (`value.wide`), if the value has such a
         node.
@@ -369,8 +368,7 @@ def require(holds: bool, rule: str) -> None:
 def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Array:
     """Returns a view of an array with this shape and index map.
 
-    An array can have a second node `wide` that computes the same values in f64. The function makes the same view of the
-    node `wide`.
+    If x has a node `wide`, which computes the same values in f64, the result has a view of `wide` too.
     """
     node, *wide = (t.nodes.view(n, tuple(shape), tuple(index)) for n in (x.node, x.wide) if n is not None)
     return Array(node, x.dtype, x.weak, *wide)
@@ -380,8 +378,8 @@ def read_at(t: Typer, x: Array, places: Mapping[int, Dim], *added: Dim) -> Array
     """Returns the elements of x at the index `places[k]` along each axis k in `places`. The result lacks the axes that
     are keys of `places`.
 
-    The arguments `added` are the sizes of new axes at the end of the result. An index `places[k]` can depend on the
-    position along a new axis. For example, a new axis can be a diagonal of x.
+    The result gets new axes of the sizes `added` at its end. An index in `places` can contain the symbols of new axes,
+    for example to read a diagonal of x.
     """
     kept = [k for k in range(x.rank) if k not in places]
     index = [places[k] if k in places else ir.axis(kept.index(k)) for k in range(x.rank)]

@@ -1,4 +1,4 @@
-"""Makes the error messages for names that the program and the language do not have.
+"""Makes the error messages for unknown names, such as a misspelled function.
 
     softmx(x)     there is no function `softmx`; did you mean `softmax`?
 
@@ -62,7 +62,7 @@ def unknown_name(node: ast.Name, root: ast.Expr, scope: Iterable[str], functions
 
 
 def _uncalled(node: ast.Name, root: ast.Expr) -> CompileError:
-    """Returns the error for the name of a function that is used as a value, as in `exp[x]` or `map(exp, x)`."""
+    """Returns the error for a function name that is not called, as in `exp[x]` or `map(exp, x)`."""
     name = node.id
     error = CompileError("MT0101", f"`{name}` is a function: call it", help=f"write `{name}(…)`")
     for above in ast.postorder(root):
@@ -100,8 +100,8 @@ def _keywords(call: ast.Call) -> dict[str, str]:
 def _undefined(error: CompileError, call: ast.Call) -> CompileError:
     """Returns the error for an unknown function whose name is similar to no known name.
 
-    The help text of the error tells the user to define a function with this name. If the program is a module, the error
-    has a correction that inserts the beginning of a definition of the unknown function.
+    The help text of the error tells the user to define a function with this name. If the program is a module, the
+    proposed correction inserts a stub, such as `def f(x): return x`.
     """
     source, name = call.span.source, call.function[:40]
     params = ", ".join("xyzabcuvw"[k : k + 1] or f"x{k}" for k in range(len(call.args)))
@@ -134,9 +134,8 @@ def unknown_attribute(node: ast.Attribute, rank: int) -> CompileError:
 
 
 def _advised(error: CompileError, span: Span, written: str, help: str) -> CompileError:
-    """Adds a help text to the error. Adds a correction too if `written` is not empty.
-
-    The argument `written` is the corrected text for the place `span`, or "" if there is no correction.
+    """Adds a help text to the error. If `written` is not empty, also proposes to replace the source text at `span` by
+    `written`.
     """
     return error.correct(Edit(span, written) if written else None, help=help)
 
@@ -160,7 +159,7 @@ def called_name(call: ast.Call) -> Span:
 def fitted(text: str, node: ast.Expr, root: ast.Expr) -> str:
     """Returns the text that replaces a node, in parentheses if the surrounding expression requires them.
 
-    Example: if `a + b` replaces n in `n * 2`, the text needs parentheses, because the result must be `(a + b) * 2`.
+    Example: if `a + b` replaces n in `n * 2`, the returned text is `(a + b)`.
     """
     if not text or node is root or is_operand(text):
         return text
@@ -174,11 +173,9 @@ def _around(node: ast.Node, root: ast.Expr) -> ast.Node | None:
 
 
 def _explained(error: CompileError, node: ast.Name, root: ast.Expr, known: Collection[str]) -> CompileError:
-    """Completes the error for the prefix of a library, such as `np` in `np.exp(x)`. The completed error says what to
-    write instead of the whole name or the whole call.
-
-    In `np.linalg.norm(x)`, for example, `np` and `linalg` form the path of the library, and `norm` is its member. The
-    argument `known` contains the names of all functions, constants and dtypes of minitri's language.
+    """Adds a help text to the error for a library prefix, such as `np` in `np.exp(x)`. If possible, also proposes a
+    correction, such as `exp(x)`. The argument `known` contains the names of all functions, constants and dtypes of
+    minitri's language.
     """
     names, whole = [node.id], node
     while isinstance(above := _around(whole, root), ast.Attribute):
@@ -188,7 +185,7 @@ def _explained(error: CompileError, node: ast.Name, root: ast.Expr, known: Colle
     if call is not None:
         names.append(call.function)
         whole = call
-    *path, member = names
+    *path, member = names  # for `np.linalg.norm(x)`: ["np", "linalg"] and "norm"
     if not path:
         return error.correct(help=NO_PREFIX)
     source, start = whole.span.source, whole.span.start

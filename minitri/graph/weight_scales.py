@@ -1,19 +1,19 @@
-"""Scales of weights: multiplies the sums of a product by the scale of a column, instead of multiplying each weight.
+"""Moves the scale of quantised weights from the weights to the result of the matrix product.
 
     contract x, cast (multiply w, s)             w: whole numbers of 8 bits, s: one for each column
       becomes
     multiply (contract x, cast (multiply w, inside)), outside
 
-The scale s of a column of weights is the product of two scales: `inside` for the weights, and `outside` for the sums of
-the matrix product. Usually the scale `inside` of the weights is 1, and the scale `outside` of the sums is s, the whole
-scale of the column. The weights keep the whole scale s if s is inf or nan, or if a weight times s could overflow f16.
-Weights without a scale are whole numbers that f16 represents without rounding. Tensor cores need less electrical power
-for small whole numbers, so a chip that runs at its power limit computes faster.
+The scale s of a column of weights is the product of two scales, `inside` and `outside`. The weights are multiplied by
+`inside`, and the sums of the matrix product are multiplied by `outside`. Usually `inside` is 1 and `outside` is s, so
+the matrix product uses the weights without a scale. If a weight times s could be inf or nan in f16, `inside` is s and
+`outside` is 1. Weights without a scale are whole numbers that f16 represents without rounding. Tensor cores need less
+electrical power for small whole numbers, so a chip that runs at its power limit computes faster.
 
-In: a product of a graph. Out: the new second factor of the product, and the scale for the sums of the product. Scales
-are moved from the weights to the sums in f16 products only. In a bf16 product, the unscaled sums could overflow
-although the scaled sums of the original program do not. Left out: scales of rows, and scales of blocks of the summed
-axis.
+In: a matrix product (a `Contract` node). Out: the new second factor of the product, and the scale for the sums of the
+product. Scales are moved from the weights to the sums in f16 products only. A bf16 number x can be so large that the
+sum of x * w overflows, although the sum of x * w * s does not. Left out: scales of the first factor, and scales that
+change along the summed axis.
 """
 
 import numpy as np
@@ -31,11 +31,11 @@ LARGEST, EXACT = float(np.finfo(np.float16).max), 1 << 11  # f16's largest numbe
 class Scale(Record):
     """The scale that multiplies the weights in the second factor of a product.
 
-    product   the node that multiplies whole numbers by the scale
-    rounded   the cast of `product` to f16
-    by        the graph node whose value is the scale
-    places    the index of the scale for an element of the second factor
-    most      the largest absolute value that a whole number in the weights can have
+    product   the node that multiplies the weights by the scale
+    rounded   the node that casts `product` to f16
+    by        the node of the scale
+    places    the index at which an element of the second factor reads the scale
+    most      the largest absolute value that a weight can have
     """
 
     product: Apply
@@ -64,9 +64,9 @@ def find(node: Contract) -> Scale | None:
 
 
 def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
-    """Returns a pair for a matrix product: the second factor without its scale, and the scale that must multiply the
-    sums of the product instead. If a weight times its scale could overflow f16, the scale stays in the second factor,
-    and the returned scale is 1. If the second factor has no scale, returns the unchanged factor and None.
+    """Takes the scale out of the second factor of a matrix product. Returns the new second factor, and the scale by
+    which the product must be multiplied. In columns where a weight times its scale could overflow f16, the weights keep
+    the scale, and the returned scale is 1. If the second factor has no scale, the returned scale is None.
     """
     found = find(node)
     if found is None:
@@ -88,8 +88,8 @@ def scaled(i: Interner, sums: Contract, scale: Node) -> Node:
 
 
 def _largest(x: Node) -> int | None:
-    """Returns the largest absolute value that x can have. Returns None unless x certainly is a whole number that f16
-    can represent.
+    """Returns the largest absolute value that x can have. Returns None if x is not known to be an integer. Returns None
+    if f16 could round x.
     """
     stack, most = [x], 0
     while stack and most <= EXACT:
@@ -109,8 +109,8 @@ def _largest(x: Node) -> int | None:
 
 def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
     """Returns two scales: the first multiplies the weights of a matrix product, and the second multiplies the sums of
-    the matrix product. Usually the weights have the scale 1, and the sums have the given scale `by`. If a weight times
-    `by` could overflow f16, the weights have the scale `by`, and the sums have the scale 1.
+    the matrix product. Usually the two scales are 1 and `by`. If a weight times `by` could overflow f16, the two scales
+    are `by` and 1.
     """
     one = number(i, by, 1.0)
     safe = i.apply("less_equal", bool_, by.shape, (compute(i, "abs", by), number(i, by, LARGEST / most)))
@@ -118,7 +118,5 @@ def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
 
 
 def _replaced(i: Interner, x: Node, old: Node, new: Node) -> Node:
-    """Returns the expression x with `new` in place of `old`. The views and casts that lead from `old` to x are applied
-    to `new` instead.
-    """
+    """Returns the expression x with `new` in place of `old`. The expression x consists of views and casts of `old`."""
     return new if x is old else copy(i, x, (_replaced(i, children(x)[0], old, new),))

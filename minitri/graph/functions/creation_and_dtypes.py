@@ -3,10 +3,9 @@
     arange(2, N, 3)      index {expr = 2 + 3*d0}
 
 In: numbers and sizes that are known at compile time. Out: an array. `arange` makes two nodes: an `Index` node that
-computes in i64, and a conversion to the dtype of the result. If the integers of an `arange` are too large for an
-`Index` node, they are computed from the positions 0, 1, 2, …. The i64 or u64 arithmetic of integers that are too large
-for an `Index` node wraps around. The functions result_type, can_cast, isdtype, finfo and iinfo are computed at compile
-time.
+computes in i64, and a conversion to the dtype of the result. For very large integers, `arange` makes nodes that
+multiply and add in i64 or u64, where an overflow wraps around. The functions result_type, can_cast, isdtype, finfo and
+iinfo are computed at compile time.
 """
 
 import math
@@ -130,14 +129,14 @@ def result_type(t: Typer, arrays_and_dtypes: Value) -> DType:
 
 
 def can_cast(t: Typer, from_: Value, to: Value) -> bool:
-    """Checks whether promoting the argument `from_` and the argument `to` to one dtype gives the dtype `to`. For
-    example, i8 can be cast to i16, because i8 and i16 promote to i16.
+    """Checks whether the promoted dtype of `from_` and `to` is `to`. For example, i8 can be cast to i16, because i8 and
+    i16 promote to i16.
     """
     return promote(_dtype_of(from_), as_dtype(to)) == to
 
 
 def _dtype_of(value: Value) -> DType:
-    """Returns the dtype of an array, or a dtype itself."""
+    """Returns the dtype of an array. An argument that already is a dtype is returned unchanged."""
     return value.dtype if isinstance(value, Array) else as_dtype(value)
 
 

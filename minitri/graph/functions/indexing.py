@@ -128,8 +128,8 @@ def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
 def _one_element(item: slice, extent: Dim) -> Dim | None:
     """Returns the length of a slice of at most one element, such as `x[k : k + 1]` or `x[-1:]`.
 
-    The length of the slice has the form min(…, 1). By this form, broadcasting recognises that the slice has at most one
-    element (see the function `at_most_one`). Returns None if the slice is not known to have at most one element.
+    The returned length has the form min(…, 1), which the function `at_most_one` recognises. Returns None if the slice
+    is not known to have at most one element.
     """
     first = as_offset(0 if item.start is None else item.start, "a slice bound")
     if first == -1 and item.stop is None or first == extent - 1 and (item.stop is None or item.stop == extent):
@@ -144,10 +144,8 @@ def _one_element(item: slice, extent: Dim) -> Dim | None:
 def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Dim]:
     """Returns the start and the stop of a slice as indices of the axis.
 
-    Each bound of the slice is clipped at one end of the axis only, because the slice is empty if the bound is past the
-    opposite end. Clipping each bound at both ends of the axis would make every index expression longer. If a slice is
-    sliced again several times, clipping at both ends of the axis would double the length of the index expression each
-    time.
+    Each bound of the slice is clipped at one end of the axis only. If a bound is past the other end, the slice is empty
+    without clipping. Clipping each bound at both ends of the axis would make every index expression longer.
     """
     (start, start_back), (stop, stop_back) = (_bound(t, v) for v in (item.start, item.stop))
     if forwards:
@@ -263,10 +261,9 @@ def searchsorted(t: Typer, x1: Array, x2: Array, side: Value, sorter: Value) -> 
 
 
 def _step(t: Typer, x: Array, wanted: Array, found: Array, more: int, size: Dim, equal: bool) -> Array:
-    """Makes one step of a binary search in the sorted array x, for each number in the array `wanted`.
-
-    The array `found` says, for each number in `wanted`, how many elements of x are known to come before the number. The
-    result is `found + more` if the element x[found + more - 1] comes before the wanted number, and otherwise `found`.
+    """Makes one step of a binary search in the sorted array x. All numbers in `wanted` are searched in parallel. The
+    array `found` contains a lower bound of the position of each number. If x[found + more - 1] comes before the number,
+    the step adds `more` to its lower bound.
     """
     place = t.elementwise("add", [found, more])
     inside = t.elementwise("less_equal", [place, plain(size)])

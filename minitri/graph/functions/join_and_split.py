@@ -125,9 +125,8 @@ def _pad_widths(t: Typer, value: Value, rank: int) -> list[ir.Shape]:
 
 
 def _stacked(t: Typer, arrays: Value, *, name: str, axis: int, new: Mapping[int, Sequence[int]]) -> Array:
-    """Joins arrays along an axis.
-
-    Before the arrays are joined, an array of rank k gets new axes of size 1 at the positions `new[k]`.
+    """Adds axes of size 1 to arrays of low rank, and joins the arrays along an axis. For an array of rank k, `new[k]`
+    contains the positions of the added axes.
     """
     parts = [insert_axes(t, a, new.get(a.rank, ())) for a in _arrays(t, arrays, name)]
     return concat(t, tuple(parts), min(axis, parts[0].rank - 1))
@@ -198,7 +197,7 @@ def slice_axis(t: Typer, x: Array, axis: int, start: Dim, stop: Dim) -> Array:
 def tile(t: Typer, x: Array, repetitions: Value) -> Array:
     """Defines numpy's tile: repeats the whole array along each axis.
 
-    The last number of repetitions is for the last axis.
+    The last item of `repetitions` applies to the last axis.
     """
     times = [as_dim(n, "a number of repetitions") for n in items_of(repetitions)]
     times = [ONE] * (x.rank - len(times)) + list(t.require_sizes(times))
@@ -280,7 +279,9 @@ def meshgrid(t: Typer, arrays: Value, indexing: Value) -> tuple[Value, ...]:
 
 
 def diagonal(t: Typer, x: Array, offset: Value, axis1: Value, axis2: Value) -> Array:
-    """Defines numpy's diagonal. The elements with the indices (i, i + offset) of two axes become a new last axis."""
+    """Defines numpy's diagonal: the diagonal of two axes becomes the last axis. Example: for a matrix x, element i of
+    the result is x[i, i + offset] if `offset` is not negative.
+    """
     ensure(x.rank >= 2, "MT0204", f"a diagonal needs rank 2 or more, not {x.rank}")
     row, column = as_axis(axis1, x.rank), as_axis(axis2, x.rank)
     ensure(row != column, "MT0204", f"diagonal needs two axes, not axis {row} twice")

@@ -1,13 +1,13 @@
-"""Products of arrays that use `@` or elementwise products: einsum, tensordot, kron, cross, matrix_power.
+"""Defines einsum, tensordot, kron, cross, matrix_power and matrix_norm.
 
     einsum("bik,kj->bij", a, b)         a and b, with their axes in the order of a batched matrix product
 
 `einsum` multiplies arrays whose axes have names. The one idea: every product of two arrays is a batched matrix product.
 An axis that both factors of a product have is a batch axis if the result has this axis too. An axis of both factors
 that the result does not have is summed (K). An axis that only the left factor has is a row axis (M). An axis that only
-the right factor has is a column axis (N). The names of the axes that `...` stands for are negative numbers. In every
-array, the last axis of `...` has the name -1, and the axis before it has the name -2. Axes with equal names align, so
-the axes that `...` stands for align from the right, as in broadcasting.
+the right factor has is a column axis (N). The axes of `...` have no letters, so their names are negative numbers. In
+every array, the last axis of `...` has the name -1, and the axis before it has the name -2. Axes with equal names
+align, so the axes that `...` stands for align from the right, as in broadcasting.
 
 `tensordot` moves the summed axes to the end of the first array and to the front of the second array. Next, `tensordot`
 makes a matrix of each array: it joins the summed axes into one axis, and all remaining axes into a second axis. At the
@@ -75,7 +75,8 @@ def _summed_axes(axes: Value, rank: int, other: int) -> tuple[tuple[int, ...], t
 def kron(t: Typer, x1: Array, x2: Array) -> Array:
     """Computes the Kronecker product.
 
-    Along each axis, element d is x1[d // n] * x2[d % n], where n is the size of x2 along this axis.
+    For vectors, element d of the result is x1[d // n] * x2[d % n], where n is the size of x2. For arrays of higher
+    rank, the index along each axis is split in the same way.
     """
     rank = max(x1.rank, x2.rank)
     left, right = ((*[dims.ONE] * (rank - x.rank), *x.shape) for x in (x1, x2))
@@ -211,7 +212,7 @@ def _implied(arrays: Sequence[Labels]) -> Labels:
 
 
 def _unnamed(arrays: Sequence[Labels]) -> tuple[int, ...]:
-    """Returns the axes for which `...` stands in the result.
+    """Returns the names of the axes of `...` in the result, such as (-2, -1).
 
     `...` can stand for a different number of axes in each array. If `...` stands for one axis of one array and two axes
     of another array, it stands for two axes of the result.
@@ -276,8 +277,7 @@ def _sizes(t: Typer, names: Iterable[Labels], arrays: Iterable[Array]) -> dict[L
 def _diagonal(t: Typer, x: Array, labels: Labels, sizes: Mapping[Label, Dim]) -> _Term:
     """Returns the array with one axis for each name: with the subscripts "ii", the diagonal of the array.
 
-    An axis of size 1 is dropped if a second axis with the same name has a different size. The second axis can be an
-    axis of the same array or of another array.
+    An axis of size 1 is dropped if another axis with the same name has a size other than 1.
     """
     kept = list(dict.fromkeys(n for n, e in zip(labels, x.shape) if e != 1 or sizes[n] == 1))
     index = [ir.axis(kept.index(n)) if e != 1 or sizes[n] == 1 else dims.ZERO for n, e in zip(labels, x.shape)]
@@ -291,7 +291,7 @@ def _summed(t: Typer, x: _Term, kept: Container[Label]) -> _Term:
 
 
 def _joined(t: Typer, x: _Term, y: _Term, later: Container[Label], precision: str) -> _Term:
-    """Returns the product of two arrays, summed over each axis that both arrays have and that no later step needs.
+    """Returns the product of two arrays, summed over the common axes that are not in `later`.
 
     The argument `later` contains the names of axes that are still needed: axes of the result, and axes of arrays that
     are multiplied later.

@@ -3,8 +3,8 @@ this file.
 
     x @ w               contract x, w
 
-A Contract node multiplies [*B, M, K] by [*B, K, N], for which GPUs have tensor cores. Products of integers, and
-products with one row or one column, become a multiplication and a sum instead.
+A Contract node multiplies [*B, M, K] by [*B, K, N]. GPUs have tensor cores for this operation. Products of integers,
+and products with one row or one column, become an elementwise multiplication and a sum.
 """
 
 from minitri.base.diagnostics import CompileError, suggest

@@ -103,9 +103,9 @@ def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correct
 def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
     """Returns count - correction, the divisor of a variance or mean.
 
-    If count - correction is not positive, returns a divisor for which the variance becomes NaN. With the correction 0
-    or 1 and too few elements, the divisor is 0, and the variance 0 / 0 is NaN. If count - correction is not positive
-    and the correction is neither 0 nor 1, the function returns NaN as the divisor.
+    If the array has too few elements for the correction, the variance must be NaN. With the correction 0 or 1 and too
+    few elements, the divisor is 0, and the variance 0 / 0 is NaN. With any other correction and too few elements, the
+    divisor is NaN.
     """
     if correction == 0:
         return plain(count)  # an empty sum is 0, and 0 / 0 is NaN

@@ -1,7 +1,7 @@
 """Functions that move elements without arithmetic, such as reshape, flip and roll.
 
-The functions of this file make View nodes. The index map of a View says which element of the original array each
-element of the result is.
+The functions of this file make View nodes. The index map of a View maps the index of each result element to an index of
+the original array.
 """
 
 from collections import Counter
@@ -57,10 +57,10 @@ def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
 
 
 def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
-    """Splits two shapes into groups of axes with equal numbers of elements. The groups of axes are as small as
-    possible.
+    """Splits the old and the new shape of `reshape` into pairs of groups of axes. Both groups of a pair have equally
+    many elements. The groups of axes are as small as possible.
 
-    Example: the groups of `[A, B, C]` and `[A*B, C]` are `([A, B], [A*B])` and `([C], [C])`.
+    Example: the pairs for `[A, B, C]` and `[A*B, C]` are `([A, B], [A*B])` and `([C], [C])`.
     """
     while old or new:
         p, q = _next_run(old, new)
@@ -69,8 +69,8 @@ def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
 
 
 def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
-    """Returns the lengths of the shortest beginnings of `old` and `new` with equally many elements. Example: 2 and 1
-    for the shapes [A, B, C] and [A*B, C].
+    """Returns how many axes of `old` and of `new` form the first pair of groups (see `_groups`). Example: for the
+    shapes [A, B, C] and [A*B, C], returns (2, 1).
     """
     products = {dims.product(new[:q]): q for q in range(len(new), 0, -1)}
     for p in range(1, len(old) + 1):
@@ -81,11 +81,11 @@ def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
 
 
 def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
-    """Returns the index of each old axis in one group of axes (see `_groups`), as an expression over the new axes of
-    the group. Example: if [A, B] becomes [A*B], the indices are `d0 // B` and `d0 % B`.
+    """For each axis of the shape `old`, returns an index expression over the axes of the shape `new`. Example: if [A,
+    B] becomes [A*B], the indices are `d0 // B` and `d0 % B`.
 
-    The argument `first` is the position in the shape of the result at which the new axes of the group begin. An element
-    has the same position in row-major order along the old axes and along the new axes of a group.
+    The argument `first` is the axis number of `new[0]` in the result. `reshape` keeps the row-major order of the
+    elements.
     """
     if len(old) == len(new) == 1:
         return [ir.axis(first)]
