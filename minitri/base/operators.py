@@ -55,8 +55,7 @@ from minitri.base.types import DType, bool_, f32
 class Operator(Record):
     """One elementwise operator.
 
-    name       the function's name in the language; it is the name in the array API standard, if the standard has the
-               function
+    name       the function's name in the language. Functions of the array API standard have the standard's name
     arity      the number of array operands
     numpy      the function that defines the operator. The function takes numpy arrays of one compute dtype
                (see `operands`) and returns an array of the result dtype. The caller silences
@@ -182,8 +181,8 @@ class Reduction(Record):
     name       the name of the function in the language. The scan is called `cumulative_NAME`
     ufunc      numpy's function of two elements, which is associative and commutative
     neutral    the neutral element: a number, or the "lowest" or "highest" value of the dtype
-    combine    the operator that combines two partial results. For a position (argmax, argmin), the
-               comparison that decides whether an element replaces the best element so far
+    combine    the operator that combines two partial results. For argmax and argmin: the comparison of an
+               element with the best element so far
     kind       a group of reductions with the same typing, error bounds and proofs (see `Kind`)
     accepts    the kinds of dtypes that the elements can have: "iuf" means integers and floats
     doc        a description of the reduction in one line, for the reference pages

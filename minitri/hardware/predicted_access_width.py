@@ -45,8 +45,7 @@ class Width(NamedTuple):
 
     bytes   bytes that one instruction moves; None if the access uses a tensor descriptor
     why     the reason why the access is not wider
-    given   integer arguments of the kernel, such as a stride. If one of the arguments is no multiple of 16 in a call,
-            the access is narrower in the call
+    given   integer arguments of the kernel, such as strides, that the prediction assumes to be multiples of 16
     """
 
     bytes: int | None
