@@ -98,7 +98,7 @@ def _extreme(kind: type[Extreme], a: Dim, b: Dim) -> Dim:
 
 
 def _winner(kind: type[Extreme], a: Dim, b: Dim) -> Dim | None:
-    """Returns the one of a and b that is the maximum (or minimum) for all sizes.
+    """Returns a or b, whichever is the maximum (or minimum) for all sizes.
 
     Returns None if no proof is found.
     """
@@ -255,7 +255,7 @@ def _ramp(inner: Ramps) -> Ramps | None:
     """Writes max(`inner`, 0) as a linear function plus terms c * max(n - k, 0), where n is a sum of sizes. Returns None
     if `inner` depends on two or more different sums of sizes.
 
-    A sum of sizes n that is never negative needs no terms with k <= 0, because max(n - k, 0) is n - k.
+    If n is never negative, terms with k <= 0 are not needed, because max(n - k, 0) is n - k.
     """
     found = inner.of_one_sum()
     if found is None:

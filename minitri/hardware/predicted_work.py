@@ -8,9 +8,7 @@ for the graph, for the kernels and for the tile programs. Each prediction is a `
     tiles     adds repeated reads and unused elements: x is read once for each column of tiles, a
               second loop reads a row again, elements past the end of an axis are computed too
 
-Values that fusion could not keep in registers cause the difference between the predictions for the graph and for the
-kernels. The block sizes cause the difference between the predictions for the kernels and for the tile programs. If
-several tiles read the same bytes, a cache serves most of the repeated reads.
+If several tiles read the same bytes, a cache serves most of the repeated reads.
 
 An operator on floats counts as one operation. "Special" operators, such as exp, are counted twice: with all operators,
 and in a separate number. A matrix product counts two operations for each multiplication. Selections, conversions,
@@ -126,9 +124,8 @@ def _needed(graph: graph_ir.Graph, sizes: Sizes) -> dict[graph_ir.Node, int]:
 
 
 def _computed_in_graph(node: graph_ir.Node, needed: int, sizes: Sizes) -> int:
-    """Returns how many times a node applies its operation, such as the addition of a sum. The argument `needed` is the
-    number of elements of the node's value that other nodes need. For a matrix product, returns the number of
-    multiplications.
+    """Returns how many times a node applies its operation, such as an addition. The argument `needed` is the number of
+    elements of the node's value that other nodes need. For a matrix product, returns the number of multiplications.
     """
     match node:
         case graph_ir.Reduce() | graph_ir.Scan():
