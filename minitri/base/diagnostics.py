@@ -45,7 +45,7 @@ class CompileError(Exception):
 
     edits    the help as data: replacements in the source that correct the mistake.
     notes    further facts, such as where the wrong function was called. Each fact becomes one line of the message.
-    others   all other errors of the program, in the order of their positions. No error is caused by another error
+    others   all other errors of the program, in the order of their positions
 
     The error code chooses the subclass, so that `CompileError("MT0203", …)` makes a `CompileValueError`, which is also
     a Python `ValueError`. The column `python` of error_codes.toml names the subclass of CompileError for each error
@@ -93,7 +93,7 @@ class CompileError(Exception):
         }  # fmt: skip
 
     def at(self, span: Span | None) -> CompileError:
-        """Returns this error. An error without a span takes the span in the argument."""
+        """Sets the span of this error if no span is set yet. Returns this error."""
         if self.span is None:
             self.span = span
         return self

@@ -185,7 +185,7 @@ class Dim:
         return self._symbols
 
     def pairs(self) -> Iterator[Pair]:
-        """Yields all quotients, remainders, maxima and minima, the inner before the outer: i//4 before (i//4)//2."""
+        """Yields all quotients, remainders, maxima and minima in postorder: i//4 comes before (i//4)//2."""
         for atom in self.atoms():
             if isinstance(atom, Pair):
                 yield from (*atom.a.pairs(), *atom.b.pairs(), atom)
@@ -233,9 +233,9 @@ class Dim:
         """Solves the condition `self >= 0` for one symbol s. For example, N - 1 - i >= 0 means i < N, so the result is
         (i, -1, N).
 
-        Returns (s, 1, bound) if the condition means `s >= bound`, and (s, -1, bound) if it means `s < bound`. If
-        possible, s is a symbol for which the function `varies` returns True. The returned bound contains no symbol for
-        which `varies` returns True. Returns None if `self >= 0` cannot be solved for any symbol s.
+        Returns (s, 1, bound) if the condition means `s >= bound`, and (s, -1, bound) if it means `s < bound`. Symbols s
+        with `varies(s)` are tried first. The returned bound contains no symbol for which `varies` returns True. Returns
+        None if no symbol of the condition can be isolated.
         """
         symbols = [s for s in self.symbols() if s.kind != "size"]
         for symbol in sorted(symbols, key=lambda s: (not varies(s), s.name)):
@@ -336,9 +336,8 @@ class Remainder(Division):
 def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     """Divides the polynomial a by the polynomial b: returns a quotient w and a rest r with a == w * b + r.
 
-    If the divisor b has one term, w is the sum of t // b over all terms t of a that b divides. For example, a = 4*M + i
-    and b = 4 give the quotient w = M and the rest r = i. If the divisor b has several terms, the quotient w of the
-    polynomials a and b is 1 if a == b, and otherwise 0.
+    If b has one term, each term of a is divided separately: `4*M + i` divided by 4 has the quotient M and the rest i.
+    If b has several terms, the quotient is 1 for a == b, and 0 for any other a.
     """
     if len(b.terms) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)

@@ -17,15 +17,14 @@ well. From scale * goal + room >= 0 and room < scale follows goal > -1, which me
 Both sides of a proof's equation are polynomials. Two polynomials are equal if each product of symbols (monomial) has
 the same coefficient in both. To find a proof, the search writes a linear equation for each monomial. The unknown
 numbers of the linear equations are the weights of the facts: a proof adds facts, each multiplied by its weight. The
-simplex algorithm (simplex.py) solves the linear equations. The examples need many proofs. The tests check each of
-these proofs by comparing polynomials, so they need not trust the search (tests/test_proofs.py).
+simplex algorithm (simplex.py) solves the linear equations. The tests check proofs by comparing polynomials, so the
+tests need not trust the search (tests/test_proofs.py).
 
 Three steps prepare the search for a proof. Each maximum and minimum in the goal and in the facts is split into two
 cases. The facts that the caller gives are extended by facts that define quotients and remainders, such as 4*(i//4) <=
-i. Facts are multiplied by factors from products of the goal: if the goal contains the product N*i, facts about i are
-multiplied by N.
+i. If the goal contains the product N*i, facts that contain i are multiplied by N.
 
-Left out: a complete search. For some goals that are always >= 0, the search finds no proof.
+Left out: completeness. The search finds no proof for some goals that are always >= 0.
 """
 
 from __future__ import annotations
@@ -72,8 +71,7 @@ class Proof(Record):
     steps   an equation whose right side is a sum of facts, with `scale` and `room` as in the module's docstring
     wider   a proof that n * goal + n - 1 >= 0, where `divisor` is the fact n - 1 >= 0
     cases   one proof for each of the two cases of the maximum or minimum `atom`
-    never   a proof that -1 >= 0 follows from the facts. If -1 >= 0 follows from the facts, the facts contradict each
-            other, so any goal follows
+    never   a proof that the facts contradict each other: they imply -1 >= 0. Contradictory facts imply every goal
     """
 
     goal: Dim
@@ -158,7 +156,9 @@ def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
 
 
 def _at_once(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Returns a proof if the function `sign` proves goal >= 0, or goal - fact >= 0 for one fact, and otherwise None."""
+    """Returns a proof that uses at most one fact, or None. Without a fact, the function `sign` must prove goal >= 0.
+    With a fact, `sign` must prove goal - fact >= 0.
+    """
     if sign(goal) in (0, 1):
         return Proof(goal, steps=_plain(goal))
     for f in facts:
@@ -236,7 +236,7 @@ def _quotient_bounds(q: Quotient, facts: Sequence[Fact]) -> Iterator[Fact]:
 
 
 def _signs(exprs: Iterable[Dim]) -> list[Fact]:
-    """Returns the facts that the sizes and axes in the expressions `exprs` are >= 0."""
+    """Returns one fact for each size and axis in the expressions `exprs`: the size or axis is >= 0."""
     symbols = {s for d in exprs for s in d.symbols() if s.kind != "value"}
     return [Fact(Dim({(s,): 1}), f"{s} is never negative") for s in sorted(symbols, key=lambda s: (s.name, s.kind))]
 
@@ -279,8 +279,8 @@ def _by_sum(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 
 
 def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, Fraction]) -> Proof:
-    """Returns the proof that goal >= 0, because the goal is a sum of terms, each multiplied by its weight in `weights`.
-    Both sides of the proof's equation are multiplied by a number that makes all weights integers.
+    """Makes a `Proof` from the terms and weights of a weighted sum that equals the goal. Both sides of the proof's
+    equation are multiplied by a number that makes all weights integers.
     """
     scale = lcm(*(w.denominator for w in weights.values()))
     steps = [Step(int(w * scale), *terms[k]) for k, w in weights.items()]
@@ -292,10 +292,10 @@ def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, F
 
 
 def _products(goal: Dim, facts: Sequence[Fact]) -> list[tuple[Dim, Fact]]:
-    """Returns pairs of a factor m and a fact `expr >= 0`. The product m * expr can be a term in the sum of a proof.
+    """Returns pairs (m, fact): a proof may multiply the fact by m, an expression that is >= 0.
 
-    Example: a proof about an expression with the term `N*i` may need N times the fact `M - 1 - i >= 0`. Multiplied by
-    N, the fact `M - 1 - i >= 0` becomes `M*N - N - N*i >= 0`, which contains the term `N*i`.
+    Example: the goal has the term `N*i`, and a fact is `M - 1 - i >= 0`. Multiplied by N, the fact becomes `M*N - N -
+    N*i >= 0`, which has the term `N*i` too.
     """
     wanted = {m for d in (goal, *(f.expr for f in facts)) for m, _ in d.terms if len(m) > 1}
     found: dict[tuple[Dim, Fact], None] = {}

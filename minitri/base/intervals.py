@@ -2,12 +2,12 @@
 
     0 <= i < M, 0 <= j < N      i*N + j is in 0 … M*N - 1, and (i*N + j) // N is i
 
-In: a symbolic integer (`Dim`) and the ranges of its axes. Out: the least and the greatest value that the `Dim` has for
-axes in their ranges, as Dims that contain sizes but no axes. The function `simplify` returns a simpler `Dim` that has
-the same values for all axes in their ranges. The one idea: if an expression is linear in an axis, and the sign of the
-coefficient is known, the extreme values are at the ends of the axis's range.
+In: a symbolic integer (`Dim`) and the ranges of its axes. Out: the least and the greatest value of the `Dim`, as two
+`Dim`s that contain only sizes. The function `simplify` returns a simpler `Dim` that has the same values for all axes in
+their ranges. The one idea: if an expression is linear in an axis, and the sign of the coefficient is known, the extreme
+values are at the ends of the axis's range.
 
-Left out: proofs that combine several conditions, which are in inequalities.py.
+Left out: proofs that combine several conditions (see inequalities.py).
 """
 
 from collections import Counter
@@ -59,7 +59,8 @@ def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim,
     """Replaces each quotient and remainder that contains axes by a new axis, because `bounds` needs expressions that
     are linear in the axes.
 
-    Returns the expression with the new axes, and the range of each old axis and of each new axis whose range is known.
+    Returns the new expression, and a dict with the ranges of the axes. A new axis whose range is unknown is not in the
+    dict.
     """
     fresh: dict[Symbol, Range] = {}
 
@@ -132,8 +133,8 @@ def joined(d: Dim, ranges: Ranges = {}) -> Dim:
 
 
 def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
-    """Returns other ways to write the sum `d`. In each result, the term with the remainder `low` = a % n is merged with
-    another term of `d`.
+    """Returns other ways to write the sum `d`. Each result merges the remainder `low`, such as a % n, with another term
+    of `d`.
 
     Examples: the sum a % n + n * (a // n) becomes a, and the sum a % n + n * (a // n % m) becomes a % (n * m).
     """
@@ -150,9 +151,10 @@ def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
 
 def mixed_radix(d: Dim, ranges: Ranges, whole: Dim) -> dict[Symbol, int]:
     """Returns the factor of each symbol in the index `d`, if the index takes each value from 0 to `whole` - 1 exactly
-    once. Returns an empty dict if the index takes a value twice or leaves one out.
+    once. Returns an empty dict if the index repeats or skips a value.
 
-    For example, if d0 has 4 values and d1 has 32 values, the result for the index `32*d0 + d1` is {d1: 1, d0: 32}.
+    Example: if d0 has 4 values and d1 has 32 values, the index `32*d0 + d1` takes each value from 0 to 127 exactly
+    once. The result is {d1: 1, d0: 32}, because d1 has the factor 1 and d0 has the factor 32.
     """
     d = joined(simplify(d, ranges), ranges)
     weights = {s: c for m, c in d.terms if len(m) == 1 and isinstance(s := m[0], Symbol)}
@@ -167,7 +169,7 @@ def mixed_radix(d: Dim, ranges: Ranges, whole: Dim) -> dict[Symbol, int]:
 
 
 def _units(x: Dim, y: Dim) -> list[Dim]:
-    """Returns common divisors of y and of some terms of x, the largest first.
+    """Returns divisors of y that also divide a term of x, the largest first.
 
     A common divisor u can simplify x // y: if `y = u*q` and `x = u*p + r` with 0 <= r < u, then `x // y` is `p // q`.
     Example with u = 4: `(4*i + j) // 64` is `i // 16` if 0 <= j < 4.

@@ -6,10 +6,10 @@ JSON file.
 
 In: a kind of entry, such as "blocks", and the entry's key (any JSON value). Out: the value stored for this kind and
 this key, or None if no value is stored. The one idea: callers must always expect an empty cache. A cache file is
-treated as missing if it is damaged, has another version of the file format, or belongs to another key. No value is
-stored if the disk is full, or if the cache folder is not writable or belongs to another user. If an entry is missing,
-`get` returns None. If an entry cannot be stored, `put` returns False. The text of an entry is only parsed as JSON, and
-never executed.
+treated as missing if it is damaged, has another version of the file format, or belongs to another key. Nothing is
+stored if the disk is full, the cache folder is read-only, or another user owns the cache folder. If an entry is
+missing, `get` returns None. If an entry cannot be stored, `put` returns False. The text of an entry is only parsed as
+JSON, and never executed.
 
 The environment variable MINITRI_CACHE_DIR names the cache folder. If MINITRI_CACHE_DIR is not set, minitri makes its
 own cache folder inside the user's cache folder. Only the user can open minitri's cache folder (mode 0700). The name of
@@ -55,7 +55,7 @@ def configured_folder() -> Path:
 def get(kind: str, key: Any, objects: Callable[[dict[str, Any]], Any] | None = None) -> Any:
     """Returns the value stored for a kind of entry and a key, or None if no value is stored.
 
-    The argument `objects` is a function that `json.loads` calls for each JSON object, as its `object_hook`.
+    The argument `objects` is passed to `json.loads` as the argument `object_hook`.
     """
     with contextlib.suppress(*UNUSABLE):
         entry = json.loads(_read(_place(kind, key)), object_hook=objects)
@@ -88,7 +88,7 @@ def _plain(value: Any) -> Any:
 
 
 def _is_ours(path: Path) -> bool:
-    """Checks whether a path is a folder that belongs to this user, and not a link.
+    """Checks whether a path is a folder of this user. A symbolic link to a folder does not count.
 
     If other users have access to the folder, the function removes their access.
     """

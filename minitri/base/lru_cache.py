@@ -24,8 +24,8 @@ class Recent(OrderedDict[K, V]):
         self.most, self.lock = most, threading.RLock()
 
     def made(self, key: K, make: Callable[[], V]) -> V:
-        """Returns the value stored under `key`. If `key` has no value yet, first stores the result of `make()` under
-        `key`.
+        """Returns the value stored under `key`. If `key` is new, the function stores and returns the result of
+        `make()`.
         """
         with self.lock:
             value = self[key] if key in self else make()

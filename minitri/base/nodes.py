@@ -1,5 +1,5 @@
 """Makes classes of records and classes of nodes. Classes of records and nodes are frozen dataclasses with slots.
-Records are compared by their fields. Nodes, such as the nodes of the syntax tree, are compared by identity.
+Records are compared by their fields. A node, such as a node of the syntax tree, is equal only to itself.
 
     class Axis(Record):
         name: str
@@ -15,7 +15,7 @@ Records are compared by their fields. Nodes, such as the nodes of the syntax tre
 
     Name(span, "x")                             a node
 
-In: a class with annotated fields. Out: the class as a frozen dataclass. The one idea: a metaclass makes the
+In: a class with annotated fields. Out: a frozen dataclass with these fields. The one idea: a metaclass makes the
 dataclasses, so a file that defines nodes needs no decorators and reads like a grammar. A class can change an option of
 its dataclass: with `class Loop(Record, eq=False)`, loops are compared by identity. The text of a node (`repr`) does not
 show the node's fields, because the text of a deep tree would be too long.
@@ -60,7 +60,7 @@ class NodeClass(RecordClass):
 
 @dataclass_transform(frozen_default=True, eq_default=False, kw_only_default=True)
 class KeywordNodeClass(NodeClass):
-    """The metaclass of node classes whose fields are given by keyword."""
+    """The metaclass of node classes with keyword-only fields."""
 
     usual: ClassVar[dict[str, bool]] = {**NodeClass.usual, "kw_only": True}
 
@@ -110,8 +110,8 @@ def with_children(node: N, change: Callable[[Any], Any]) -> N:
 
 
 def postorder(roots: Iterable[N], below: Callable[[N], Iterable[N]]) -> list[N]:
-    """Returns the roots and all nodes below the roots, each node once and after its children. The function
-    `below(node)` returns the children of a node.
+    """Returns the roots and their descendants in postorder, without duplicates. The function `below(node)` returns the
+    children of a node.
 
     The function does not recurse, so deep graphs need no deep call stack.
     """

@@ -41,13 +41,15 @@ def cast(x: Any, dtype: DType) -> Any:
 
 
 def apply(op: str, dtype: DType, arrays: Sequence[Any]) -> Any:
-    """Returns the result of an elementwise operator, or of "cast". `dtype` is the dtype of the result."""
+    """Applies the elementwise operator `op` to arrays. The operator "cast" converts an array to `dtype`."""
     with np.errstate(all="ignore"):
         return cast(arrays[0], dtype) if op == "cast" else OPERATORS[op].numpy(*arrays)
 
 
 def elementwise(op: str, dtype: DType, operands: Sequence[tuple[DType, Any]]) -> Any:
-    """Applies an elementwise operator, or "cast", and returns a numpy array. Each operand is a pair (dtype, value)."""
+    """Converts the operands to numpy arrays, and applies the elementwise operator `op`. Each operand is a pair (dtype,
+    value).
+    """
     return np.asarray(apply(op, dtype, [np.asarray(value, of.numpy) for of, value in operands]))
 
 
@@ -77,8 +79,9 @@ def least_index(row: Reduction, x: Any, index: Any, axis: int) -> Any:
     """Returns the index of the largest (argmax) or smallest (argmin) element along an axis. The result keeps the axis,
     with length 1.
 
-    `index` holds the index of each element of `x`, in any order. If several elements are the largest, the result is the
-    smallest of their indices. A NaN counts as the largest element for argmax, and as the smallest element for argmin.
+    The array `index` has the index of each element of `x`. The indices need not be in ascending order. If several
+    elements are the largest, the result is the smallest of their indices. A NaN counts as the largest element for
+    argmax, and as the smallest element for argmin.
     """
     return np.where(_best(row, x, axis), index, np.iinfo(index.dtype).max).min(axis, keepdims=True)
 

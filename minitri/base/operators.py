@@ -26,19 +26,21 @@ has one of the following results:
     maximum(0.0, -0.0)             either zero (also minimum and clip)
 
 The column `ulp` of operators.toml is the error of an f32 result on a CUDA GPU, in units in the last place. The `ulp` of
-an operator is 0.5 if its results are correctly rounded. The `ulp` of any other operator is the largest distance of a
-result from the correctly rounded result. The values of `ulp` come from the CUDA C++ Programming Guide (appendix
-"Mathematical Functions"). The `ulp` of an operator that calls several functions is the sum of the functions' errors.
+an operator is 0.5 if its results are correctly rounded. If an operator's results are not correctly rounded, its `ulp`
+is the largest distance of a result from the correctly rounded result. The values of `ulp` come from the CUDA C++
+Programming Guide (appendix "Mathematical Functions"). The `ulp` of an operator that calls several functions is the sum
+of the functions' errors.
 
 Kernels must be compiled with `enable_reflect_ftz=False`, so that the math library does not treat denormals as zero. By
 default Triton lets the math library treat denormals as zero, so that sin, tanh or erf of a denormal is 0.
 
 `REDUCTIONS`, the table of reductions and scans, is read from reductions.toml. One row of reductions.toml adds a
-reduction to the language, the typing rules, all evaluators, the proofs that kernels are right, and
-docs/reference/operators.md. For the reduction with the name NAME, kernels call the functions `reduce_NAME` and
-`scan_NAME` of minitri/triton/rt.py. The functions `reduction` and `running` raise an error for an unknown name.
+reduction to the language, the typing rules, all evaluators, all proofs and docs/reference/operators.md. For the
+reduction with the name NAME, kernels call the functions `reduce_NAME` and `scan_NAME` of minitri/triton/rt.py. The
+functions `reduction` and `running` raise an error for an unknown name.
 
-Left out: contractions and views, which are classes of graph nodes instead of rows in a table.
+Left out: contractions such as `x @ y`, and views such as `x[1:]`. Contractions and views have their own node classes
+(minitri/graph/ir.py).
 """
 
 from collections.abc import Callable
@@ -55,8 +57,7 @@ from minitri.base.types import DType, bool_, f32
 class Operator(Record):
     """One elementwise operator.
 
-    name       the function's name in the language; it is the name in the array API standard, if the standard has the
-               function
+    name       the function's name in the language. Functions of the array API standard have the standard's name
     arity      the number of array operands
     numpy      the function that defines the operator. The function takes numpy arrays of one compute dtype
                (see `operands`) and returns an array of the result dtype. The caller silences
@@ -124,7 +125,7 @@ class Operator(Record):
 
     def spell(self, operand: DType, *names: str, relaxed: bool = False) -> str:
         """Returns the Triton expression that applies the operator to operands with the given names. If `relaxed` is
-        true, the shorter, less exact template for f32 is used, provided that the operator has such a template.
+        true, the function prefers the operator's shorter, less exact template for f32.
         """
         short = self.relaxed if relaxed and operand == f32 else ""
         return (short or self.spelling(operand)).format(*names, t=f"tl.{operand.triton}")
@@ -182,8 +183,8 @@ class Reduction(Record):
     name       the name of the function in the language. The scan is called `cumulative_NAME`
     ufunc      numpy's function of two elements, which is associative and commutative
     neutral    the neutral element: a number, or the "lowest" or "highest" value of the dtype
-    combine    the operator that combines two partial results. For a position (argmax, argmin), the
-               comparison that decides whether an element replaces the best element so far
+    combine    the operator that combines two partial results. For argmax and argmin: the comparison of an
+               element with the best element so far
     kind       a group of reductions with the same typing, error bounds and proofs (see `Kind`)
     accepts    the kinds of dtypes that the elements can have: "iuf" means integers and floats
     doc        a description of the reduction in one line, for the reference pages

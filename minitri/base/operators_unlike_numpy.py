@@ -14,7 +14,7 @@ import numpy as np
 
 
 def float_to_int(x: Any, dtype: Any) -> Any:
-    """Converts floats to integers. The function truncates, clips to the range of `dtype`, and turns NaN into 0."""
+    """Converts floats to integers: drops the fraction, clips to the range of `dtype`, and turns NaN into 0."""
     limits = np.iinfo(dtype)
     low, high = float(limits.min), float(2 ** int(limits.max).bit_length())  # powers of two: exact
     out = np.where((x >= low) & (x < high), x, 0).astype(dtype)

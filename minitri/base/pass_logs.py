@@ -64,9 +64,9 @@ def check_topics(setting: str, known: tuple[str, ...]) -> None:
 class Firing(Record):
     """One application of a rewrite rule.
 
-    A rewrite rule replaces nodes, operations or pairs of axes. The attribute `before` has the replaced objects, and the
-    attribute `after` has the new objects. `spans` are the ranges of the source text from which the replaced nodes or
-    operations were made.
+    A rewrite rule replaces objects of an intermediate representation, such as a node of the graph. The attribute
+    `before` has the replaced objects, and the attribute `after` has the new objects. The attribute `spans` has the
+    ranges of the source text that the rule affects.
     """
 
     rule: Callable[..., Any]

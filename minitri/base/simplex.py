@@ -4,10 +4,11 @@
 
 In: polynomials (the columns) and a polynomial to reach (the target), as maps from monomials, such as x*y, to
 coefficients. Out: for each column (polynomial), a weight >= 0 such that the weighted sum is the target, or None if this
-is impossible. The one idea: each equation has an artificial unknown, the part of the target that the weighted sum still
-lacks. The simplex algorithm starts with all weights equal to 0, and changes the weights until the artificial unknowns
-are 0. In each step, the simplex algorithm increases the weight of the first column that brings the weighted sum closer
-to the target. The rule to take the first possible column (Bland's rule) guarantees that the simplex algorithm ends.
+is impossible. The one idea: each equation has an artificial variable, the difference between the target and the
+weighted sum. The simplex algorithm starts with all weights equal to 0, and changes the weights until all artificial
+variables are 0. In each step, the simplex algorithm increases the weight of the first column that brings the weighted
+sum closer to the target. The rule to take the first possible column (Bland's rule) guarantees that the simplex
+algorithm ends.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,8 +21,8 @@ ALMOST = Fraction(999_999, 1_000_000)  # a constant just below 1, which may be a
 
 def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None:
     """Writes the polynomial `goal` as a constant >= 0 plus a sum of polynomials in `columns`, each multiplied by a
-    weight > 0. If no weights give the polynomial `goal`, the function looks for weights that give `goal` plus a
-    constant just below 1.
+    weight > 0. If no weights are found for `goal`, the function looks for weights for `goal` + 0.999999. An integer
+    goal is >= 0 if goal + 0.999999 is >= 0.
 
     Returns a dict of weights: a key is the position of a polynomial in `columns`, and the value is the weight of the
     polynomial. Returns None if the function finds no weights.
@@ -40,8 +41,8 @@ def _useful(goal: Dim, columns: Sequence[Dim]) -> Sequence[int]:
     """Finds the polynomials in `columns` that may be needed to write the polynomial `goal` as a weighted sum. Returns
     the positions of the needed polynomials in `columns`.
 
-    A polynomial is needed only if it shares a monomial (product of symbols) with `goal`, or with another needed
-    polynomial.
+    First, the function finds the polynomials that share a monomial (product of symbols) with `goal`. Then the function
+    repeatedly adds the polynomials that share a monomial with an earlier polynomial.
     """
     wanted = {m for m, _ in goal.terms if m}
     if not wanted:  # the goal is a constant: any of the columns may be needed
@@ -58,9 +59,8 @@ def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial,
     """Returns weights >= 0 whose weighted sum of columns is the target, or None if no weights have this sum.
 
     The simplex tableau (a matrix of linear equations) has one row for each monomial (a product of symbols). Each row
-    has an artificial variable: the part of the monomial's coefficient in the target that the weighted sum still lacks.
-    If all artificial variables (the parts of the target that are still lacking) become 0, the weighted sum of the
-    columns is the target.
+    has an artificial variable: the difference between the monomial's coefficients in the target and in the weighted
+    sum. If all artificial variables become 0, the weighted sum is the target.
     """
     rows = sorted({m for m in (*target, *(m for c in columns for m in c))}, key=str)
     width = len(columns)
@@ -85,8 +85,8 @@ def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial,
 
 
 def _pivot(table: list[list[Fraction]], r: int, entering: int) -> None:
-    """Makes the element in row r and column `entering` of the simplex tableau (a matrix of equations) 1, and the rest
-    of the column 0.
+    """Eliminates the unknown of the column `entering` from all rows (equations) of the simplex tableau except row r. In
+    row r, the coefficient of this unknown becomes 1.
     """
     pivot = table[r][entering]
     row = table[r] = [x / pivot for x in table[r]]

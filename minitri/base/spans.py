@@ -1,4 +1,5 @@
-"""Positions in a source text. A `Source` is a text with a name. A `Span` is a range of characters of a `Source`.
+"""Positions in a source text. A `Source` is a program text and its name. A `Span` is a range of characters of a
+`Source`.
 
 Example: in the text `relu(x)`, the argument x is the span from character 5 up to character 6 (exclusive).
 
@@ -15,7 +16,7 @@ from minitri.base.nodes import Record
 
 
 class Source(Record):
-    """A text with a name. In messages, the name of a source is a file name or `<expression>`."""
+    """A program text. The field `name` is a file name, or a name such as `<expression>`."""
 
     name: str
     text: str
@@ -35,8 +36,8 @@ def _line_starts(text: str) -> list[int]:
 class Span(Record):
     """The characters from `start` up to `end` (exclusive) of a source.
 
-    `node` is the number of the graph node that was made for this text (see `Graph.numbered`). Operations of later IRs
-    store spans, so an operation also stores from which graph node the operation was made.
+    `node` is the number of the graph node that the compiler made from these characters (see `Graph.numbered`).
+    Operations of later IRs store spans, so the graph node of each operation is known.
     """
 
     source: Source

@@ -2,9 +2,9 @@
 
 In: an unknown name, and the known names. Out: a list of similar known names, the best first. If no known name is
 similar, the list is empty. The one idea is an edit distance in which likely typing errors cost less. The edit distance
-counts letters that are missing, added, replaced or swapped with their neighbour. The letter of a neighbouring key, a
-doubled letter, a swap or a change of case adds less than 1 to the edit distance. A rare typing error, such as the
-letter of a distant key instead of the right letter, adds 1 to the edit distance.
+counts letters that are missing, added, replaced or swapped with their neighbour. A likely typing error adds less than 1
+to the edit distance: a neighbouring key, a doubled letter, swapped letters or a change of case. A rare typing error,
+such as the letter of a distant key instead of the right letter, adds 1 to the edit distance.
 """
 
 from collections.abc import Iterable

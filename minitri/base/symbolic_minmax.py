@@ -7,14 +7,13 @@ In: two symbolic integers (`Dim`s). Out: the maximum or the minimum of the two s
 shows which of the two `Dim`s is larger for all sizes, the result is one of these `Dim`s. If no proof shows which `Dim`
 is larger, the result is a new `Dim` with the single term `max(…)` or `min(…)`.
 
-The function `tidy` brings a size with maxima and minima into a canonical form. The canonical form of the size of a
-slice of a slice is a short expression:
+The function `tidy` brings a size with maxima and minima into a canonical form. For example, `tidy` shortens two sizes
+of slices:
 
     max(N - 1, 0) + min(N, 1)                  is N: the lengths of x[1:] and x[:1], added
     min(2*min(N, 1) + max(N - 2, 0), 1)        is min(N, 1)
 
-Let two Dims contain one size N and no other size. If the two Dims are equal for all N, they get the same canonical
-form.
+Two sums of maxima and minima of N have the same canonical form if they are equal for all N.
 
 The one idea: max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). Nested maxima and minima of one integer n are a
 piecewise linear function of n. The function ramp(n - k) changes its slope at n = k only. Any piecewise linear function
@@ -99,7 +98,7 @@ def _extreme(kind: type[Extreme], a: Dim, b: Dim) -> Dim:
 
 
 def _winner(kind: type[Extreme], a: Dim, b: Dim) -> Dim | None:
-    """Returns a or b if it is proven to be the maximum (or minimum) of the two for all sizes.
+    """Returns a or b, whichever is the maximum (or minimum) for all sizes.
 
     Returns None if no proof is found.
     """
@@ -130,7 +129,8 @@ def at_most_one(d: Dim) -> bool:
 class Ramps(Record):
     """A piecewise linear function, stored as the sum of a linear function `plain` and terms c * max(n - k, 0).
 
-    An entry (n, k): c of `bends` stands for the term c * max(n - k, 0), which changes the slope by c at n = k.
+    The dict `bends` has the factor c of each term, under the key (n, k). The term c * max(n - k, 0) changes the slope
+    by c at n = k.
     """
 
     plain: Dim
@@ -145,8 +145,8 @@ class Ramps(Record):
     def dim(self) -> Dim:
         """Returns the piecewise linear function as a `Dim`.
 
-        A term c * max(n - k, 0) with c > 0 is written with this maximum. A term c * max(n - k, 0) with c < 0 is written
-        with a minimum instead, as c * (n - min(n, k)).
+        A term c * max(n - k, 0) with c > 0 is not changed. A term c * max(n - k, 0) with c < 0 becomes c * (n - min(n,
+        k)).
         """
         total = self.plain
         for (n, k), c in self.bends.items():
@@ -154,12 +154,12 @@ class Ramps(Record):
         return total
 
     def of_one_sum(self) -> tuple[Dim, Callable[[int], int], set[int]] | None:
-        """Writes the piecewise linear function as a function f(n) of one sum of sizes n, such as `M + N`. Returns n, f
-        and a set called `corners`. Returns None if the piecewise linear function depends on two or more different sums
-        of sizes, such as `M` and `M + N`.
+        """Writes the piecewise linear function as f(n), where n is a sum of sizes, such as `M + N`. Returns the tuple
+        (n, f, corners). Returns None if the piecewise linear function depends on two or more different sums of sizes,
+        such as `M` and `M + N`.
 
-        The set `corners` contains the values of n at which the slope of max(f(n), 0) can change. The slope of max(f(n),
-        0) can change only where the slope of the function f changes, and at the integers next to the zeros of f.
+        The slope of max(f(n), 0) changes only at the values of n in the set `corners`. The set `corners` contains the
+        bends of f, and the integers next to the zeros of f.
         """
         n, slope = _base(self.plain)
         over = {*(m for m, _ in self.bends), *((n,) if slope else ())}
@@ -203,8 +203,8 @@ def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows) -> bool:
 
 
 def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
-    """For each size on which an extent depends, returns the smallest value of the size at which no extent is 0. The
-    value n of a size s must also satisfy `allows(s, n)`.
+    """Returns the least value of each size, such that none of the axis lengths `extents` is 0. The value n of a size s
+    must also satisfy `allows(s, n)`.
     """
     least: dict[Symbol, int] = {}
     for symbol, n in filter(None, map(_least, extents)):
@@ -227,7 +227,7 @@ def _least(extent: Dim) -> tuple[Symbol, int] | None:
 
 
 def _is_nested(d: Dim) -> bool:
-    """Checks whether d has several maxima and minima, or a maximum or minimum inside another maximum or minimum."""
+    """Checks whether d has two or more maxima or minima, side by side or nested."""
     found = [a for a in d.atoms() if isinstance(a, Extreme)]
     return len(found) > 1 or any(isinstance(b, Extreme) for a in found for x in (a.a, a.b) for b in x.atoms())
 
@@ -252,11 +252,10 @@ def _of_extreme(a: Extreme) -> Ramps:
 
 
 def _ramp(inner: Ramps) -> Ramps | None:
-    """Writes max(f, 0), where f is a piecewise linear function of a sum of sizes n, as a linear function plus terms c *
-    max(n - k, 0). Returns None if f (the argument `inner`) is not a function of one sum of sizes.
+    """Writes max(`inner`, 0) as a linear function plus terms c * max(n - k, 0), where n is a sum of sizes. Returns None
+    if `inner` depends on two or more different sums of sizes.
 
-    If n >= 0 is proven for the sum of sizes n, a term max(n - k, 0) with k <= 0 equals n - k. Then n - k is added to
-    the linear function.
+    If n is never negative, terms with k <= 0 are not needed, because max(n - k, 0) is n - k.
     """
     found = inner.of_one_sum()
     if found is None:
@@ -278,8 +277,8 @@ def _base(d: Dim) -> tuple[Dim, int]:
     """Returns a polynomial n and an integer c, such that d is c * n plus a constant.
 
     For example, `2*M + 4*N + 1` is 2 * (M + 2*N) + 1, so `_base` returns the pair `(M + 2*N, 2)`. The absolute value of
-    c is the greatest common divisor of the coefficients of d without its constant. The factor c of n is negative if the
-    first coefficient of d is negative, so that the first coefficient of n is positive.
+    c is the greatest common divisor of all coefficients of d except the constant. The sign of c makes the first
+    coefficient of n positive.
     """
     terms = [(m, c) for m, c in d.terms if m]
     if not terms:

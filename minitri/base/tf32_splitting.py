@@ -15,14 +15,13 @@ and S is the sum of the K values `|a*b|`.
               tensor cores truncate: 6.5u for each of 8 instructions (64 elements)     52 u S
               an IEEE addition for the sum of each block of 32 elements              K/32 u S
 
-In each instruction, a tensor core aligns all terms to the largest term. The tensor core keeps two more bits than the
-largest term has, and cuts off all lower bits. One instruction adds nine terms: eight products and the previous sum.
-Truncation (cutting off low bits) changes each term by at most u/2, and the result by at most 2u, where u = 2**-24. With
-u = 2**-24, nine truncated terms (u/2 each) and a truncated result (2u) have an error of at most 9 * u/2 + 2u = 6.5u.
-For K = 64, the three error bounds of TF32 parts in the table have the sum 8 + 52 + K/32 = 62. For K = 64, the error
-bound of IEEE arithmetic has the factor K = 64. For a depth of 64 or more, TF32 parts have a smaller error bound than
-IEEE arithmetic. The error bounds in this file hold for the tensor cores of Hopper GPUs. The test
-tests/sweep_f32_products.py measures how Hopper's tensor cores round.
+In each instruction, a tensor core aligns all terms to the largest term. The tensor core keeps two bits below the last
+bit of the largest term, and cuts off all lower bits. One instruction adds nine terms: eight products and the previous
+sum. Truncation (cutting off low bits) changes each term by at most u/2, and the result by at most 2u, where u = 2**-24.
+So the error of one instruction is at most 9 * u/2 + 2u = 6.5u. For K = 64, the error bound in the table is 62 u S for
+TF32 parts, and 64 u S for IEEE arithmetic. For a depth of 64 or more, TF32 parts have a smaller error bound than IEEE
+arithmetic. The error bounds in this file hold for the tensor cores of Hopper GPUs. The test tests/sweep_f32_products.py
+measures how Hopper's tensor cores round.
 
 In: an f32 array. Out: two arrays of TF32 numbers, for the evaluators. In kernels, the function `_tf32_parts` of
 minitri/triton/rt.py splits f32 numbers into two TF32 numbers.
@@ -43,13 +42,12 @@ FACTOR_ERROR = 2.0**-22  # the relative error of each factor; both together give
 def tf32_parts(x: Any) -> tuple[Any, Any]:
     """Returns two arrays of TF32 numbers whose sum is x * SPLIT_SCALE.
 
-    At an element of x that is NaN, or whose absolute value is about 2**102 or more, both returned arrays contain NaN.
+    If the absolute value of an element is about 2**102 or more, both returned arrays contain NaN for this element.
 
     The last bit of a subnormal f32 number stands for 2**-149, but neighbouring TF32 numbers are at least 2**-136 apart.
     After a multiplication by SPLIT_SCALE = 2**13, TF32 numbers can represent the last bit of a subnormal f32 number
-    too. The first returned array is x * SPLIT_SCALE rounded to 11 significant bits. The method of splitting is by
-    Veltkamp ("ALGOL procedures", 1968) and Dekker ("A floating-point technique for extending the available precision",
-    1971).
+    too. The first returned array is x * SPLIT_SCALE rounded to 11 significant bits. Source of the method: Veltkamp
+    ("ALGOL procedures", 1968) and Dekker ("A floating-point technique for extending the available precision", 1971).
     """
     scaled, more = x * np.float32(SPLIT_SCALE), x * np.float32(SPLIT_SCALE * (2**13 + 1))
     high = more - (more - scaled)

@@ -74,8 +74,7 @@ def _print_in_short() -> None:
     """Installs functions that print errors in a few lines.
 
     Python calls the function `sys.excepthook` to print an error, and IPython has a table of functions that print
-    errors. If another package has already replaced `sys.excepthook`, or filled IPython's table, the functions of that
-    package stay installed.
+    errors. The function does not replace functions that another package has installed.
     """
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _hook

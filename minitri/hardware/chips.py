@@ -17,9 +17,9 @@ reaches the rates of a data sheet: a copy on an H200 reaches about 90% of the ba
 
 Limits that all chips of an architecture share are in architectures.toml. NVIDIA's limits come from CCCL
 (cuda/__device/arch_traits.h) and from "Technical Specifications per Compute Capability" in the CUDA programming guide.
-A warp gets registers in units of 256, and a block gets shared memory in units of 128 bytes. AMD's limits come from "AMD
-GPU specifications" in the ROCm documentation. Only AMD's limit on the waves (warps) of one compute unit
-(multiprocessor) comes from LLVM's AMDGPU backend.
+A warp gets registers in units of 256, and a block gets shared memory in units of 128 bytes. AMD's limit on the number
+of warps comes from LLVM's AMDGPU backend. AMD's other limits come from "AMD GPU specifications" in the ROCm
+documentation.
 """
 
 from collections.abc import Mapping
@@ -167,8 +167,8 @@ _USUAL = {"cuda:80": "a100", "cuda:90": "h200", "cuda:100": "b200", "hip:gfx942"
 
 
 def chip_of(target: Target) -> Chip:
-    """Returns the chip that cost models assume for a target. A target whose chip is not known gets the generic figures
-    of the vendor, with the limits of the architecture.
+    """Returns the chip that cost models assume for a target. For example, the target `cuda:80` stands for several GPUs,
+    so its chip is a generic NVIDIA GPU with the limits of the architecture.
     """
     if target.gpu:
         return CHIPS[target.gpu]

@@ -9,8 +9,8 @@ access is not wider.
 
 The one idea: one instruction of a thread loads or stores a group of neighbouring elements (up to 16 bytes) if three
 conditions hold. Elements that are neighbours along one axis must be neighbours in memory, so that one instruction can
-access several of them. The address of the first element that one instruction accesses must be a multiple of the bytes
-that the instruction accesses. A bounds check must have the same result for all elements that one instruction accesses.
+access several of them. The address of the first element must be a multiple of the number of bytes that the instruction
+accesses. A bounds check must have the same result for all elements that one instruction accesses.
 
 For each operation that computes an offset, Triton determines three powers of two (lib/Analysis/AxisInfo.cpp in Triton).
 Like Triton, this module determines three powers of two from the expression (`Dim`) of an offset:
@@ -20,8 +20,9 @@ Like Triton, this module determines three powers of two from the expression (`Di
     constancy      how many neighbouring values are equal
 
 A size that is an argument of a kernel can be a multiple of 16 in one call but not in another call. The field `given` of
-a `Width` lists the sizes that must be multiples of 16, so that the access is as wide as the field `bytes` says. Left
-out: tiles whose loads and stores need different layouts (assignments of elements to threads).
+a `Width` lists the sizes that must be multiples of 16. If one of these sizes is not a multiple of 16, the access is
+narrower than the field `bytes` says. Left out: tiles whose loads and stores need different layouts (assignments of
+elements to threads).
 """
 
 import math
@@ -45,8 +46,7 @@ class Width(NamedTuple):
 
     bytes   bytes that one instruction moves; None if the access uses a tensor descriptor
     why     the reason why the access is not wider
-    given   integer arguments of the kernel, such as a stride. If one of the arguments is no multiple of 16 in a call,
-            the access is narrower in the call
+    given   integer arguments of the kernel, such as strides, that the prediction assumes to be multiples of 16
     """
 
     bytes: int | None
@@ -112,9 +112,7 @@ class _Along:
         return Width(least * size, next(why for n, why in limits if n == least), tuple(self.assumed))
 
     def _limits(self, size: int) -> Iterator[tuple[int, str]]:
-        """Yields two values for each limit of the access, such as its address or its mask: how many elements one
-        instruction may move, and the reason.
-        """
+        """Yields pairs (count, reason): the reason, such as a mask, limits one instruction to `count` elements."""
         begin, products = on_host(self.offset)
         moving = [p for p in products if any(map(self._varies, p[2]))]
         for sign, factor, atoms in moving:
@@ -182,9 +180,9 @@ class _Along:
         return Info(min(x.contiguity, y.contiguity), min(x.divisibility, y.divisibility), constancy)
 
     def _symbol(self, s: Symbol) -> Info:
-        """Returns the contiguity, divisibility and constancy (see `Info`) of a symbol in an index. A symbol that is the
-        index of an axis stands for the start of a block plus a position in this block. Nothing is known about a symbol
-        that stands for a loaded value.
+        """Returns the contiguity, divisibility and constancy (see `Info`) of a symbol in an index. The index of an axis
+        is the start of a block plus a position in this block. Nothing is known about a symbol that stands for a loaded
+        value.
         """
         if s.kind == "value":
             return Info(1, 1, 1 if self._varies(s) else ANY)
@@ -220,9 +218,9 @@ def _added(x: Info, y: Info) -> Info:
 
 
 def _multiplied(x: Info, y: Info) -> Info:
-    """Returns the contiguity, divisibility and constancy of the product of x and y. If the neighbouring values of a
-    factor increase by one, as in 8, 9, 10, only the first value is divisible by 8. The function counts a factor whose
-    neighbouring values increase by one as divisible by 1 only.
+    """Returns the contiguity, divisibility and constancy of the product of x and y. The divisibility of the values 8,
+    9, 10 is 8, but 8 divides only the first value. For a factor whose values increase by one, the function uses the
+    divisibility 1.
     """
     parts = [i.divisibility if i.contiguity == 1 else 1 for i in (x, y)]
     return Info(1, min(ANY, parts[0] * parts[1]), min(x.constancy, y.constancy))

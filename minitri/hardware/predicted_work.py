@@ -1,5 +1,4 @@
-"""Predicts how many bytes a program reads and writes, and how many operations the program computes, at three stages of
-the compilation.
+"""Predicts how many bytes a program reads and writes, and how many operations the program computes.
 
 In: the graph, the plan of kernels and the tile programs of a compilation, with all sizes known. Out: three predictions,
 for the graph, for the kernels and for the tile programs. Each prediction is a `Work`, which holds bytes and operations.
@@ -9,9 +8,7 @@ for the graph, for the kernels and for the tile programs. Each prediction is a `
     tiles     adds repeated reads and unused elements: x is read once for each column of tiles, a
               second loop reads a row again, elements past the end of an axis are computed too
 
-The kernels' prediction minus the graph's prediction is the additional work for values that fusion could not keep in
-registers. The tile programs' prediction minus the kernels' prediction is the additional work that the block sizes
-cause. If several tiles read the same bytes, a cache serves most of the repeated reads.
+If several tiles read the same bytes, a cache serves most of the repeated reads.
 
 An operator on floats counts as one operation. "Special" operators, such as exp, are counted twice: with all operators,
 and in a separate number. A matrix product counts two operations for each multiplication. Selections, conversions,
@@ -127,8 +124,8 @@ def _needed(graph: graph_ir.Graph, sizes: Sizes) -> dict[graph_ir.Node, int]:
 
 
 def _computed_in_graph(node: graph_ir.Node, needed: int, sizes: Sizes) -> int:
-    """Returns how many elements a node must compute if `needed` elements of its value are needed. For a matrix product,
-    returns the number of multiplications.
+    """Returns how many times a node applies its operation, such as an addition. The argument `needed` is the number of
+    elements of the node's value that other nodes need. For a matrix product, returns the number of multiplications.
     """
     match node:
         case graph_ir.Reduce() | graph_ir.Scan():
@@ -139,8 +136,8 @@ def _computed_in_graph(node: graph_ir.Node, needed: int, sizes: Sizes) -> int:
 
 
 def _narrow(node: graph_ir.Node | Op) -> DType:
-    """Returns the dtype that a factor of a matrix product has before it is widened. In the graph, for example, the f16
-    factors of a product are first widened to f32.
+    """Returns the dtype of a factor of a matrix product before the factor is converted to a wider dtype. In the graph,
+    for example, f16 factors are first converted to f32.
     """
     while isinstance(node, graph_ir.View) or (isinstance(node, graph_ir.Apply) and node.op == "cast"):
         if isinstance(node, graph_ir.Apply) and node.dtype.bits == 16:
@@ -170,8 +167,8 @@ def _kernel(kernel: Kernel, sizes: Sizes) -> Mapping[str, int]:
 
 
 def _computed(op: Op) -> set[str]:
-    """Returns the axes along which an op computes elements. For a reduction or a matrix product, the result includes
-    the axes that are reduced or summed.
+    """Returns the axes over which an op iterates. For a reduction or a matrix product, the result includes the axes
+    that are reduced or summed.
     """
     match op:
         case Reduce() | Scan():
@@ -204,7 +201,8 @@ def tile_work(program: Program, sizes: Sizes) -> Work:
 
 
 def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
-    """Returns the average share of a loop's blocks that the tiles of the grid compute and do not skip, from 0 to 1.
+    """Returns which share of a loop's blocks the grid programs compute on average, from 0 to 1. The grid programs skip
+    the other blocks.
 
     For example, the loop over keys in causal attention computes about 0.5 of its blocks, because blocks with only
     masked elements are skipped. The average is computed from at most `SAMPLES` tiles along each axis.
@@ -237,11 +235,11 @@ def _blocks(loop: Loop, block: int, extent: int, known: Sizes) -> int:
 
 
 def _repetitions(own: set[str], counts: Sizes, repeated: set[str], tiles: Sizes) -> int:
-    """Returns how often an op runs, counted over all grid programs and all elements of the op.
+    """Returns how many elements an op computes, loads or stores in all grid programs together.
 
-    The result is a product, which has a factor for each axis of the op: the number of elements along the axis. For each
-    axis in `repeated` that is not an axis of the op, the result is multiplied by the number of tiles along this axis.
-    An op that does not depend on an axis still runs again for each tile along this axis.
+    The result is a product, which has a factor for each axis of the op: the number of elements along the axis. An op
+    that does not depend on an axis in `repeated` runs again for each tile along this axis. The number of tiles along
+    this axis is a factor of the result too.
     """
     return math.prod(counts[a] for a in own) * math.prod(tiles[a] for a in repeated - own)
 

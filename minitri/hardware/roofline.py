@@ -150,8 +150,8 @@ def predicted_seconds(needed: Work, asked: Work, programs: int, chip: Chip) -> f
 
 
 def waves(programs: int, chip: Chip) -> float:
-    """Returns the time of the grid programs, divided by the time that they would take if all multiprocessors were busy
-    until the end.
+    """Returns the factor by which idle multiprocessors prolong the work: 1 if all multiprocessors are busy until the
+    end.
 
     For example, 132 grid programs keep all of 132 multiprocessors busy, so the function returns 1. If 33 grid programs
     do the same work, only a quarter of 132 multiprocessors is busy, so the work takes 4 times as long.

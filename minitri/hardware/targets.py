@@ -25,8 +25,8 @@ HIP_STAGES = ("ttir", "ttgir", "llir", "amdgcn")
 
 
 class StageUnavailable(CompileError):
-    """Raised if this machine or target cannot make a compilation stage. The field `help` says what would make the stage
-    available.
+    """Raised if a compilation stage, such as machine code, is not available on this machine or for this target. The
+    field `help` says what would make the stage available.
     """
 
 
@@ -110,7 +110,7 @@ def _suggested(name: str) -> str:
 
 
 def _begins_or_ends(a: str, b: str) -> bool:
-    """Checks whether one of two names begins or ends with the other name."""
+    """Checks whether the shorter of two names is a prefix or a suffix of the longer name."""
     short, long = sorted((a, b), key=len)
     return long.startswith(short) or long.endswith(short)
 
