@@ -165,7 +165,7 @@ class Answer(Record):
     def sentence(self, called: bool, written: str = "") -> str:
         """Returns a sentence that says what to write instead of the name, or why the language has no counterpart.
 
-        The argument `written` is the text that the function `rewritten_call` returned for the user's call.
+        The argument `written` is the user's text after its translation, such as `mean(y, axis=0)`.
         """
         row, of = self.row, LIBRARIES[self.library]
         written = " ".join(written.split()) if len(written) < LONGEST else ""
