@@ -42,12 +42,12 @@ Answer = dict[str, Any]
 class Session(Record):
     """The settings of a session of random programs.
 
-    seconds     the seconds after which no new program starts
+    seconds     after this time, no new program starts
     seed        the first seed
-    jobs        number of worker processes
+    jobs        the number of worker processes
     on          where the programs run: "cpu" or "gpu"
-    directory   the folder for files of failures; None means that no files are written
-    programs    the largest number of programs; None for no limit
+    directory   the folder for files of failures, or None to write no files
+    programs    the largest number of programs, or None for no limit
     """
 
     seconds: float

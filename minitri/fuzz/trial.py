@@ -21,7 +21,7 @@ The file of a failure has the program, and in comments everything that is needed
 
 The file of a failure is a module of the language, so commands such as `minitri run` accept the file too. If the
 program's arguments have few elements, the file of the failure has every element and the strides. If the program's
-arguments have many elements, the file has only the seed, which determines random arguments.
+arguments have many elements, the file has only the seed. Random arguments are then made from the seed.
 
 A worker process checks programs, so that a crash or a hang of Triton's interpreter does not end the whole session:
 

@@ -28,10 +28,10 @@ class Array(Record, eq=False):
 
     If `dtype` is f16 or bf16, the elements in `data` are stored as f32 (`dtype.compute`).
 
-    If the field `weak` is true, the array was computed from numbers alone. An operation of a weak array and an array
-    that is not weak uses the dtype of the array that is not weak. An operation of an integer array x with a float
-    number, such as `x * 0.5`, gives an f32 array. The field `wide` of the f32 array `x * 0.5` holds the same elements
-    in f64, for a later conversion to f64. For most arrays, `wide` is None.
+    If the field `weak` is true, the array was computed from numbers alone. If only one of two operands is weak, the
+    operation usually uses the dtype of the other operand. An operation of an integer array x with a float number, such
+    as `x * 0.5`, gives an f32 array. The field `wide` of the f32 array `x * 0.5` holds the same elements in f64, for a
+    later conversion to f64. For most arrays, `wide` is None.
     """
 
     data: Any
@@ -153,7 +153,7 @@ def view(function: Any) -> Callable[..., Array]:
 
 
 def join(function: Any, arrays: Sequence[Value], **rest: Value) -> Array:
-    """Applies a numpy function to several arrays, converted to their common dtype."""
+    """Converts several arrays to their common dtype, and applies a numpy function to them."""
     dtype = settled(*arrays)
     return Array(np.asarray(function([convert(a, dtype) for a in arrays], **rest)), dtype)
 

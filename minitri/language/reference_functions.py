@@ -65,7 +65,7 @@ def _scan(
 
 
 def _average(x: Array, axis: Value, keepdims: bool, correction: float = 0) -> Array:
-    """Returns the sum of elements, divided by their number minus `correction`, or NaN if the divisor is <= 0."""
+    """Divides the sum of the elements by their number minus `correction`. If the divisor is <= 0, the result is NaN."""
     total = _accumulate(np.add.reduce, x, None, axis=axis, keepdims=bool(keepdims))
     axes = range(x.data.ndim) if axis is None else items_of(axis)
     rest = math.prod(x.data.shape[k] for k in axes) - correction
@@ -96,7 +96,7 @@ def matmul(a: Value, b: Value, precision: str) -> Array:
 
 
 def einsum(subscripts: str, operands: Value, precision: str) -> Array:
-    """Evaluates `einsum` with numpy. Two operands are multiplied as by the operator `@`.
+    """Evaluates `einsum` with numpy. As for the operator `@`, the operands are first rounded to their common dtype.
 
     With three operands a, b and c, the product `a * b` is rounded before it is multiplied by c.
     """

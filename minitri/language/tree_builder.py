@@ -47,7 +47,7 @@ Named = TypeVar("Named", ast.Function, ast.Param, Keyword)
 def covering(parts: Sequence[ast.Node | None]) -> Span:
     """Returns the smallest source range (span) that covers all of the nodes `parts`.
 
-    None stands for an optional node that is absent.
+    If an optional node is missing, `parts` contains None.
     """
     there = [part for part in parts if part is not None]
     return there[0].span.to(there[-1].span)

@@ -305,7 +305,7 @@ def _broadcast(a: Sequence[int], b: Sequence[int]) -> float:
 
 
 def _product(a: Sequence[int], b: Sequence[int]) -> float:
-    """Returns the number of elements of the matrix product of two arrays of these shapes; inf if the shapes do not fit."""
+    """Returns the number of elements of a matrix product, or inf if the shapes of the factors do not fit."""
     if not a or not b or a[-1] != b[-2 if len(b) > 1 else 0]:
         return math.inf
     return _broadcast(a[:-2], b[:-2]) * math.prod(a[-2:-1]) * (b[-1] if len(b) > 1 else 1)
