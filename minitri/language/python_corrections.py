@@ -363,7 +363,7 @@ def comprehension(place: Span) -> Edit | None:
 
 
 def _arrays(target: Any, over: Any) -> Found:
-    """Returns the array that each loop variable of a comprehension iterates over, by the variable's name.
+    """Returns a dictionary: for each loop variable of a comprehension, the array that it iterates over.
 
     For the loop `a, b in zip(x, y)`, the result is {a: x, b: y}. If the loop does not have the form
     `a, b in zip(x, y)`, `a in x` or `k in range(n)`, the result is {}.

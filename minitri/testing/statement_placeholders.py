@@ -268,8 +268,8 @@ class FormFiller(StatementWriter):
         return self.choose(["2", *named, "3", "1", "17", *named])
 
     def place(self, filled: Filled, x: Value, step: int = 0) -> str:
-        """Returns the text of an array of indices along an axis of x, such as `arange(N)[:, None]`. The array
-        broadcasts with x.
+        """Returns the indices along an axis of x as text, such as `arange(N)[:, None]`. The array of indices broadcasts
+        with x.
 
         For the placeholder {place}, `step` is 0 and the axis is random. For {next_place}, `step` is 1 and the axis is
         the one before the axis of the previous placeholder.

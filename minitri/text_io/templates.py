@@ -91,8 +91,7 @@ class Template:
         return f"{head} {self.between.join(operands)}".rstrip() + (f" {{{', '.join(words)}}}" if words else "")
 
     def words(self, fields: Mapping[str, Any], writer: Any) -> list[str]:
-        """Returns the text of each attribute, such as `over = [j]`. Optional attributes without a value are left out.
-        """
+        """Returns the texts of the attributes, such as `over = [j]`. Attributes without a value are left out."""
         shown = [h for h in self.attributes if h.mark != "?" or fields[h.field] not in (None, ())]
         return [f"{h.word} = {h.write(fields[h.field], writer)}" for h in shown]
 

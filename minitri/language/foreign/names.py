@@ -95,7 +95,8 @@ class Foreign(Record):
         return not names or (self.bound(args, given) is not None and given.keys() <= {*names})
 
     def bound(self, args: Sequence[str], keywords: Mapping[str, str]) -> dict[str, str] | None:
-        """Binds the arguments of a call to the parameters of this row, and returns a dictionary by parameter name.
+        """Binds the arguments of a call to the parameters of this row. Returns a dictionary from parameters to
+        arguments.
 
         Returns None if a parameter has neither an argument nor a default, or if the call has too many arguments.
         """
@@ -195,7 +196,7 @@ def library(path: Sequence[str]) -> str:
 def prefixed(
     path: Sequence[str], name: str, args: Sequence[str] | None = None, keywords: Sequence[str] = ()
 ) -> Answer | None:
-    """Returns the translation of a name after the name of a library, such as `average` in `np.average`.
+    """Returns the translation of a name with a prefix, such as `np.average`.
 
     The argument `path` is the name of the library, such as `np`. The argument `args` is a list of the texts of the
     positional arguments. If the program does not call the name, `args` is None.
@@ -232,8 +233,7 @@ def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
     """Returns an `Answer` for each row of names.csv that has the given name and one of the given libraries. The answers
     are in the order of the given libraries.
 
-    Rows with the name `*` are left out, because they are only for names after the name of a library, as in
-    `torch.fft.…`.
+    Rows with the name `*` are left out. Such rows are only for a name with a prefix, as in `torch.fft.…`.
     """
     found = [Answer(name, of, row) for of in libraries for row in rows(spelling, of) if row.name != "*"]
     return [a for a in found if not (a.row.here and a.row.name == spelling)]
