@@ -42,12 +42,12 @@ Answer = dict[str, Any]
 class Session(Record):
     """The settings of a session of random programs.
 
-    seconds     the seconds after which no new program starts
+    seconds     after this time, no new program starts
     seed        the first seed
-    jobs        number of worker processes
+    jobs        the number of worker processes
     on          where the programs run: "cpu" or "gpu"
-    directory   the folder for files of failures; None means that no files are written
-    programs    the largest number of programs; None for no limit
+    directory   the folder for files of failures, or None to write no files
+    programs    the largest number of programs, or None for no limit
     """
 
     seconds: float
@@ -62,8 +62,8 @@ class Session(Record):
 class Summary:
     """What a session of random programs has found so far.
 
-    counts   how many programs and stages were checked, and the other counts that `COUNTS` names
-    found    the failures: the kind, message and file of each failure
+    counts   a number for each name in `COUNTS`, such as the number of checked programs
+    found    a dictionary for each failure, with its seed, kind, message and file
     """
 
     session: Session
@@ -144,7 +144,7 @@ def _saved(directory: Path | None, answer: Answer) -> str | None:
 
 
 def answers(jobs: int, on: str, seeds: Iterator[int]) -> Iterator[Answer | None]:
-    """Yields answers of the workers when they arrive, and None at least twice a second while there are no answers.
+    """Yields each answer of a worker process. If no answer arrives for half a second, yields None.
 
     Closing the generator `answers` ends the worker processes.
     """

@@ -8,8 +8,8 @@ the shrunk failure (a `Case`). A random program is checked by two kinds of compa
                   (minitri/testing/equivalent_programs.py)
 
 To shrink a failure, `trial` first simplifies the random choices that made the program, and then the sizes and elements
-of the arguments. After each simplification of the program or its arguments, only the comparison that failed for the
-original program is repeated. Left out: crashes and hangs, which session.py reports.
+of the arguments. For a simplified program, `trial` repeats only the comparison that failed for the original program.
+Left out: crashes and hangs, which session.py reports.
 
 The file of a failure has the program, and in comments everything that is needed to repeat the failure:
 
@@ -21,8 +21,7 @@ The file of a failure has the program, and in comments everything that is needed
 
 The file of a failure is a module of the language, so commands such as `minitri run` accept the file too. If the
 program's arguments have few elements, the file of the failure has every element and the strides. If the program's
-arguments have many elements, the file has only the seed. The function `read` makes the same arguments again from the
-seed.
+arguments have many elements, the file has only the seed. Random arguments are then made from the seed.
 
 A worker process checks programs, so that a crash or a hang of Triton's interpreter does not end the whole session:
 
@@ -66,9 +65,9 @@ MOST = 4096  # the most elements of arguments in a file
 class Case(Record):
     """A program, its arguments, and the failure that was found.
 
-    relation   the change of the program that found the failure (a key of `RELATIONS` in equivalent_programs.py), or ""
-               if `check` found the failure
-    variant    the variant (minitri/trust/check_passes.py) for which `check` found the failure
+    relation   a key of `RELATIONS` (equivalent_programs.py) if a changed program has different results, or "" if
+               `check` found the failure
+    variant    the target, such as "cuda general", for which `check` found the failure (minitri/trust/check_passes.py)
     said       the message that describes the failure
     """
 
@@ -100,11 +99,10 @@ class Case(Record):
 class Outcome(Record):
     """The result of checking one program.
 
-    stages   number of stages that were compared
-    pairs    number of changed versions of the program whose results were compared
+    stages   number of stages whose results were compared with the reference
+    pairs    number of changed programs whose results were compared with the results of the program
     case     the failure, or None if the program did not fail
-    refused  number of changed programs that were not compared, because Triton cannot compile the block sizes that the
-             change prescribes. Triton must be able to compile the block sizes that minitri itself chooses
+    refused  number of changed programs that were not compared, because Triton cannot compile their block sizes
     """
 
     stages: int = 0
@@ -148,10 +146,10 @@ def examined(
 ) -> Outcome:  # fmt: skip
     """Checks a case on the CPU or a GPU, and returns the outcome.
 
-    Every pass is checked first, in each of the given variants of compilation (minitri/trust/check_passes.py). If no
-    pass is wrong, the program is compared with changed programs that must compute the same result, such as a program
-    with renamed variables. The argument `relations` has the names of the changes of a program that are tried; the
-    default is `PAIRS[on]`.
+    First, every compiler pass is checked for each target in `variants` (minitri/trust/check_passes.py). If no pass is
+    wrong, the program is compared with changed programs that must compute the same result, such as a program with
+    renamed variables. The argument `relations` selects the changed programs by their keys in `RELATIONS`. The default
+    is `PAIRS[on]`.
     """
     relations = PAIRS[on] if relations is None else relations
     try:
@@ -228,8 +226,7 @@ def written(case: Case, name: str) -> str:
 
 
 def read(text: str) -> Case:
-    """Returns the test case that a file describes. The argument `text` is the text of the file. The function `written`
-    made this text.
+    """Returns the test case that the text of a file describes: the inverse of the function `written`.
 
     Raises CompileError MT0003 if the text is not a test case that `minitri fuzz` has written.
     """
@@ -265,7 +262,7 @@ def _plain(value: Any) -> Any:
 
 
 def _array(given: Any) -> Any:
-    """Makes an argument from the data that `_plain` returned: a number, or an array with its original strides."""
+    """Makes a number or a numpy array from its form in JSON: the inverse of the function `_plain`."""
     if not isinstance(given, Mapping):
         return float(given)
     dtype, shape, strides = DTYPES[given["dtype"]], tuple(map(int, given["shape"])), tuple(map(int, given["strides"]))
@@ -282,8 +279,8 @@ def _array(given: Any) -> Any:
 
 def answer(seed: int, on: str) -> dict[str, Any]:
     """Returns the worker's answer for one seed. The answer contains the numbers of comparisons. After a failure, the
-    answer also contains the kind of the failure, its description and the text of its file. If the field `lost` of the
-    answer is true, the parent process ends the worker.
+    answer also contains the kind of the failure, its description and the text of its file. If `lost` is true in the
+    answer, the worker can no longer use the GPU, and the parent process ends the worker.
     """
     outcome = trial(seed, on)
     counts = {"stages": outcome.stages, "pairs": outcome.pairs, "refused": outcome.refused}

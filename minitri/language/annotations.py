@@ -1,4 +1,4 @@
-"""Translates a type annotation: from the expression that a user writes to the type that the expression means.
+"""Translates the syntax tree of a type annotation, such as `f32[N]`, into a type.
 
 A type can be written in four ways: as an expression, as a string, as an attribute of `mt`, or in jaxtyping's notation.
 

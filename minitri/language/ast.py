@@ -37,7 +37,8 @@ class Node(metaclass=NodeClass):
 class Word(Node):
     """A token of the source text.
 
-    The field `type` is a terminal of the grammar, `KEYWORD` (a word that Python reserves), or `$END`.
+    The field `type` is the name of a terminal symbol of the grammar. The type of a word that Python reserves is
+    `KEYWORD`. The type `$END` marks the end of the text.
     """
 
     type: str
@@ -192,9 +193,9 @@ def postorder(root: Node, holds: Callable[[Conditional], bool] | None = None) ->
 
     The function does not recurse, so trees of any depth are possible.
 
-    If the argument `holds` is given, the function skips the branches of conditional expressions that are not taken. Of
-    the nodes of `a if c else b`, the function yields the condition `c` and only one of the branches `a` and `b`. For `a
-    if c else b`, the function yields `c` and then calls `holds`, which says whether `c` is true.
+    Without `holds`, the function yields both branches `a` and `b` of a conditional expression `a if c else b`. With
+    `holds`, the function yields only the branch that Python would evaluate. After the condition `c`, the function calls
+    `holds`, which says whether `c` is true.
     """
     stack: list[tuple[Node, str]] = [(root, "open")]
     while stack:

@@ -30,7 +30,7 @@ def format_module(module: ast.Module) -> str:
 
 
 def module_lines(module: ast.Module) -> Iterator[tuple[str, ast.Node | None]]:
-    """Yields the lines of the text of `format_module`, each with the syntax node that the line shows."""
+    """Yields each line of the printed syntax tree, with the node that the line describes. An empty line has no node."""
     for number, function in enumerate(module.functions):
         if number:
             yield "", None
@@ -83,9 +83,9 @@ def _label(node: ast.Expr | ast.Pack) -> str:
 
 
 def _children(node: ast.Expr | ast.Pack) -> list[tuple[str, ast.Expr | ast.Pack]]:
-    """Returns the direct children of a node, each with a text for its role, such as `if ` or `axis=`.
+    """Returns the direct children of a node, each after the text that is printed before it, such as `if ` or `axis=`.
 
-    The text is "" for a child whose role is clear without a text, such as an operand of `+`.
+    The text before an operand of `+` is empty.
     """
     match node:
         case ast.Conditional(test=test, body=body, orelse=orelse):

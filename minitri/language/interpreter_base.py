@@ -144,8 +144,8 @@ class Interpreter:
 
         If no earlier call had equal arguments, returns the result of `make()`, and stores this result.
 
-        def f1(x): return f0(x) + f0(x)        f0(x) is computed once, though f1 calls it twice
-        def f2(x): return f1(x) + f1(x)        so a call of f2 makes three calls, not seven
+        def f1(x): return f0(x) + f0(x)        f0(x) is evaluated once, not twice
+        def f2(x): return f1(x) + f1(x)        f2(x) evaluates three functions, not seven
 
         Example: in a chain of functions, each function calls the next function twice. Without stored results, every
         function of the chain would double the number of calls.

@@ -10,10 +10,9 @@
     def unit(x):                                    Module(squares, unit)
         return x / sqrt(squares(x) + EPS)     →     with 1e-05 instead of EPS
 
-In: a `Definition`, which has the syntax tree of a function and the scope around the function. Out: a `Linked` with two
-main parts: a module that needs no scope, and all values that were read from scopes. Every later call of the program
-reads the variables from outside the function, such as EPS, again. If a variable such as EPS has changed, the module is
-made again with its new value.
+In: a `Definition`, which has the syntax tree of a function and the scope around the function. Out: a `Linked`, which
+has a module without free variables, and the value of each variable that was read. Each later call of the program checks
+whether a variable such as EPS has changed. After a change, the function is linked again.
 
 A name is looked up in the order of Python: first in the function, then in the functions around it, then in the
 function's Python module. A name with a dot, such as `other.EPS` or `other.squares`, is looked up in the Python module
@@ -47,12 +46,12 @@ Read = tuple[Callable[[], Any], Any]  # how to look a value up, and what it was
 
 
 class Definition(Record, eq=False):
-    """A function, and the scope from which linking reads the values of the names that the function does not define.
+    """A function, and the scope in which linking looks up the function's free variables.
 
-    reader     `reader(name)` returns a function that reads the value of the name from the scope. `reader(name)` is None
-               if the scope does not have the name and can never have it
-    siblings   the other functions in the same text. The function can call a sibling by the sibling's name
-    defaults   values of the parameters that have a default, for a Python function
+    reader     `reader(name)` returns a function that looks up the value of the name in the scope. `reader(name)` is
+               None if the scope can never have the name
+    siblings   the functions in the same text, by name
+    defaults   the default values of a Python function's parameters, by name
     """
 
     function: ast.Function
@@ -107,7 +106,7 @@ def _content(cell: Any) -> Any:
 def link(entry: Definition, definition: Callable[[Any], Definition | None]) -> Linked:
     """Returns a module with a function and all functions that it calls.
 
-    definition   a function that returns the `Definition` of a value that is a program, and None for any other value
+    definition   maps a minitri program to its `Definition`, and any other value to None
 
     Raises CompileError MT0101 for a name whose value cannot be part of a program, such as an array.
     """
@@ -178,8 +177,8 @@ class _Names:
         self.known: dict[tuple[str, ...], Any] = {}
 
     def node(self, node: Any) -> Any:
-        """Replaces a node that is a name from the scope around the function by the value of the name. Returns the
-        resulting node. The names in the children of the given node must have been replaced before.
+        """Replaces a free variable by its value, and the name of a called function by the function's name in the
+        module. The children of the node must already be linked.
         """
         match node:
             case ast.Name() | ast.Attribute():
@@ -203,8 +202,8 @@ class _Names:
         return self.known[path]
 
     def reader(self, path: tuple[str, ...]) -> Callable[[], Any] | None:
-        """Returns a function without parameters: each call of it looks up the name. Returns None if the name is not in
-        the scope.
+        """Returns a function without parameters that looks up the current value of the name. Returns None if the name
+        is not in the scope.
         """
         *parents, name = path
         if parents:
@@ -230,8 +229,8 @@ class _Names:
     # ---- calls -----------------------------------------------------------------------
 
     def call(self, node: ast.Call) -> ast.Call:
-        """Replaces the function's name in a call `f(x)` or `module.f(x)` by its name in the linked module, and returns
-        the call.
+        """In a call `f(x)` or `module.f(x)`, replaces the name of the function by the function's name in the linked
+        module.
 
         In the syntax tree, the call `module.f(x)` is `f(module, x)`.
         """
@@ -299,9 +298,7 @@ def _kind(value: Any) -> str:
 
 
 def _path(node: ast.Node) -> tuple[str, ...]:
-    """Returns the names in an expression such as `a.b.c`. Returns () for an expression that does not consist of names
-    and dots only.
-    """
+    """Returns the names in an expression such as `a.b.c`, and () for any expression of another form."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
         names.append(node.name)
@@ -348,9 +345,7 @@ def _literal(value: Any, place: Span) -> ast.Expr | None:
 
 
 def _dtype(value: Any) -> DType | None:
-    """Returns the dtype for a dtype of the language, of numpy or of torch. Returns None for a value that is not a
-    dtype.
-    """
+    """Converts a dtype of numpy or torch to a dtype of the language. Returns None for a value that is not a dtype."""
     is_scalar_class = isinstance(value, type) and issubclass(value, np.generic)
     if is_scalar_class or isinstance(value, (DType, np.dtype)) or str(type(value)) == "<class 'torch.dtype'>":
         name = str(value).rpartition(".")[2].strip("'>")  # `<class 'numpy.float32'>`, `float32`, `torch.float32`

@@ -16,10 +16,10 @@ grammar needs no rules for whitespace. For example, `layout` replaces the end of
         return (x +  →   return ( x + 1 ) _NEWLINE
             1)           _DEDENT $END
 
-`layout` also refuses unmatched brackets, uneven indentation, names that are too long and unknown kinds of strings. The
-grammar needs no rules against the mistakes that `layout` refuses. The parser's tables are made on first use, and all
-threads share the tables. Each call of the parser has its own state, so several threads can parse at the same time. Left
-out: the meaning of names. The graph builder finds what each name means.
+`layout` also raises errors for unmatched brackets, uneven indentation, long names, f-strings and byte strings. The
+parser's tables are made on first use, and all threads share the tables. Each call of the parser has its own state, so
+several threads can parse at the same time. Left out: the meaning of names. The graph builder finds what each name
+means.
 """
 
 import keyword
@@ -58,7 +58,9 @@ def parse_module(text: str, name: str = "<module>") -> Module:
 
 
 def parse_module_at(place: Span) -> Module:
-    """Returns a module with the functions in a part of a source. The spans of the nodes point into the whole source."""
+    """Parses the functions in the source range `place`, and returns a module. The spans of the nodes point into the
+    whole source.
+    """
     functions: tuple[Function, ...] = _parse(place, "module")
     if not functions:
         raise errors.mistake("no_function", replace(place, end=place.start))
@@ -101,8 +103,8 @@ def _tokens(place: Span) -> Iterator[Any]:
 
 
 def lark_parser(grammar: Path, start: Sequence[str], lexer: str, **callables: Any) -> Any:
-    """Returns the LALR parser of a grammar file. The arguments `callables` are two options of lark (a parser library),
-    `transformer` and `postlex`.
+    """Returns the LALR parser of a grammar file. The keyword arguments `transformer` and `postlex` are passed to the
+    parser library lark.
     """
     from lark import Lark
 
@@ -184,11 +186,10 @@ def _check_string(word: Word) -> None:
 
 
 def _begin_line(indents: list[str], begin: int, line_end: Span, word: Word) -> Iterator[Word]:
-    """Yields the token that ends the previous line, and tokens for blocks that begin or end before the new line.
+    """Yields the tokens between two lines: `_NEWLINE`, and `_INDENT` or `_DEDENT` if the indentation changes.
 
-    A block begins if the new line is indented more than the previous line, and ends if the new line is indented less.
-    The new line begins at the offset `begin`, and `word` is its first token. As in Python, if the blanks before `word`
-    contain a form feed character, only the blanks after this character are the indentation.
+    The new line begins at the offset `begin`, and `word` is its first token. As in Python, a form feed character
+    restarts the indentation of its line.
     """
     blanks = word.span.source.text[begin : word.span.start]
     if "\\" in blanks:

@@ -20,8 +20,8 @@ CALLABLE = ("transformer", "postlex")  # options that are code, which each call 
 
 
 def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> Any:
-    """Returns the LALR parser of a grammar file. The arguments `callables` are two options of lark (a parser library),
-    `transformer` and `postlex`.
+    """Returns the LALR parser of a grammar file. The keyword arguments `transformer` and `postlex` are passed to the
+    parser library lark.
     """
     import lark
     from lark.grammar import Rule

@@ -21,8 +21,8 @@ The file linking.py adds to the module the functions and constants that the Pyth
 
 Python's module `inspect` finds the text of functions in files and in cells of IPython. `inspect` also finds text that
 was typed at the prompt of Python 3.13 or newer. Versions of Python before 3.13 do not store the text that was typed at
-the prompt. For Python before 3.13, program_forms.py searches the history of the prompt. Lines of the history are used
-only if they compile to the same bytecode as the function.
+the prompt. For Python before 3.13, program_forms.py searches the history of the prompt. The text that is found in the
+history must compile to the same bytecode as the function.
 """
 
 import inspect
@@ -97,10 +97,10 @@ def _param(place: Span, name: str, kind: str | None) -> ast.Param:
 
 
 def shared_names(text: str, settings: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the keyword arguments of `compile` that are meant as types of parameters, such as `entry="f32[N]"`.
+    """Finds types of the program's parameters among the settings of `compile`, such as `entry="f32[N]"`.
 
-    The result is a dictionary from the name of a parameter to the text of its type. The argument `settings` maps the
-    keyword parameters of `compile` itself to the values in the call.
+    The result is a dictionary from the name of a parameter to the text of its type. The argument `settings` is a
+    dictionary with the values of `entry` and the other keyword parameters of `compile`.
     """
     if is_module(text):
         return {}
@@ -181,7 +181,7 @@ def plain_function(function: Callable[..., object]) -> FunctionType:
 
 
 def function_place(function: FunctionType) -> Span:
-    """Returns the span of a function in its file: from its `def`, after the decorators, to its end.
+    """Returns the source range (span) of a function in its file, without its decorators.
 
     Raises ParseError MT0003 if the text of the function is not available.
     """
@@ -234,7 +234,7 @@ def _no_text(function: FunctionType) -> ParseError:
 
 
 def _typed(function: FunctionType) -> list[str]:
-    """Returns the lines that were typed at the prompt, from the first line of the function on.
+    """Returns the lines in the history of the prompt, from the last `def` of the function to the end.
 
     Raises OSError if the history does not have the lines of the function.
     """
@@ -256,5 +256,5 @@ def _history() -> Sequence[str]:
 
 
 def _bytecode(code: CodeType) -> tuple[object, ...]:
-    """Returns the fields of a code object that are equal for any two functions with the same text."""
+    """Returns the bytecode of a code object, and the names and constants that the bytecode uses."""
     return code.co_code, code.co_names, code.co_varnames, repr(code.co_consts)

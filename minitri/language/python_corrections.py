@@ -5,12 +5,12 @@
     0 < x and not done         logical_and(0 < x, logical_not(done))
     [2 * a for a in x]         2 * x
 
-In: the source range (span) of a token that the parser refused. Out: an edit (a source range and its new text), or None
-if there is no translation. The one idea: minitri's parser stops at the first wrong token, so it makes no syntax tree of
-the line with this token. For the correction, Python's own parser parses the line with the wrong token, or only the
-expression around the token. The file python_corrections.toml has pairs of a Python pattern and a text in the language.
-If the tree from Python's parser matches a pattern, the text beside the pattern is the correction. Left out: long loops,
-and most statements of several lines.
+In: the source range (span) of a token that the parser refused. Out: an edit, which has a source range and its new text.
+Without a translation, the result is None. The one idea: minitri's parser stops at the first wrong token, so it makes no
+syntax tree of the line with this token. Python's own parser can parse the line, or at least the expression around the
+token. The file python_corrections.toml has pairs of a Python pattern and a text in the language. If the tree from
+Python's parser matches a pattern, the text beside the pattern is the correction. Left out: long loops, and most
+statements of several lines.
 """
 
 import ast as python
@@ -51,12 +51,10 @@ def _rows(table: str) -> list[tuple[list[python.stmt], str]]:
 
 
 def _match(table: str, body: Sequence[python.stmt]) -> tuple[str, Found]:
-    """Returns the text of the first row whose pattern matches the statements `body`.
+    """Finds the first row of a table whose pattern matches the statements `body`, and returns the row's text.
 
-    A name in capitals, such as X, stands for any expression in a pattern. The second returned value maps each name in
-    capitals in the pattern, such as X, to the expression that the name stands for.
-
-    If no row matches, the text is "".
+    In a pattern, a name in capitals such as X matches any expression. The returned dictionary contains the expression
+    that X matched. If no pattern matches, the returned text is "".
     """
     for pattern, text in _rows(table):
         found: Found = {}
@@ -88,7 +86,7 @@ class _Filling(python.NodeTransformer):
 
 
 def _filled(text: str, found: Mapping[str, python.AST]) -> Any:
-    """Returns the Python tree of an expression, in which names are replaced by the expressions in `found`."""
+    """Parses the expression `text`, and replaces names by the Python trees in `found`."""
     return _Filling(found).visit(python.parse(text, mode="eval").body)
 
 
@@ -128,7 +126,7 @@ def _written(tree: python.AST) -> str:
 
 
 def _parsed(text: str) -> list[python.stmt]:
-    """Returns Python's syntax tree of a short text, simplified by `_Plain`.
+    """Parses Python statements with Python's parser, and simplifies them with the class `_Plain`.
 
     Returns [] if the text is not valid Python. Returns [] if the text is too long or too deeply nested.
 
@@ -167,10 +165,9 @@ def statement(place: Span) -> Edit | None:
 
 
 def lines_of_statement(place: Span) -> tuple[int, str, str]:
-    """Returns the start of the line that contains `place`, the indentation, and the block that begins with the line.
+    """Returns the start, the indentation and the text of the statement that begins in the line of `place`.
 
-    The block consists of the line, the following lines that are indented more, and an `else` or `except` that belongs
-    to the line.
+    A compound statement such as `if` includes its indented lines, and its `else` or `except`.
     """
     text = place.source.text
     start = text.rfind("\n", 0, place.start) + 1
@@ -181,7 +178,8 @@ def lines_of_statement(place: Span) -> tuple[int, str, str]:
 
 
 def moved_up(place: Span) -> tuple[Edit, ...]:
-    """Returns the edits that move a nested `def`, or a lambda with a name, above the function that contains it.
+    """Returns the edits that move a nested function above the function that contains it. The nested function is a `def`
+    or an assignment such as `f = lambda x: x`.
 
     One edit removes the nested function, and one edit inserts the function at its new place.
     """
@@ -283,8 +281,8 @@ def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) ->
 
 
 def _is_mask(index: python.AST, module: str) -> bool:
-    """Checks whether an index is an array of booleans, such as a comparison. If the index is a name, the function
-    searches the program text `module` for the type or value of the name.
+    """Checks whether an index is an array of booleans, such as a comparison. If the index is a name, the name's type or
+    value is searched in `module`, the text of the program.
     """
     text = python.unparse(index)
     if isinstance(index, (python.Compare, python.BoolOp)) or re.match(r"~|not |.* [&|] ", text):
@@ -301,10 +299,10 @@ def _rank(name: str, module: str) -> int:
 
 
 def _inside(item: python.AST, size: str) -> Any:
-    """Returns the condition for the positions on an axis that an index or a slice selects.
+    """Returns a condition that is true at the positions on an axis that an index or a slice selects.
 
-    For the slice `2:5` and the position P, the condition is `(P >= 2) & (P < 5)`. Returns None for an index or a bound
-    that is not a number.
+    For the slice `2:5` and the position P, the condition is `(P >= 2) & (P < 5)`. Returns None if the index, or a bound
+    of the slice, is not a number.
     """
     text, found = _match("places", [python.Expr(python.Subscript(python.Name("X"), item))])  # type: ignore[arg-type]
     bounds = {name: python.unparse(bound) for name, bound in found.items() if name != "X"}
@@ -319,9 +317,9 @@ def _inside(item: python.AST, size: str) -> Any:
 
 
 def expression(place: Span) -> Edit | None:
-    """Returns an edit that rewrites `and`, `or`, `not`, `is` and `in` in the expression around `place`.
+    """Returns an edit that rewrites operators such as `and` and `in` in the expression that contains `place`.
 
-    The operators `&&` and `||` of other languages are treated as `and` and `or`.
+    The operator `&&` is read as `and`, and `||` is read as `or`.
     """
     source = place.source
     here = _stripped(source, _around(source.text, place.start, -1), _around(source.text, place.end, +1))
@@ -334,7 +332,7 @@ def expression(place: Span) -> Edit | None:
 
 
 def refused(code: str, text: str) -> str | None:
-    """Returns the text to write instead of an expression that caused an error with the error code `code`.
+    """Returns the correction of an expression that caused the error `code`, such as MT0102.
 
     Returns None if no row in the table for the error code `code` matches the expression.
     """
@@ -365,7 +363,7 @@ def comprehension(place: Span) -> Edit | None:
 
 
 def _arrays(target: Any, over: Any) -> Found:
-    """Returns a dictionary from each loop variable of a comprehension to the array whose elements are its values.
+    """Returns a dictionary: for each loop variable of a comprehension, the array that it iterates over.
 
     For the loop `a, b in zip(x, y)`, the result is {a: x, b: y}. If the loop does not have the form
     `a, b in zip(x, y)`, `a in x` or `k in range(n)`, the result is {}.
@@ -380,7 +378,7 @@ def _arrays(target: Any, over: Any) -> Found:
 
 
 def _around(text: str, at: int, step: int, stop: re.Pattern[str] = _STOP) -> int:
-    """Returns the offset at which the expression around a position begins (for `step` -1) or ends (for `step` 1).
+    """Returns the start (for `step` -1) or the end (for `step` 1) of the expression that contains the offset `at`.
 
     The expression ends at an unmatched bracket, or where the pattern `stop` matches. By default, `stop` matches a
     comma, a `=`, a comment, a line end or the word `return`.

@@ -26,12 +26,12 @@ from minitri.base.types import DType, bool_, f32, f64, i64, promote
 class Array(Record, eq=False):
     """An array of the reference evaluator.
 
-    The field `data` has the dtype `dtype.compute`, which is f32 for f16 and bf16, otherwise `dtype` itself.
+    If `dtype` is f16 or bf16, the elements in `data` are stored as f32 (`dtype.compute`).
 
-    If the field `weak` is true, the array was computed from numbers alone. An operation of a weak array and an array
-    that is not weak uses the dtype of the array that is not weak. An operation of an integer array x with a float
-    number, such as `x * 0.5`, gives an f32 array. The field `wide` of the f32 array `x * 0.5` holds the same elements
-    in f64, for a later conversion to f64. If an array has no f64 version of its elements, `wide` is None.
+    If the field `weak` is true, the array was computed from numbers alone. If only one of two operands is weak, the
+    operation usually uses the dtype of the other operand. An operation of an integer array x with a float number, such
+    as `x * 0.5`, gives an f32 array. The field `wide` of the f32 array `x * 0.5` holds the same elements in f64, for a
+    later conversion to f64. For most arrays, `wide` is None.
     """
 
     data: Any
@@ -89,7 +89,7 @@ def settled(*values: Value) -> DType:
 
 
 def convert(value: Value, dtype: DType) -> Any:
-    """Returns the numpy array of a value, converted so that it can be an operand of arithmetic in `dtype`."""
+    """Returns the elements of a value as a numpy array of the dtype `dtype.compute`."""
     if isinstance(value, Array):
         return numpy_array_operations.cast(_best(value, dtype), dtype.compute)
     if isinstance(value, tuple):
@@ -100,7 +100,7 @@ def convert(value: Value, dtype: DType) -> Any:
 def rounded(value: Value, dtype: DType) -> Array:
     """Converts a value as the function `astype` of the language does.
 
-    Values of f16 and bf16 are stored as f32, and only this function rounds such values to the precision of f16 or bf16.
+    For f16 and bf16, the result is rounded to this precision, but stored as f32.
     """
     exact = isinstance(value, tuple) and not (dtype.is_integer and meet(value)[0].is_float)
     data = convert(value, dtype) if exact else _best(array(value), dtype)
@@ -108,7 +108,7 @@ def rounded(value: Value, dtype: DType) -> Array:
 
 
 def _best(value: Array, dtype: DType) -> Any:
-    """Returns the most precise numpy array that is stored for a value, for a conversion to `dtype`.
+    """Returns the numpy array from which a value is converted to `dtype`.
 
     If `dtype` is f64, the result is the f64 array `value.wide`, or `value.data` if `value.wide` is None. If `dtype` is
     not f64, the result is `value.data`: the elements in the dtype of the computation.
@@ -153,7 +153,7 @@ def view(function: Any) -> Callable[..., Array]:
 
 
 def join(function: Any, arrays: Sequence[Value], **rest: Value) -> Array:
-    """Applies a numpy function to several arrays, converted to their common dtype."""
+    """Converts several arrays to their common dtype, and applies a numpy function to them."""
     dtype = settled(*arrays)
     return Array(np.asarray(function([convert(a, dtype) for a in arrays], **rest)), dtype)
 

@@ -97,7 +97,7 @@ class Reference(Interpreter):
         return value.dtype.name, value.weak, value.data.shape, _digest(value.data), wide
 
     def inlined(self, function: ast.Function, given: Scope, known: Mapping[str, int] = {}) -> Value:
-        """Returns the value of a function's body for the arguments `given`.
+        """Evaluates the body of a function with the arguments `given`.
 
         The argument `known` maps names of dimensions to their sizes. Every size that is not in `known` follows from the
         shapes of the arguments.
@@ -127,8 +127,8 @@ class Reference(Interpreter):
         """Evaluates a binary operator. Two numbers are combined by Python's operator, such as `*`, and two tuples are
         joined by Python's `+`.
 
-        If Python's operator raises an error for two numbers, or gives a complex number, the operator table
-        (operators.toml) defines the result instead.
+        For a case such as `1 / 0`, in which Python raises an error, the operator table (operators.toml) defines the
+        result.
         """
         if node.op == "@":
             return FUNCTIONS["matmul"](x, y, "f32")

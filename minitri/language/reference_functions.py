@@ -1,9 +1,9 @@
 """Defines, in numpy, the functions of the language that are not elementwise.
 
 In: values of the reference evaluator: arrays, numbers and tuples (reference_arrays.py). Out: a value of the reference
-evaluator. The operator table (operators.toml) defines the elementwise functions. `FUNCTIONS` defines all functions that
-are not elementwise, in a few lines each. Most functions in `FUNCTIONS` call the corresponding function of numpy. Two
-rules for functions of the language differ from the rules of numpy:
+evaluator. The operator table (operators.toml) defines the elementwise functions. The dictionary `FUNCTIONS` contains
+all functions that are not elementwise, such as `sum`. Most functions in `FUNCTIONS` call the corresponding function of
+numpy. Two rules for functions of the language differ from the rules of numpy:
 
     sums      sums of unsigned integers are u64; sums of other integers and of booleans are i64
     x[index]  an index out of range reads NaN from floats, 0 from integers, and False from booleans
@@ -49,7 +49,9 @@ def _reduction(row: Reduction, x: Value, axis: Value, keepdims: bool, dtype: DTy
 def _scan(
     row: Reduction, x: Value, axis: int | None, dtype: DType | None = None, include_initial: bool = False
 ) -> Array:  # fmt: skip
-    """Computes a scan with numpy. The argument `row` is the scan's row in the table of reductions."""
+    """Computes a scan, such as a cumulative sum, with numpy. For a cumulative sum, the argument `row` is the row for
+    sums in the table of reductions.
+    """
     axis = 0 if axis is None else axis
     if row.kind not in ("sum", "product"):
         a = strong(x)
@@ -63,7 +65,7 @@ def _scan(
 
 
 def _average(x: Array, axis: Value, keepdims: bool, correction: float = 0) -> Array:
-    """Returns the sum of elements, divided by their number minus `correction`, or NaN if the divisor is <= 0."""
+    """Divides the sum of the elements by their number minus `correction`. If the divisor is <= 0, the result is NaN."""
     total = _accumulate(np.add.reduce, x, None, axis=axis, keepdims=bool(keepdims))
     axes = range(x.data.ndim) if axis is None else items_of(axis)
     rest = math.prod(x.data.shape[k] for k in axes) - correction
@@ -94,9 +96,9 @@ def matmul(a: Value, b: Value, precision: str) -> Array:
 
 
 def einsum(subscripts: str, operands: Value, precision: str) -> Array:
-    """Evaluates `einsum` with numpy. Two operands are multiplied as by the operator `@`.
+    """Evaluates `einsum` with numpy. The operands are first rounded to their common dtype, as in `@`.
 
-    With more than two operands, the product of two elements is rounded before it is multiplied by the next element.
+    With three operands a, b and c, the product `a * b` is rounded before it is multiplied by c.
     """
     given = operands if type(operands) is tuple else (operands,)
     dtype = settled(*given)
@@ -145,10 +147,10 @@ def subscript(x: Array, items: tuple[Any, ...]) -> Array:
 
 
 def _safe(index: Value, data: Any, axis: int) -> tuple[Any, Any]:
-    """Returns an index array with valid indices only, and the data with one more element at the end of the axis.
+    """Returns an index array without invalid indices, and the data with an additional element at the end of the axis.
 
-    The element that the function appends to the data (the fill value) is NaN, 0 or False, depending on the dtype of the
-    data. An index outside of the data becomes the index of the appended fill value (NaN, 0 or False).
+    The additional element is NaN, 0 or False, depending on the dtype of the data. An index out of range becomes the
+    index of the additional element.
     """
     i = array(index).data
     if i.dtype.kind not in "iu":
@@ -236,9 +238,8 @@ def _triangle(function: Any, x: Value, k: int) -> Array:
 def reshape(x: Any, shape: Value) -> Any:
     """Evaluates `reshape`.
 
-    If the new shape contains both -1 and 0, this function computes the size for -1, because numpy cannot compute this
-    size if another size is 0. To compute the size for -1, each size that occurs in both the old and the new shape is
-    removed from both shapes.
+    numpy cannot compute the size for -1 in a shape with a 0, such as `(0, -1)`. In such a shape, the size for -1 is the
+    product of the old sizes that do not occur in the new shape.
     """
     shape = items_of(shape)
     if -1 in shape and 0 in shape:
@@ -298,7 +299,7 @@ def broadcast_shapes(shapes: Value) -> tuple[int, ...]:
 def diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
     """Computes the differences of neighbours, in the common dtype of the arrays `x`, `prepend` and `append`.
 
-    The arrays are converted first, because numpy would find their common dtype by its own rules.
+    The arrays are converted to their common dtype first, because numpy's rules of promotion are different.
     """
     dtype = settled(*(v for v in (prepend, x, append) if v is not None))
     ends = {k: convert(v, dtype) for k, v in (("prepend", prepend), ("append", append)) if v is not None}
@@ -311,7 +312,7 @@ def diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
 
 
 def searchsorted(x1: Value, x2: Value, side: str, sorter: Value) -> Array:
-    """Searches a sorted array by the same comparisons, in the same order, as a compiled program does.
+    """Searches a sorted array by the same sequence of comparisons as a compiled program.
 
     For an unsorted array, a binary search has no meaningful result, but evaluator and compiled program still agree.
     """

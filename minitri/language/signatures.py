@@ -1,5 +1,4 @@
-"""Reads the signatures of functions that are not elementwise, and the functions that are written in the language
-itself.
+"""Reads the signatures of functions such as `sum`, and the text of functions that are written in minitri's language.
 
 In: signatures.toml, where parameters are written as in Python, and the files of library/. Out: tables that map the name
 of a function to its signature or its source text. The graph builder and the numpy evaluator use the tables of this file

@@ -51,8 +51,8 @@ def bad_character(span: Span) -> ParseError:
 def bad_word(word: ast.Word, before: ast.Word, expected: set[str]) -> ParseError:
     """Returns the error for a token that does not fit after the token `before`.
 
-    The table `words` of syntax_errors.toml has a row for each known mistake. The returned error comes from the first
-    row of the table `words` whose conditions all hold for the token.
+    The table `words` of syntax_errors.toml has a row for each known mistake. The first row whose conditions are all
+    true determines the error.
     """
     there = _situation(word, before, expected)
     possible = (row for row in tables()["words"] if there.isdisjoint(row.get("unless", ())))
@@ -76,9 +76,9 @@ def bad_word(word: ast.Word, before: ast.Word, expected: set[str]) -> ParseError
 
 
 def _situation(word: ast.Word, before: ast.Word, expected: set[str]) -> set[str]:
-    """Returns facts about an unexpected token, such as `keyword` or `in a type`.
+    """Returns facts about an unexpected token as strings, such as "keyword" or "in a type".
 
-    The rows of the table `words` in syntax_errors.toml use facts about the token as conditions.
+    In syntax_errors.toml, the conditions `when` and `unless` of a known mistake consist of such strings.
     """
 
     def kinds(of: ast.Word) -> set[str]:
@@ -102,7 +102,7 @@ def _shown(word: ast.Word) -> str:
 def bad_word_or_bracket(word: Any, before: ast.Word, expected: set[str], rest: Iterator[ast.Word]) -> ParseError:
     """Returns the error at an unexpected token.
 
-    If a bracket before the token is never closed, returns the error for that bracket instead.
+    If an earlier bracket is never closed, returns the error for the bracket.
     """
     error = bad_word(word, before, expected)
     if error.code == "MT0001" or word.type in ("DEF", "RETURN"):
@@ -123,7 +123,7 @@ def bad_word_or_bracket(word: Any, before: ast.Word, expected: set[str], rest: I
 class UnclosedBracket(ParseError):
     """The error for a bracket that is still open at the end of the text.
 
-    The open bracket is often the cause of a different mistake that the parser found before the end of the text.
+    An open bracket often makes the parser stop at a later token that is not wrong itself.
     """
 
 

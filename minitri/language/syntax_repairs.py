@@ -7,9 +7,9 @@
 In: a ParseError, the source range (span) of the whole text, and the parser. Out: the given ParseError with a
 correction, or a different error that describes the mistake better. Rows of syntax_repairs.toml define errors that
 describe a common mistake more exactly than the parser's error. The one idea: the parser itself decides whether an edit
-is a correction, so the edits to try can be mere guesses. Edits are tried in this order: rows of syntax_repairs.toml
-that match the line of the error, the error's own correction, general repairs (`_general`). Left out: mistakes that
-extend over several lines, and texts of more than `LONGEST` characters.
+is a correction, so the edits to try can be mere guesses. First, the rows of syntax_repairs.toml that match the line are
+tried. Then the correction in the given ParseError is tried, and last the edits of the function `_general`. Left out:
+mistakes that extend over several lines, and texts of more than `LONGEST` characters.
 """
 
 import keyword
@@ -42,8 +42,9 @@ _ASSIGNED = re.compile(r"^(?:(?:[^=()\n]*[^=()<>!\n]=+)+|[ \t]*(?:def\s+)?\w+)",
 def parsed(parse: Callable[[Span], Any], place: Span, known: Container[str] = ()) -> Any:
     """Returns the result of `parse` for the range `place` of the source text.
 
-    If `parse` raises a ParseError, this error is raised with a correction. The field `others` of the error holds the
-    errors of other lines. The argument `known` contains the names that the text may use without defining them.
+    If `parse` raises a ParseError, this error is raised with a correction. The field `others` of the error contains the
+    errors on other lines of the text. The argument `known` contains the names that the text may use without defining
+    them.
     """
     try:
         return parse(place)
@@ -58,8 +59,8 @@ def parsed(parse: Callable[[Span], Any], place: Span, known: Container[str] = ()
 
 
 def repaired(error: ParseError, place: Span, parse: Callable[[Span], Any]) -> ParseError:
-    """Returns the error with a correction, if one is found. The function `parse` raised the error for the range `place`
-    of the source text.
+    """Returns the error with a correction, if one is found. The argument `error` is the error that `parse(place)`
+    raised.
     """
     span = error.span or place
     for candidate in chain(_by_table(error, span, place), [error], _general(error, span, place)):
@@ -74,7 +75,7 @@ def repaired(error: ParseError, place: Span, parse: Callable[[Span], Any]) -> Pa
 
 
 def _is_accepted(text: str, edits: Sequence[Edit], place: Span, parse: Callable[[Span], Any]) -> bool:
-    """Checks whether the edited text parses, or at least fails only on a line after the edits."""
+    """Checks whether edits correct a mistake: the parser accepts the text, or finds the next error on a later line."""
     grown = len(text) - len(place.source.text)
     line_end = text.find("\n", max(edit.span.end for edit in edits) + grown)
     try:
@@ -145,7 +146,7 @@ def _general(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]
 
 
 def _inlined(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]:
-    """Yields the error for a line such as `EPS = 1e-5` above the functions of a module.
+    """Yields the error for an assignment such as `EPS = 1e-5` outside of functions.
 
     The edits that the error proposes delete the line `EPS = 1e-5`, and write `1e-5` in each place where the program
     uses `EPS`.
@@ -166,10 +167,11 @@ def _all(pattern: str, place: Span) -> Iterator[Span]:
 
 
 def _indented(span: Span, place: Span) -> Iterator[list[Edit]]:
-    """Yields edits that change the indentation of a line, and of those lines below it that have the same indentation.
+    """Yields two lists of edits that change the indentation of a wrong line.
 
-    The function yields two lists of edits. In the first list, the edits give the lines the indentation of the line
-    above them. In the second list, the edits indent the lines by four blanks more, as in the body of a function.
+    The first list gives the wrong line the indentation of the line above it. The second list indents the wrong line by
+    four more blanks than the line above it. Lines below the wrong line that have its indentation are changed in the
+    same way.
     """
     text = place.source.text
     start = text.rfind("\n", 0, span.start) + 1
@@ -209,8 +211,8 @@ def _ascii(at: Span) -> str:
 def errors_in(module: ast.Module) -> Sequence[CompileError]:
     """Returns the errors in the names, types and shapes of a module.
 
-    The file graph/lower_ast.py replaces the function `errors_in`, because only the graph builder can find errors in
-    names, types and shapes.
+    On import, the file graph/lower_ast.py replaces this function by one that calls the graph builder. Before the
+    import, the function returns no errors.
     """
     return ()
 
@@ -221,8 +223,8 @@ def _on_other_lines(error: ParseError, place: Span, parse: Callable[[Span], Any]
         y = x +* 2      →      y=a                  a line that assigns a name without a value to y
         z = softmx(x)          z = softmx(x)        so no error follows from the wrong line
 
-    The list is empty if the wrong lines are only a part of a statement, because a line such as `y=a` can only replace a
-    whole statement. The argument `most` limits the number of syntax errors that are found.
+    The list is empty if the wrong line is only a part of a longer statement. The argument `most` limits the number of
+    syntax errors that are found.
     """
     source, text, span = place.source, place.source.text, error.span or place
     unknown = next((name for name in ascii_letters if not re.search(rf"\b{name}\b", text)), "_")

@@ -28,7 +28,7 @@ from minitri.language.syntax_errors import bad_target, chained_comparison, mista
 
 
 class Effect(ast.Node):
-    """A statement that consists only of an expression, and so is either a docstring or a mistake."""
+    """An expression as a statement, such as a line `f(x)`. Except for a docstring, such a statement is a mistake."""
 
     value: ast.Expr
 
@@ -47,7 +47,7 @@ Named = TypeVar("Named", ast.Function, ast.Param, Keyword)
 def covering(parts: Sequence[ast.Node | None]) -> Span:
     """Returns the smallest source range (span) that covers all of the nodes `parts`.
 
-    None stands for an optional node that is absent.
+    If an optional node is missing, `parts` contains None.
     """
     there = [part for part in parts if part is not None]
     return there[0].span.to(there[-1].span)
@@ -84,8 +84,8 @@ class Callbacks:
 class Builder:
     """Makes syntax nodes.
 
-    Each method has the name of a grammar rule, and takes the matched parts of the rule as arguments. The argument None
-    stands for an optional part of the rule that is absent.
+    Each method has the name of a grammar rule, and takes the matched parts of the rule as arguments. For a missing
+    optional part of the rule, the argument is None.
     """
 
     def __init__(self, parse: Reader) -> None:
@@ -199,7 +199,7 @@ class Builder:
 
 
 def checked_value(root: ast.Expr) -> ast.Expr:
-    """Checks that the expression `root` is allowed outside of annotations, and returns the same expression.
+    """Returns the expression `root` if it is valid as a value in a program.
 
     Raises ParseError for forms that are allowed only in annotations: strings, `x[*B]` and `x[]`.
     """
@@ -236,7 +236,7 @@ def read_number(word: ast.Word) -> int | float:
 
 
 def repeated(found: Sequence[Named]) -> Iterator[Named]:
-    """Yields each node that has the same name as an earlier node."""
+    """Yields every node whose name an earlier node in `found` already has."""
     seen: set[str] = set()
     for node in found:
         if node.name in seen:
@@ -282,10 +282,9 @@ def target_names(target: ast.Expr) -> tuple[ast.Name, ...]:
 
 
 def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
-    """Returns the name of the called function, and a tuple with the receiver `x` of a method call `x.f()`.
+    """Returns the name and the receiver of a called function: `f` and `()` for `f()`, `f` and `(x,)` for `x.f()`.
 
-    The receiver becomes the first argument of the call. For a call without a receiver, such as `f(x)`, the returned
-    tuple is empty.
+    The receiver becomes the first argument of the call.
     """
     match function:
         case ast.Name(id="print"):

@@ -1,10 +1,10 @@
 """Metamorphic tests: changed programs that must compute the same result as the original.
 
-In: the text of a random program. Out: for each entry of `RELATIONS` a changed program, which is called with the same
-arguments as the original program. If a result of the original program is exact, the changed program must return the
-same bits. If a result of the original program is not exact, the result of the changed program must lie within the error
-bounds of the original program. A program with added dead code must have the same generated source as the original
-program.
+In: the text of a random program. Out: a changed program for each entry of `RELATIONS`. The changed program is called
+with the same arguments as the original program. If a result of the original program is exact, the changed program must
+return the same bits. If a result of the original program is not exact, the result of the changed program must lie
+within the error bounds of the original program. A program with added dead code must have the same generated source as
+the original program.
 
     without simplify, …    an optional pass is left out
     permuted               the operands of commutative operators are exchanged

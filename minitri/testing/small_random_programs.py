@@ -8,15 +8,15 @@ In: a function that makes random choices. Out: a `RandomProgram`, which is valid
         v2 = where(v1 > y, v1, 0)
         return v2, v1
 
-The file statement_forms.toml has the forms of statements, which contain placeholders. The file
-statement_placeholders.py replaces the placeholders of the forms. The reference evaluator computes each statement for
-sample arrays, as soon as the statement is written. When a statement has been computed, the program writer knows the
-dtype and the shape of its result, and how large the elements are. A statement that the reference evaluator accepts
-stays in the program. If the compiler rejects a statement that the reference evaluator accepts, the compiler has a bug.
+A form is a statement with placeholders, such as `{x} + {y}` (statement_forms.toml). The file statement_placeholders.py
+replaces placeholders by names of values, axes and sizes. The reference evaluator computes each statement for sample
+arrays, as soon as the statement is written. Then the program writer knows the dtype, the shape and the elements of the
+statement's result. A statement that the reference evaluator accepts stays in the program. If the compiler rejects a
+statement that the reference evaluator accepts, the compiler has a bug.
 
-The reference evaluator does not check one rule of the language: an axis broadcasts only if the program writes its size
-as 1, not as a name. A statement that reads an array with an axis of size 0 or 1 is left out if the compiler rejects the
-shapes.
+In the language, an axis of size 1 broadcasts only if its size is written as 1, not as N. The reference evaluator does
+not check this rule. For a statement that reads an array with an axis of size 0 or 1, the compiler checks the shapes
+too. If the shapes do not fit, the statement is left out.
 
 A `Tape` makes the random choices, and records them as numbers. The function `smaller` removes or decreases numbers in a
 list of choices, as long as the resulting program still fails. The idea of this search comes from the library
@@ -169,8 +169,8 @@ class SmallWriter(FormFiller):
     def _written(self, lines: Mapping[str, str], results: Sequence[str]) -> RandomProgram:
         """Returns the program whose body consists of the given statements.
 
-        The program gets the parameters that the statements read. The program also gets parameters whose types name a
-        dimension that the statements use.
+        The program gets the parameters that the statements read. If the statements use a dimension N, the program also
+        has a parameter with N in its type.
         """
         body = [f"{name} = {text}" for name, text in lines.items()] + [f"return {', '.join(results)}"]
         used = set(words("\n".join(body)))
@@ -186,11 +186,9 @@ class SmallWriter(FormFiller):
         return RandomProgram(text + "".join(f"    {line}\n" for line in body), tuple(taken), sizes)
 
     def _inlined(self, lines: dict[str, str], results: Sequence[str]) -> dict[str, str]:
-        """Returns the statements of a program after some statements were moved into the statements that use their
-        results.
+        """Returns the statements of a program after inlining some variables that are used only once.
 
-        For example, `v1 = a + b` and `v2 = exp(v1)` become `v2 = exp((a + b))`. A statement can be moved if its result
-        is used only once.
+        For example, `v1 = a + b` and `v2 = exp(v1)` become `v2 = exp((a + b))`.
         """
         for name in list(lines):
             readers = [n for n, text in lines.items() if name in words(text)]
@@ -203,7 +201,7 @@ class SmallWriter(FormFiller):
 
 @lru_cache(1000)  # programs that shrink have most statements in common
 def _parsed(text: str) -> ast.Module:
-    """Returns a module: a function that computes a statement, and the helper functions that statements can call."""
+    """Returns a module with the function in `text` and the helper functions that `text` can call."""
     module = parse_module(text, "<random>")
     return replace(module, functions=(*HELPER_FUNCTIONS, *module.functions))
 
@@ -245,7 +243,7 @@ def written(tape: Tape, max_ops: int = 8) -> RandomProgram:
 
 
 def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], tries: int = 300) -> RandomProgram:
-    """Returns a simpler random program that still fails, which means that `fails(program)` is true.
+    """Returns a simpler random program for which `fails` is still true.
 
     If no simpler program fails, returns the original program.
 
@@ -267,8 +265,8 @@ def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], trie
 
 
 def _candidates(numbers: Sequence[int]) -> Iterator[list[int]]:
-    """Yields simpler lists of numbers. First come lists without some of the given numbers, from the shortest to the
-    longest. Then come lists in which one number is smaller.
+    """Yields simpler lists of numbers. In each of the first lists, a slice of 32, 16, 8, 4, 2 or 1 numbers is missing.
+    Then come lists in which one number is smaller.
     """
     for length in (32, 16, 8, 4, 2, 1):
         for start in range(0, len(numbers), length):

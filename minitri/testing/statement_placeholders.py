@@ -30,7 +30,9 @@ SIDES = (16, 32, 48, 64, 5, 17, 33, 40)  # sizes of matrices in parts of models;
 
 
 class Axis(NamedTuple):
-    """An axis of a parameter: the text of its size in the program, such as `2 * N`, and its size in the sample arrays."""
+    """An axis of a parameter. The field `text` is the size of the axis as the program writes it, such as `2 * N`. The
+    field `size` is the size of the axis in the sample array.
+    """
 
     text: str
     size: int
@@ -73,8 +75,8 @@ class Value(Record):
 class FormFiller(StatementWriter):
     """Fills the placeholders of a form, which is a statement with placeholders (statement_forms.toml).
 
-    sides   sizes of matrices, for statements that are parts of models
-    sizes   the dimensions of the parameters that already exist
+    sides   the sizes that the axes of a new matrix {MK} can have
+    sizes   the size of each dimension, such as {"N": 3}
     axes    the axes of each parameter
     """
 
@@ -116,7 +118,7 @@ class FormFiller(StatementWriter):
         return self.choose([*found[:1], *found[:1], *found[:3], *found]) if found else None
 
     def dimensions(self) -> dict[str, int]:
-        """Returns the dimensions that a statement can name, because they occur in the type of a parameter."""
+        """Returns the dimensions that occur in the types of parameters, with their sizes."""
         named = {word for p in self.arrays.values() for word in words(p.type)}
         return {n: s for n, s in self.sizes.items() if n in named}
 
@@ -167,11 +169,10 @@ class FormFiller(StatementWriter):
     # ---- other operands ----------------------------------------------------------------------
 
     def partner(self, filled: Filled, x: Value, kinds: str = "fiub") -> str:
-        """Returns the name of another value that broadcasts with x. The function adds a new parameter and returns its
-        name if no other value broadcasts with x, and sometimes at random.
+        """Returns the name of another value, or of a new parameter, that broadcasts with x. If no existing value
+        broadcasts with x, the function always adds a parameter.
 
-        The chosen value has a suitable dtype: if it is promoted together with x, the statement allows the result's
-        dtype.
+        The statement must accept the dtype to which x and the chosen value are promoted.
         """
         of = self.kinds[filled.kind].get("of", "fiub") if kinds == "fiub" else "fiub"
 
@@ -198,7 +199,7 @@ class FormFiller(StatementWriter):
     def alike(self, filled: Filled, x: Value, but: int | None = None) -> str:
         """Returns the name of a value with the same shape as x.
 
-        If the argument `but` is given, it is the number of an axis along which the sizes can differ.
+        Along the axis `but`, the sizes can differ.
         """
         axes = [k for k in range(len(x.shape)) if k != but]
 
@@ -208,9 +209,8 @@ class FormFiller(StatementWriter):
         return self.found(suits) or filled["x"]
 
     def factor(self, filled: Filled, x: Value) -> str:
-        """Returns the name of a right-hand factor for a matrix product with x. The factor is an existing value of a
-        suitable shape or a new parameter, chosen at random. If no existing value has a suitable shape, the factor is a
-        new parameter.
+        """Returns the name of an array y for the matrix product `x @ y`. A random choice decides between an existing
+        value and a new parameter. If no existing value has a suitable shape, y is a new parameter.
         """
         name = self.found(lambda v: _product(x.shape, v.shape) <= MAX_ELEMENTS)
         if name is not None and self.choose((True, False)):
@@ -243,12 +243,11 @@ class FormFiller(StatementWriter):
         return self.indices(axes, x.shape[k], INDEX_DTYPES)
 
     def _of_sides(self, prefix: str, letters: str, filled: Filled) -> str:
-        """Replaces a placeholder such as {MK} or {i8_MK}: adds a new array with one axis for each capital letter, and
-        returns its name. For a placeholder such as {size_M}, whose prefix is "size", the method adds no array, and
-        returns the size that M stands for.
+        """Adds a new array for a placeholder such as {MK} or {i8_MK}, and returns the array's name. Each capital letter
+        stands for an axis. For the placeholder {size_M}, the method adds no array and returns the size of the axis M.
 
         Within one statement, a letter always stands for the same size. A prefix such as "i8" is the dtype of the new
-        array; all arrays without a prefix in one statement have the same dtype.
+        array. All arrays without a prefix in one statement have the same dtype.
         """
         axes = []
         for letter in letters:
@@ -269,11 +268,11 @@ class FormFiller(StatementWriter):
         return self.choose(["2", *named, "3", "1", "17", *named])
 
     def place(self, filled: Filled, x: Value, step: int = 0) -> str:
-        """Returns the text of an expression such as `arange(N)[:, None]`: the indices along an axis of x, in a shape
-        that broadcasts with x.
+        """Returns the indices along an axis of x as text, such as `arange(N)[:, None]`. The array of indices broadcasts
+        with x.
 
-        If the argument `step` is 0, the method chooses an axis of x at random. If the argument `step` is 1, the method
-        chooses the left neighbour of the axis that it chose last in this statement.
+        For the placeholder {place}, `step` is 0 and the axis is random. For {next_place}, `step` is 1 and the axis is
+        the one before the axis of the previous placeholder.
         """
         rank = len(x.shape)
         k = (filled["last place"] - step) % rank if step else self.choose(range(rank)[::-1])
@@ -306,7 +305,7 @@ def _broadcast(a: Sequence[int], b: Sequence[int]) -> float:
 
 
 def _product(a: Sequence[int], b: Sequence[int]) -> float:
-    """Returns the number of elements of the matrix product of two arrays of these shapes; inf if the shapes do not fit."""
+    """Returns the number of elements of a matrix product, or inf if the shapes of the factors do not fit."""
     if not a or not b or a[-1] != b[-2 if len(b) > 1 else 0]:
         return math.inf
     return _broadcast(a[:-2], b[:-2]) * math.prod(a[-2:-1]) * (b[-1] if len(b) > 1 else 1)

@@ -38,10 +38,10 @@ class Statement(Record):
 
 
 class Filled(dict[str, Any]):
-    """The texts that replace the placeholders of a statement.
+    """A dictionary from the placeholders of a statement to the texts that replace them.
 
-    Most placeholders become the same text everywhere in a statement. Two kinds of placeholders get a new text at each
-    occurrence: names in `drawn_again`, and names with several texts in the table of forms.
+    Most placeholders become the same text everywhere in a statement. A placeholder in `words` or in `drawn_again` gets
+    a new text at each occurrence.
     """
 
     def __init__(self, writer: StatementWriter, kind: str, x: str) -> None:
@@ -60,16 +60,16 @@ class Filled(dict[str, Any]):
 class StatementWriter:
     """A program under construction: its parameters, values and statements, by name.
 
-    kinds         the kinds of statements of the table; each kind has lists of forms
+    kinds         for each kind of statement, lists of forms
     words         for each placeholder in this dictionary, a list of texts from which one is chosen
-    drawn_again   further placeholders (besides the keys of `words`) that are replaced by a new text at each occurrence
-    refusals      the exceptions that mean that a statement does not fit
+    drawn_again   the other placeholders that get a new text at each occurrence
+    refusals      the exceptions after which a statement is left out of the program
 
     A subclass of `StatementWriter` defines two methods:
 
-    placeholder(name, filled)   returns the text for a placeholder; raises DoesNotFit if there is none
-    value(text, reads, group)   returns the value that a statement computes; raises DoesNotFit if it has none. The
-                                argument `group` names the list of forms that contains the statement's form
+    placeholder(name, filled)   returns the text for a placeholder, or raises DoesNotFit
+    value(text, reads, group)   returns the value that a statement computes, or raises DoesNotFit. The argument `group`
+                                is the name of the list that contains the statement's form
     """
 
     placeholder: Callable[[str, Filled], Any]

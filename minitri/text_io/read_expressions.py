@@ -86,8 +86,8 @@ class Names:
         return tuple(map(self.dim, exprs))
 
     def shape(self, exprs: Sequence[Node]) -> tuple[Dim, ...]:
-        """Returns the sizes of an array, given as expressions. Raises Mistake if a size contains an axis instead of a
-        dimension.
+        """Computes the shape of an array from the syntax nodes of its sizes. Raises Mistake if a size contains an axis
+        instead of a dimension.
         """
         found = self.of_sizes.dims(exprs)
         for e, d in zip(exprs, found):
@@ -97,7 +97,7 @@ class Names:
 
     @property
     def of_sizes(self) -> Names:
-        """Returns a copy of these `Names` that knows only dimensions, no axes and no values."""
+        """Returns `Names` with the same dimensions, but without axes and values."""
         return Names(self.sizes)
 
     def condition(self, e: Node) -> Dim:

@@ -39,13 +39,13 @@ class Text(Record):
 
 
 class Node(Text):
-    """A syntax node: an expression, or what a grammar rule of ir.lark has parsed.
+    """A syntax node: an expression, or another part of the text, such as a type.
 
     The `kind` of an expression is number, name, text, list, element, max, min, neg, or an operator: + - * // % < >= ==
-    !=. The `parts` of an expression are its operands or, if the expression has no operands, its value. If a node is no
-    expression, its `kind` is the name of its grammar rule, and its `parts` are the names and nodes of the rule. If an
-    optional part of the grammar rule is missing in the text, the part is None in `parts`. The field `depth` is the
-    depth of nesting: the depth of `(e)` is one more than the depth of `e`.
+    !=. The `parts` of most expressions are operands. For a number, a name or a text, `parts` contains only the value.
+    If a node is no expression, its `kind` is the name of its grammar rule, and its `parts` are the names and nodes of
+    the rule. If an optional part of the grammar rule is missing in the text, the part is None in `parts`. The field
+    `depth` is the depth of nesting: the depth of `(e)` is one more than the depth of `e`.
     """
 
     kind: str
@@ -207,8 +207,7 @@ def _nested(place: tuple[int, int], kind: str, parts: tuple[Any, ...], depth: in
 
 
 class Builder:
-    """Makes the syntax nodes that need more than the parts of their grammar rule (ir.lark), such as the depth of
-    nesting.
+    """Makes the syntax nodes of the grammar rules (ir.lark) that need a check or a computation.
 
     Each method has the name of a grammar rule.
     """

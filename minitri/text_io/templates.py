@@ -1,5 +1,5 @@
-"""Defines templates for the lines in the text of a compilation stage. One template both writes and reads lines of one
-kind.
+"""Defines templates for the lines in the text of a compilation stage. The same template is used to write and to read a
+line.
 
     reduce.<op> <x> {over = <over:[axis]>, rescale = <rescale?>}         the template
     reduce.max %0 {over = [j]}                                           a line without its result and type
@@ -15,8 +15,7 @@ A template looks like the line that it describes. `<x>` is a placeholder for the
 
 In: the fields of an operation, or a line of text. Out: the line of text for the given fields, or the fields of the
 operation in the given line. Each intermediate representation (graph, kernels, tile programs) has its templates in a
-file `lines.toml` in its folder. Beside each file `lines.toml`, a file text.py writes the lines, and text.py or parse.py
-reads the lines.
+file `lines.toml` in its folder. The files text.py and parse.py in these folders write and read the lines.
 """
 
 import re
@@ -40,11 +39,11 @@ _FAMILIES = {"reduce": REDUCTIONS, "scan": SCANS}
 
 
 class Hole(Record):
-    """A placeholder of a template. For example, `<x>` stands for an operand, and `over = <over:[axis]>` for an
-    attribute whose value is a list of axes.
+    """A placeholder of a template. For example, `<x>` stands for an operand. The placeholder `over = <over:[axis]>`
+    stands for an attribute of the operation, here a list of axes.
 
-    The field `mark` is a question mark for an optional attribute, three dots for all remaining operands, and otherwise
-    empty. The field `bracket` is "[" if the field is a list of values in brackets, and otherwise empty.
+    The field `mark` is "?" for an optional attribute, "..." for all remaining operands, and "" for other placeholders.
+    The field `bracket` is "[" for a list of values in brackets, and "" for a single value.
     """
 
     word: str
@@ -54,8 +53,8 @@ class Hole(Record):
     mark: str
 
     def write(self, value: Any, writer: Any) -> str:
-        """Returns the value of a field as text. The method of `writer` that has the name of the field's kind, such as
-        `axis`, makes the text. If `writer` has no method of this name, the text is `str(value)`.
+        """Returns the value of a field as text. For a field of the kind "axis", the method `writer.axis` makes the
+        text. If `writer` has no method for the kind of the field, the text is `str(value)`.
         """
         write = getattr(writer, self.kind or "ref", str)
         return f"[{', '.join(map(write, value))}]" if self.bracket else write(value)
@@ -92,7 +91,7 @@ class Template:
         return f"{head} {self.between.join(operands)}".rstrip() + (f" {{{', '.join(words)}}}" if words else "")
 
     def words(self, fields: Mapping[str, Any], writer: Any) -> list[str]:
-        """Returns the text `word = value` for each attribute that the line shows."""
+        """Returns the texts of the attributes, such as `over = [j]`. Attributes without a value are left out."""
         shown = [h for h in self.attributes if h.mark != "?" or fields[h.field] not in (None, ())]
         return [f"{h.word} = {h.write(fields[h.field], writer)}" for h in shown]
 
@@ -111,12 +110,12 @@ class LineReader(Generic[V]):
     """Reads the lines of a block, one after another. A subclass has a method for each kind of field: the method `axis`
     reads fields of the kind `axis`.
 
-    templates    templates of the lines, one for each class of operations
+    templates    the template for each class of operations
     precisions   the precisions that a matrix product can have
-    anywhere     attributes that any line can have
+    anywhere     placeholders for attributes that any line can have
     example      an example of a type, for error messages
-    names        the meaning of names in index expressions, in the line that is being read
-    dtype        the dtype of the result of the line that is being read
+    names        the dimensions, axes and values that the current line can use in index expressions
+    dtype        the dtype of the current line's result
     """
 
     templates: Mapping[type[Any], Template]
@@ -177,9 +176,10 @@ class LineReader(Generic[V]):
         return type.parts[1]
 
     def fields(self, line: Line, absent: Collection[str] = ()) -> tuple[type[Any], dict[str, Any]]:
-        """Returns the class of a line's operation, and the operation's fields.
+        """Parses the operation in a line. Returns the class of the operation, and a dictionary of the operation's
+        fields.
 
-        The argument `absent` names the operations and fields that the text must not contain.
+        The names in `absent` are operations and fields that are not allowed in this text.
         """
         cls, found = self._kind(line, absent)
         template = self.templates[cls]
@@ -207,8 +207,8 @@ class LineReader(Generic[V]):
         return heads["<op>"], {"op": line.op.name}
 
     def _operands(self, line: Line, holes: Sequence[Hole]) -> dict[str, Any]:
-        """Returns the operands of a line, as fields of the operation. If the template ends with a placeholder for all
-        remaining operands, such as `<args...>`, the line must have at least one operand.
+        """Returns the operands of a line, as fields of the operation. If the template has a placeholder such as
+        `<args...>`, the line must have at least one operand.
         """
         fixed, count = [h for h in holes if not h.mark], len(line.operands)
         least = len(fixed) if fixed == holes else max(len(fixed), 1)

@@ -2,8 +2,7 @@
 
 For example, numpy's `average` is called `mean` in the language. The name `abs` is the same in numpy and in the
 language. For numpy's `unique`, the language has no counterpart, and reasons.csv says why. The file names.csv has a row
-for each name of another library. The file reasons.csv has the reasons why the language lacks names of other libraries.
-The file libraries.toml has the names of libraries. The columns of names.csv:
+for each name of another library. The file libraries.toml has the names of libraries. The columns of names.csv:
 
     name        such as `average`; `.real` is an attribute, and `*` stands for any other name of the library
     arguments   the calls that the row is for: `x, axis`, `x, *, alpha`, `x: 1` (rank 1), `*rest` (any others). The
@@ -16,14 +15,12 @@ The file libraries.toml has the names of libraries. The columns of names.csv:
 If a name has several rows in names.csv, the first row that fits the call is used.
 
 Four functions look up a name by its use: `prefixed` for `np.name`, `called` for a call, `value` for a plain name, and
-`attribute` for `x.name`. Each function that looks up a name returns an `Answer`, which contains a row of names.csv. The
-row of an `Answer` says what to write instead of the name, or why the language has nothing like the name. If no library
-has the name, a function that looks up the name returns None.
+`attribute` for `x.name`. A lookup returns an `Answer`, which contains a row of names.csv. A lookup of an unknown name
+returns None. An `Answer` says what to write instead of the name, or why the language has no counterpart.
 
 The function `rewritten_call` turns a call of another library into a call of the language, with the arguments that the
-user wrote. The function `rewritten_call` takes the column `instead` of names.csv as a template, and replaces the names
-of parameters by the arguments. If a parameter in a template is next to an operator, an argument such as `x + 1` is
-written in parentheses.
+user wrote. The column `instead` of names.csv is a template, in which the arguments replace the names of the parameters.
+If a parameter in a template is next to an operator, an argument such as `x + 1` is written in parentheses.
 
     np.average(x + 1, axis=0)      row: average(x, axis) → mean(x, axis=axis)      mean(x + 1, axis=0)
 """
@@ -64,7 +61,7 @@ class Foreign(Record):
 
     @property
     def here(self) -> bool:
-        """Checks whether the language has this function or value of another library under the same name."""
+        """Checks whether the name, such as `abs`, is the same in minitri's language."""
         return self.instead == self.name.lstrip(".") and not self.arguments
 
     @property
@@ -74,10 +71,9 @@ class Foreign(Record):
 
     @property
     def parameters(self) -> list[tuple[str, str | None, bool]]:
-        """Returns the parameters in the column `arguments` of names.csv.
+        """Returns the parameters in the column `arguments` of names.csv, such as `x` and `axis`.
 
-        Each item of the returned list is the name of a parameter, its default, and whether its argument is allowed to
-        be positional.
+        Each parameter is a tuple: its name, its default, and whether a call can pass it by position.
         """
         positional, _, named = self.arguments.partition("*, ")
         found = [(match, True) for match in _PARAMETER.finditer(positional)]
@@ -87,9 +83,9 @@ class Foreign(Record):
     def takes(self, args: Sequence[str], keywords: Iterable[str]) -> bool:
         """Checks whether this row of names.csv is for a call with the arguments `args` and `keywords`.
 
-        The text of each argument must match the pattern for its parameter in the table `looks` of libraries.toml. For
-        example, the parameter `dim` stands for the number of an axis, so its pattern requires a digit. An argument
-        without a digit is not the number of an axis, but an array, as y is in torch's `max(x, y)`.
+        For some parameters, the table `looks` of libraries.toml has a regular expression that the argument must match.
+        For example, the argument for the parameter `dim` must contain a digit. Therefore the row `max(x, dim)` is not
+        used for the call `max(x, y)`, in which y is an array.
         """
         names, given = [name for name, _, _ in self.parameters], dict.fromkeys(keywords, "")
         if not all(re.match(_LOOKS.get(name, ""), text) for name, text in zip(names, args)):
@@ -99,7 +95,8 @@ class Foreign(Record):
         return not names or (self.bound(args, given) is not None and given.keys() <= {*names})
 
     def bound(self, args: Sequence[str], keywords: Mapping[str, str]) -> dict[str, str] | None:
-        """Returns a dictionary from the parameters in this row of names.csv to the texts of a call's arguments.
+        """Binds the arguments of a call to the parameters of this row. Returns a dictionary from parameters to
+        arguments.
 
         Returns None if a parameter has neither an argument nor a default, or if the call has too many arguments.
         """
@@ -147,8 +144,8 @@ def _by_name() -> dict[str, list[Foreign]]:
 def rows(name: str, library: str) -> list[Foreign]:
     """Returns the rows of names.csv for a name of a library.
 
-    Rows that list arguments come before rows that fit any arguments. Torch has many variants such as `exp_` and
-    `exp_copy`: a variant without a row has the rows of `exp`.
+    Rows with an empty column `arguments` fit any call, and come last. If names.csv has no row for torch's `exp_` or
+    `exp_copy`, the function returns the rows for `exp`.
     """
     for spelling in (name, name.removesuffix("_"), name.removesuffix("_copy"), "*"):
         if found := [row for row in _by_name().get(spelling, ()) if library in row.libraries]:
@@ -169,7 +166,7 @@ class Answer(Record):
     def sentence(self, called: bool, written: str = "") -> str:
         """Returns a sentence that says what to write instead of the name, or why the language has no counterpart.
 
-        The argument `written` is the user's call, rewritten in the language, or "" if no rewritten call exists.
+        The argument `written` is the user's text after its translation, such as `mean(y, axis=0)`.
         """
         row, of = self.row, LIBRARIES[self.library]
         written = " ".join(written.split()) if len(written) < LONGEST else ""
@@ -199,10 +196,10 @@ def library(path: Sequence[str]) -> str:
 def prefixed(
     path: Sequence[str], name: str, args: Sequence[str] | None = None, keywords: Sequence[str] = ()
 ) -> Answer | None:
-    """Returns the translation of a name that has the name of a library before the dot, as in `np.name`.
+    """Returns the translation of a name with a prefix, such as `np.average`.
 
-    The argument `path` is the name of the library, such as `np` in `np.name`. The argument `args` is a list of the
-    texts of the positional arguments. If the program does not call the name, `args` is None.
+    The argument `path` is the name of the library, such as `np`. The argument `args` is a list of the texts of the
+    positional arguments. If the program does not call the name, `args` is None.
     """
     of = library(path)
     places = ("F", "nn", of) if of == "modules" else (of,)  # `nn.relu` is a function, not a layer
@@ -236,16 +233,15 @@ def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
     """Returns an `Answer` for each row of names.csv that has the given name and one of the given libraries. The answers
     are in the order of the given libraries.
 
-    Leaves out the rows `*` of names.csv, which stand for all names of a library that have no row. A row `*` of
-    names.csv is used only for a name that follows the library's name, as in `torch.fft.…`.
+    Rows with the name `*` are left out. Such rows are only for a name with a prefix, as in `torch.fft.…`.
     """
     found = [Answer(name, of, row) for of in libraries for row in rows(spelling, of) if row.name != "*"]
     return [a for a in found if not (a.row.here and a.row.name == spelling)]
 
 
 def _first(found: Sequence[Answer], args: Sequence[str] | None, keywords: Sequence[str]) -> Answer | None:
-    """Returns the first translation whose row of names.csv is for a call with the arguments `args` and `keywords`. If
-    no row fits, returns the first of all translations.
+    """Returns the first `Answer` in `found` whose row of names.csv fits the arguments of the call. If no row fits the
+    call, returns the first `Answer` in `found`.
     """
     fitting = [a for a in found if args is None or a.row.takes(args, keywords)]
     return next(iter(fitting or found), None)
@@ -255,8 +251,8 @@ def _first(found: Sequence[Answer], args: Sequence[str] | None, keywords: Sequen
 
 
 def rewritten_call(row: Foreign, args: Sequence[str], keywords: Mapping[str, str]) -> str:
-    """Returns the text to write instead of a call with these arguments. Returns "" if the row of names.csv needs an
-    argument that the call does not have.
+    """Translates a call of another library's function into a call of the language. Returns "" if the call cannot be
+    translated.
     """
     given = ", ".join([*args, *(f"{name}={text}" for name, text in keywords.items())])
     if row.instead in DTYPES:
@@ -282,7 +278,7 @@ def _plain(text: str) -> str:
 
 
 def substituted(template: str, values: Mapping[str, str]) -> str:
-    """Returns the template, with the name of each parameter replaced by its text in `values`.
+    """Replaces the names in a template by the texts in the dictionary `values`.
 
     In a template, `*rest` stands for any number of arguments.
     """
