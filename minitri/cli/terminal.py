@@ -291,7 +291,7 @@ def exit_code(error: CompileError) -> int:
     """Returns the exit code for an error.
 
     The exit code is 3 for a stage that this machine cannot make. The exit code is 2 for a stage, target, pass or option
-    that does not exist. The exit code is 1 for all errors that get neither 2 nor 3.
+    that does not exist. The exit code is 1 for all other errors.
     """
     return 3 if isinstance(error, mt.StageUnavailable) else 2 if error.code in ("MT0402", "MT0404") else 1
 
