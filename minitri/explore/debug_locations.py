@@ -309,9 +309,9 @@ def _instructions(disassembly: str) -> Iterator[tuple[int, str, str]]:
     A routine is a function that the assembler added, such as a division. If an instruction is in no routine, or calls
     no routine, the name is "".
 
-    Comments before an instruction give its source lines. If the comments give several source lines, the line in the
-    innermost inlined function comes first. Comments with source lines apply to all instructions before the next
-    comments with source lines.
+    Comments before an instruction give its source lines. Of several comments, the first comment has the line in the
+    innermost inlined function. Comments with source lines apply to all instructions before the next comments with
+    source lines.
     """
     place, chain, routine = 0, False, ""
     for line in disassembly.split("\n"):

@@ -1,4 +1,4 @@
-"""Draws the graph with a box for each node, or a large graph with one box for each library call or source line.
+"""Draws the graph with a box for each node. A large graph has one box for each library call or source line instead.
 
 In: a graph, and a function that returns the marks (numbers) of a node. The page highlights a box together with the
 lines of text that have the same mark (document.py). Out: a list of views, which are drawings of the graph as plain
@@ -278,8 +278,8 @@ def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any
 def _spaced(wanted: Sequence[float], layer: Sequence[Any], width: Mapping[Any, float]) -> dict[Any, float]:
     """Returns an x coordinate for each node of a layer, close to the wanted coordinate, so that no two nodes overlap.
 
-    Overlapping boxes can be separated by pushing boxes to the right, or by pushing boxes to the left. The function
-    computes both x coordinates of a node, and returns their mean.
+    Overlapping boxes can be separated by pushing boxes to the right, or by pushing boxes to the left. The function does
+    both, and returns the mean of the two x coordinates of each node.
     """
     apart = np.cumsum([0.0, *((width[a] + width[b]) / 2 + GAP for a, b in pairwise(layer))])
     free = np.asarray(wanted) - apart
