@@ -14,7 +14,7 @@ that calls the function.
 On Blackwell GPUs, matrix products are computed in tensor memory. The instructions that allocate and free tensor memory
 have no source line. For this reason, tensor memory is treated like a register with the name `TENSOR`: an allocation
 defines `TENSOR`, and an access uses `TENSOR`. In triton_provenance.py, an instruction without a source line gets the
-graph nodes of the instructions that use its result. An allocation of tensor memory thus gets the graph nodes of the
+graph nodes of the instructions that use its result. So an allocation of tensor memory gets the graph nodes of all
 matrix products that use tensor memory.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      allocates columns: defines TENSOR
