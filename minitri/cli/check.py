@@ -7,9 +7,9 @@
     ok: every pass is within its bound at 2 choices of sizes
 
 Most of the checked sizes are no multiples of block sizes, and some of them are 0 or 1. In: a `Request`, which names the
-program. Out: a line for each choice of sizes, and the verdict. Below the first line with a wrong result, a table of all
-passes is printed. With `--verbose`, a table of all passes is printed below every line. The exit code is 1 if a pass is
-wrong.
+program. Out: a line for each choice of sizes, and the verdict. For the first choice of sizes with a wrong result, the
+command also prints a table of all passes. With `--verbose`, the command prints this table for every choice of sizes
+that the program accepts. The exit code is 1 if a pass is wrong.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,8 +57,8 @@ def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, 
 
 
 def error_text(report: CheckReport) -> str:
-    """Returns a text such as "error 1e-07, allowed 3e-06", about the pass with the largest ratio of error to allowed
-    error.
+    """Returns a text such as "error 1e-07, allowed 3e-06". The two numbers are from the row of the report with the
+    largest quotient of error and allowed error.
 
     `report` must be a report without a wrong pass.
     """

@@ -80,7 +80,8 @@ def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping
 
 
 def read_files(function: ast.Function, given: Mapping[str, str], sizes: dict[str, Size]) -> dict[str, Array]:
-    """Reads the files that the options `--input` name. Returns a dictionary from parameters to arrays.
+    """Reads the files that the options `--input` name. Returns a dict that maps the name of a parameter to the array in
+    its file.
 
     The sizes that follow from the shapes of the arrays in the files are added to `sizes`. Raises InputError if two
     arrays give one dimension different sizes.
@@ -109,7 +110,7 @@ def missing_sizes(
     """Returns sizes for the dimensions that have no size in `known`.
 
     Each dimension without a size in the dict `known` takes the next number from the list `sizes`. A pack is a name such
-    as `*B` for several axes. The argument `axes` has the sizes of each pack that is not in `known`.
+    as `*B` for several axes. A pack that is not in `known` gets the sizes in the argument `axes`.
     """
     numbers, declared = cycle(sizes), sizes_of(function, {}).items()
     return {n: axes if isinstance(size, tuple) else next(numbers) for n, size in declared if n not in known}
@@ -196,7 +197,7 @@ def _argument(param: ast.Param, text: str, sizes: Mapping[str, Size], rng: np.ra
 def _array(text: str, dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, reach: int) -> Any:
     """Returns the array for the value `text` of an option `--input`, such as `ones` or `randint:100`.
 
-    The returned array does not always have the dtype `dtype`, so the caller (`_argument`) converts it.
+    The dtype of the returned array can differ from `dtype`. The caller (`_argument`) converts the array to `dtype`.
     """
     match text.split(":"):
         case ["zeros" | "ones"]:
@@ -241,7 +242,7 @@ def _as_declared(function: ast.Function, name: str, size: Size) -> Size:
 
     For a pack `*B` (a name for several axes), the size 8 of the option `B=8` becomes the tuple (8,).
 
-    Raises InputError if a dimension that is no pack gets several sizes, as in `N=2,3`.
+    Raises InputError if a single dimension gets several sizes, as in `N=2,3`.
     """
     if isinstance(sizes_of(function, {})[name], tuple):
         return (size,) if isinstance(size, int) else size
@@ -278,10 +279,10 @@ def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: 
 
 
 def _reach(function: ast.Function, sizes: Mapping[str, Size]) -> int:
-    """Returns the limit below which all random integers of an input are drawn.
+    """Returns the exclusive upper limit for random integers.
 
-    A program may use random integers as indices, so the limit of the integers is at most the smallest extent of any
-    float array.
+    A program may use the integers as indices of float arrays. For this reason, the limit is at most the size of the
+    shortest axis of all float arrays.
     """
     types = [p.annotation for p in function.params if isinstance(p.annotation, ast.ArrayType)]
     extents = [n for t in types if DTYPES[t.dtype].is_float for n in _shape(t, sizes)]

@@ -143,8 +143,9 @@ OPTIONS = TABLE.pop("options")
 def parameter(name: str, command: Mapping[str, Any]) -> click.Parameter:
     """Describes the option or argument `name` of a command for click.
 
-    In commands.toml, the rows whose key is `name` give the settings of the option or argument. If no row whose key is
-    `name` has the field `flags` (such as "--json"), the command has a positional argument called `name`.
+    The settings come from commands.toml. The table `options` has the settings for all commands, and the table of one
+    command can change the settings. Settings without the field `flags` (such as "--json") describe a positional
+    argument.
     """
     row = {**OPTIONS.get(name, {}), **command.get(name, {})}
     settings = {**KINDS.get(row.pop("kind", ""), {}), **row}

@@ -58,8 +58,8 @@ class Request(Record):
         return Program(self._module(untyped), self.entry, without=self.without)
 
     def _loaded(self, stage: str) -> Program:
-        """Reads the text of a stage, such as the stage `graph`, from `self.file`, and returns the program that begins
-        at it.
+        """Reads the text of a stage, such as the stage `graph`, from `self.file`. Returns a program whose compilation
+        starts at this stage.
         """
         if self.file is None or self.expression is not None or self.types or self.entry:
             raise click.UsageError("--from takes the text of a stage: a file, or `-` for standard input, and no more")
@@ -71,8 +71,8 @@ class Request(Record):
     def _module(self, untyped: Sequence[str]) -> ast.Module:
         """Returns the syntax tree of the program's text.
 
-        This method does not call `mt.compile`, because `mt.compile` takes types as keyword arguments. If a parameter of
-        the program is called `entry`, `mt.compile` could take the parameter's type for its own argument `entry`.
+        This method does not call `mt.compile`, which takes the types of parameters as keyword arguments. A parameter
+        called `entry` would collide with the argument `entry` of `mt.compile`.
         """
         if (self.file is None) == (self.expression is None):
             raise click.UsageError("give one program: a file, `-` for standard input, or -e EXPR")

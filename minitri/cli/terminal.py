@@ -12,9 +12,9 @@ code:
 The one idea: the function `reported` turns every exception of a command into a message and an exit code, so no command
 shows a traceback. Colour, the pager and the progress bar are meant for a terminal, and are left out in a pipe. The
 option `--color` decides whether text is coloured. Without the option `--color`, the environment variables NO_COLOR and
-FORCE_COLOR decide. Without `--color`, NO_COLOR and FORCE_COLOR, only text for a terminal is coloured. The libraries
-rich and pygments take long to import, so they are imported only when they are used. Left out: how a text is split into
-tokens (lexers.py), the command line (main.py), and the commands (command_functions.py).
+FORCE_COLOR decide. If neither `--color`, NO_COLOR nor FORCE_COLOR is given, only text for a terminal is coloured. The
+libraries rich and pygments take long to import, so they are imported only when they are used. Left out: how a text is
+split into tokens (lexers.py), the command line (main.py), and the commands (command_functions.py).
 """
 
 import errno
@@ -291,7 +291,7 @@ def exit_code(error: CompileError) -> int:
     """Returns the exit code for an error.
 
     The exit code is 3 for a stage that this machine cannot make. The exit code is 2 for a stage, target, pass or option
-    that does not exist. The exit code is 1 for all errors that get neither 2 nor 3.
+    that does not exist. The exit code is 1 for all other errors.
     """
     return 3 if isinstance(error, mt.StageUnavailable) else 2 if error.code in ("MT0402", "MT0404") else 1
 

@@ -73,8 +73,9 @@ def failed(message: str) -> dict[str, Any]:
 def diagnostic(error: CompileError) -> dict[str, Any]:
     """Returns a CompileError as data for JSON.
 
-    The data has the fields that the command line prints for an error as JSON, but each place is a position in the text
-    of the editor. The field `text` has the message that a terminal would show.
+    The data has the fields of `CompileError.as_dict`, and the fields `text`, `start` and `end`. The field `text` has
+    the message that a terminal would show. The fields `start` and `end` say which part of the editor's text the error
+    is about.
     """
     return error.as_dict() | {
         "text": str(error), **_place(error.span),

@@ -2,9 +2,9 @@
 
     {"name": "exp", "kind": "function", "written": "exp(x)", "doc": "e to the power x"}
 
-In: the tables that the compiler itself reads, and completions.toml. Out: a row for each name that can be completed:
-function, alias, dtype, constant, attribute or keyword. A test requires that the compiler's tables and completions.toml
-have the same names.
+In: the compiler's tables of operators and functions, and completions.toml. Out: a row for each name that can be
+completed: function, alias, dtype, constant, attribute or keyword. A test requires that the compiler's tables and
+completions.toml have the same names.
 
 Left out: the names that the user's program defines, which the page reads from the text of the program
 (page/completion.js).

@@ -11,11 +11,11 @@ operation, and which line of the generated Triton source the operation comes fro
 If the location of an operation is in a function that Triton has inlined (minitri/triton/rt.py), the `Row` has the line
 that calls the function.
 
-On Blackwell GPUs, matrix products are computed in tensor memory. Separate instructions allocate tensor memory. The row
-of a line that allocates tensor memory defines the name `TENSOR`, and the row of a line that accesses tensor memory uses
-this name. The module triton_provenance.py adds the graph nodes of lines that use the name `TENSOR` to earlier lines
-that define this name. An allocation of tensor memory thus gets the graph nodes of the matrix products that use tensor
-memory.
+On Blackwell GPUs, matrix products are computed in tensor memory. The instructions that allocate and free tensor memory
+have no source line. For this reason, tensor memory is treated like a register with the name `TENSOR`: an allocation
+defines `TENSOR`, and an access uses `TENSOR`. In triton_provenance.py, an instruction without a source line gets the
+graph nodes of the instructions that use its result. So an allocation of tensor memory gets the graph nodes of all
+matrix products that use tensor memory.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      allocates columns: defines TENSOR
     ATOMS.OR RZ, [UR6+0x14], R3                records the allocation: defines TENSOR
@@ -23,11 +23,10 @@ memory.
                                                it also defines TENSOR, for the instructions that read its result
 
 The single PTX instruction `tcgen05.alloc` becomes about thirty machine instructions. The code that frees tensor memory
-also has traps, which stop the kernel if columns of tensor memory were never allocated. Instructions that allocate or
-free tensor memory have no line of the source. Consecutive instructions without a source line form a group. If one
-instruction of a group allocates or frees tensor memory, the whole group counts as allocating tensor memory.
-Instructions such as `LDC R1` and `EXIT`, which begin and end every kernel, are never treated as allocations of tensor
-memory. Left out: which columns of tensor memory belong to which product.
+also has traps, which stop the kernel if columns of tensor memory were never allocated. Consecutive instructions without
+a source line form a group. If one instruction of a group allocates or frees tensor memory, the whole group counts as
+allocating tensor memory. A group never contains an instruction that begins or ends every kernel, such as `LDC R1` or
+`EXIT`. Left out: finding the columns of tensor memory that one matrix product uses.
 """
 
 import re
@@ -44,8 +43,7 @@ class Row(NamedTuple):
     """The facts about one line of a stage: whether it is an operation, its source lines, and the names that it defines
     and uses.
 
-    lines           the lines of the generated source, counted from 1; an instruction of a routine that the assembler
-                    added has the lines of all calls of the routine
+    lines           the numbers of the lines of the generated source that the operation comes from, counted from 1
     defines, uses   the names of values or registers that the operation defines and uses
     """
 
@@ -113,7 +111,7 @@ def _place(body: str, table: dict[str, str]) -> Lines:
 def _resolved(place: str, table: dict[str, str], depth: int) -> Lines:
     """Returns the first line of the generated source that a location mentions.
 
-    In the location of a call, the place in the called function comes before the place of the caller.
+    For an inlined function, MLIR writes the place in the function first, and then the place of the call.
     """
     for file, line, name in _SITE.findall(place):
         if file.startswith(OURS):
@@ -158,8 +156,8 @@ def _llvm_place(name: str, table: Metadata) -> Lines:
 
 
 def _file(fields: Mapping[str, str], table: Metadata) -> str:
-    """Returns the quoted name of the file of a location. A location has no file of its own, so the function follows the
-    location's scopes until a scope names a file.
+    """Returns the name of a location's file, in quotes. A location has no field for its file, so the function goes from
+    scope to enclosing scope until a scope names a file.
     """
     while outer := fields.get("file") or fields.get("scope"):
         fields = table.get(outer, {})
@@ -173,7 +171,7 @@ _AT = re.compile(r"(?:\.loc|inlined_at)\s+(\d+)\s+(\d+)\s+(\d+)")
 
 
 class _Locations:
-    """The lines of the generated source that `.loc` directives lead to.
+    """Finds the line of the generated source for each `.loc` directive of an assembly text.
 
     If a function is inlined into another inlined function, a separate `.loc` directive gives the line where the outer
     function was called.
@@ -207,12 +205,14 @@ _MASKS = MACHINES["amdgcn"]
 
 
 def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
-    """For AMD GPUs, adds missing source lines to instructions that enable threads again, and missing registers to
-    instructions that wait for loads.
+    """Adds missing facts to the rows of two kinds of instructions in an AMD GPU's assembly.
 
-    LLVM gives no source line to the instruction that enables threads again after a branch. This instruction gets the
-    source line of the instruction that disabled the threads. An instruction that waits for loads counts as defining and
-    using the registers that the loads fill.
+    Before a branch, an instruction disables some threads. After the branch, another instruction enables the threads
+    again. LLVM gives the second instruction no source line, so the function copies the source line of the first
+    instruction.
+
+    The instruction `s_waitcnt` waits until loads have written their registers, but its text does not name the
+    registers. In the row of `s_waitcnt`, the function adds these registers to the defined names and to the used names.
     """
     saved: dict[str, tuple[int, ...]] = {}
     fetched: tuple[str, ...] = ()
@@ -246,7 +246,7 @@ def _assembly_rows(text: str, machine: str) -> Iterator[Row]:
 
 
 def straightened(ptx: str) -> str:
-    """Returns the PTX text with one source location for each block of inline assembly.
+    """Returns the PTX text with only the first `.loc` directive of each block of inline assembly.
 
     LLVM increases the line number after each line of inline assembly, although the whole inline assembly comes from one
     line of the source.
@@ -276,8 +276,7 @@ def sass_rows(text: str, disassembly: str) -> list[Row]:
 
 
 def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:
-    """Returns the `Row` of each line of a kernel's machine code. An instruction of the padding at the end of the code
-    counts as a line without an operation.
+    """Returns the rows of a kernel's machine code, with an empty row for each instruction of the padding at the end.
 
     The padding consists of a jump to itself, which never runs, and of NOPs that fill a line of the instruction cache.
     """
@@ -307,11 +306,12 @@ def _instructions(disassembly: str) -> Iterator[tuple[int, str, str]]:
     """Yields three values for each instruction: its source line, the name of the routine that contains the instruction,
     and the name of the routine that the instruction calls.
 
-    The name of a routine is "" unless the assembler added the routine.
+    A routine is a function that the assembler added, such as a division. If an instruction is in no routine, or calls
+    no routine, the name is "".
 
-    Comments before an instruction give its source lines. If the comments give several source lines, the line in the
-    innermost inlined function comes first. Comments with source lines apply to all instructions before the next
-    comments with source lines.
+    Comments before an instruction give its source lines. Of several comments, the first comment has the line in the
+    innermost inlined function. Comments with source lines apply to all instructions before the next comments with
+    source lines.
     """
     place, chain, routine = 0, False, ""
     for line in disassembly.split("\n"):
@@ -340,12 +340,11 @@ _ROLES = {role: re.compile(pattern) for role, pattern in MACHINES[TENSOR].items(
 
 
 def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
-    """Returns the given rows, and adds the name `TENSOR` to the rows of instructions that use tensor memory. The name
-    `TENSOR` works like the name of a register: allocations of tensor memory define it, and accesses to tensor memory
-    use it.
+    """Returns the given rows, and adds the name `TENSOR` to the rows of instructions that use tensor memory.
+    Allocations of tensor memory define the name `TENSOR`, and accesses to tensor memory use the name.
 
-    The argument `head` is the source line at which the kernel begins. If the source line of an instruction is `head`,
-    the instruction counts as an instruction without a source line.
+    The argument `head` is the source line at which the kernel begins. The function treats an instruction at the line
+    `head` as an instruction without a source line.
     """
     lines = text.split("\n")
     users = [k for k, line in enumerate(lines) if rows[k].operation and _ROLES["user"].search(line)]
@@ -359,8 +358,8 @@ def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
 
 
 def _of_the_allocator(rows: Sequence[Row], lines: Sequence[str], head: int) -> Iterator[int]:
-    """Yields the indices of instructions that allocate or free tensor memory, and of adjacent instructions that have no
-    source line.
+    """Yields the indices of the instructions in each group that allocates or frees tensor memory. A group consists of
+    consecutive instructions without a source line.
     """
 
     def without_line(k: int) -> bool:

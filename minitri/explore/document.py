@@ -15,14 +15,14 @@ comes from (provenance.py). The page highlights everything that shares a mark (t
 under the pointer. Texts in the data are not escaped for HTML, because the page inserts them as text, never as HTML.
 Left out: making the HTML file (page.py).
 
-A page also shows the command that makes the same page again. The command that makes the same page again is usually a
-line for a shell:
+A page also shows the command that makes the same page again. Usually, the command that makes the page again is a shell
+command:
 
     minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
 
-The command that makes a page again is a line of Python if the program comes from neither a file nor an expression. If
-the compilation has options for schedules, the command is a line of Python too. The command that makes a page also says
-which program to compare with, and which panes of the page are open.
+The command that makes a page again is a line of Python if the program comes from neither a file nor an expression. For
+a compilation with options for schedules, the page shows a line of Python instead of a shell command. The command that
+makes a page also says which program to compare with, and which panes of the page are open.
 """
 
 import re
@@ -58,7 +58,7 @@ def document(
     """Returns the data of a page about one program, or about two programs that are compared.
 
     quick      whether parts that need Triton's compiler are left out
-    compare    how the second program differs from the first: texts by name, such as {"target": "cuda:80"}
+    compare    the options in which the second program differs from the first, such as {"target": "cuda:80"}
     measured   the measured seconds of the first program's kernels, by name
     panes      which panes of the page are open; if empty, the usual panes are open
     tell       a function that is called with the finished fraction, from 0 to 1, and with the name of the next step
@@ -91,9 +91,8 @@ def document(
 def program(compiled: Compilation, label: str, quick: bool, measured: Seconds, tell: Tell) -> dict[str, Any]:
     """Returns all stages of one program, as data.
 
-    If `quick` is true, the parts of the page's data that take seconds to compute are left out. The parts that take
-    seconds are Triton's stages and passes, the steps of execution_trace.py, the guided walk (guided_walk.py) and the
-    fusion plans (fusion_drawings.py).
+    If `quick` is true, the slow parts of the page's data are left out. The slow parts are Triton's stages and passes,
+    the steps of execution_trace.py, the guided walk (guided_walk.py) and the fusion plans (fusion_drawings.py).
     """
     trace = Trace(compiled)
     sources = _Sources(trace)

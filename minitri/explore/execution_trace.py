@@ -70,7 +70,9 @@ def player(compiled: Compilation) -> dict[str, Any] | None:
 
 
 class _Player:
-    """Runs the tile programs on small arrays: once as they are, and once more for each masked access without its mask."""
+    """Runs the tile programs on small arrays. For each masked access, also runs the tile program without the mask of
+    this access.
+    """
 
     def __init__(self, instance: Compilation) -> None:
         self.plan: Plan = instance.plan
@@ -142,10 +144,8 @@ class _Recorder(Watch):
     def play(self, program: Program, line: Mapping[int, int], grid: Sequence[Sequence[int]], cells: int) -> Runs:
         """Runs a tile program for each given point of the grid, and returns the steps of each run.
 
-        The argument `cells` limits the number of recorded elements. After the limit `cells` is reached, the result has
-        None for each further point of the grid.
-
-        line   the line of each op whose steps are recorded, by the `id` of the op
+        After `cells` recorded elements, the result has None instead of the steps of a run. The dict `line` maps the
+        `id` of an op to the number of the op's line. Ops that are not in `line` are not recorded.
         """
         runs: Runs = []
         for place in grid:
@@ -159,7 +159,9 @@ class _Recorder(Watch):
         return runs
 
     def bounds(self, op: Load | Store, index: Sequence[Any], inside: Any) -> None:
-        """Records the elements of an access, and which of them are outside of the array."""
+        """Records the index of each element of a loaded or stored tile. Also records whether the element is accessed,
+        masked or out of bounds.
+        """
         allowed, *at = np.broadcast_arrays(inside, *index)
         out = np.any([(i < 0) | (i >= extent) for i, extent in zip(at, self._shape(op))], axis=0)
         state = np.where(allowed, np.where(out, "x", "a"), "m")
@@ -172,8 +174,8 @@ class _Recorder(Watch):
     def _begin(self, op: Op, step: dict[str, Any]) -> None:
         """Records a step (one execution of an operation on a tile); the method `done` adds the computed values later.
 
-        If the sanitizer (the check of memory accesses) rejects an access, the recorded step of this access keeps empty
-        values.
+        If the sanitizer (the check of memory accesses) rejects an access, `done` does not run, and the step of this
+        access has no values.
         """
         if id(op) in self.line:
             missing = {"values": [""] * math.prod(step["shape"]), "first": {}, "real": []}
@@ -208,7 +210,8 @@ MORE = ((20, 18, 17, 19), (16, 16), (32, 32))  # sizes for programs with matrix 
 
 
 def small(compiled: Compilation) -> Compilation | None:
-    """Returns the compilation for the first small sizes that the program allows.
+    """Compiles the program for small sizes. The function tries one row of sizes after another (`MORE`, `FEW`) until the
+    program accepts the sizes.
 
     The result is None if the text of the program prescribes sizes that are too large.
     """
@@ -235,7 +238,7 @@ def function_of(context: Context) -> ast.Function:
 
 
 def _blocked(context: Context) -> Compilation:
-    """Compiles a program with small blocks.
+    """Compiles a program with small block sizes.
 
     A block has at most 4 elements along the axis of a loop, 3 along the last axis of the grid, and 2 along other axes.
     """
@@ -268,7 +271,8 @@ def buffers(plan: Plan) -> list[Buffer]:
 def inputs(compiled: Compilation) -> dict[str, Any]:
     """Returns inputs whose elements count 0, 1, 2, … so that a reader sees which element a value comes from.
 
-    Integer inputs count again from 0 before they reach the size of the smallest axis, so that they are valid indices.
+    Each element of an integer input is less than the size of the shortest axis of all inputs, so the element is a valid
+    index.
     """
     context, inputs = compiled.context, compiled.plan.inputs
     least = min((n for b in inputs for n in b.layout(context.sizes)[0]), default=1)

@@ -3,9 +3,9 @@
     tile       "… no longer has whole arrays: each program of a grid loads tiles, …"
     tl.load    "reads a tile from memory; where the mask is false it reads nothing"
 
-In: the name and the text of each stage of a program. Out: the table `ABOUT`, which has two kinds of entries: a sentence
-for each pane, and a line for each common word that the stages contain. The texts of the explanations are in stages.toml
-and explanations.toml. Left out: how the page finds the word under the pointer (page/text.js).
+In: the name and the text of each stage of a program. Out: the table `ABOUT` explains each pane, and the function
+`words_of` returns a line for each common name in the stages. The texts of the explanations are in stages.toml and
+explanations.toml. Left out: how the page finds the word under the pointer (page/text.js).
 """
 
 import re
@@ -21,7 +21,8 @@ LANGUAGE = WORDS.pop("languages")  # of a stage; the language of our stages is "
 
 
 def words_of(stages: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """Returns explanations of the names that the stages contain, for each language in which a stage is written.
+    """Returns explanations of the names in the stages, grouped by language. For example, the key "ptx" has the names in
+    the stage `ptx`.
 
     The key "terms" of the result has explanations of technical terms, such as `tile`, for the guided walk
     (guided_walk.py).

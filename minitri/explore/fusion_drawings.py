@@ -7,9 +7,10 @@ In: a `Trace`, which is a compilation with the graph nodes of each line (provena
     plan      {title, kernels, bytes, view}      the chosen plan, the plan without fusion, plans without one fusion
     decision  {value, from, to, verdict, rule, bytes, marks, instead}    instead: index of the plan without this fusion
 
-To make a plan without one fusion, the fusion pass runs again. In the second run, the fusion pass stores one of the
-fused values in memory. An unknown size counts as 1024. Left out: an estimate of the time that the kernels of a plan
-take. The number of bytes of a plan is the smallest possible memory traffic of its kernels (kernels/memory_traffic.py).
+To make a plan without one of the fusions, the module runs the fusion pass again, and forces the pass to store one fused
+value in memory. The byte counts assume 1024 for each unknown size. Left out: an estimate of the time that the kernels
+of a plan take. The number of bytes of a plan is the smallest possible memory traffic of its kernels
+(kernels/memory_traffic.py).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +37,7 @@ MAX_NODES = 2400  # nodes in the drawings of all plans together; a large graph g
 def plans(trace: Trace) -> dict[str, Any] | None:
     """Returns the drawings of plans as data, or None if the compilation has no graph or kernels to draw.
 
-    For example, a program that was loaded from the text of its kernels has no graph.
+    A program that was loaded from the text of its kernels has no graph.
     """
     return _Ledger(trace).data() if {"kernels", "graph.simplified"} <= {*trace.stages} else None
 
@@ -63,11 +64,11 @@ class _Ledger:
         return {"assumed": assumed, "plans": plans, "decisions": [self._decision(d, instead) for d in self.plan.ledger]}
 
     def _instead(self, plans: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
-        """For each value that fusion keeps in registers, adds a plan to `plans` in which the kernels store this value
-        in memory. Returns a dict that maps the key (`_key`) of each value with an added plan to the index of this plan
-        in `plans`.
+        """For each value that fusion keeps in registers, adds a plan to `plans`. The kernels of the added plan store
+        the value in memory.
 
-        If the graph is large, plans are added for only some of the fused values.
+        Returns a dict that maps the key (`_key`) of a value to the index of its plan in `plans`. The limits `MAX_PLANS`
+        and `MAX_NODES` can leave some values without a plan.
         """
         found: dict[tuple[Any, ...], int] = {}
         fused = {_key(d.value, d.spans): d.value for d in self.plan.ledger if d.fused}
@@ -136,5 +137,7 @@ def operator(op: Operation) -> str:
 
 
 def _key(value: str, spans: Sequence[Span]) -> tuple[Any, ...]:
-    """Returns a key that identifies a value: its name in the fusion decision, and its places in the source."""
+    """Returns a key for a value of the program: the text `value`, such as `exp: f32[M, N]`, and the value's places in
+    the source.
+    """
     return value, *((id(s.source), s.start, s.end) for s in spans)

@@ -1,7 +1,8 @@
-"""Draws the graph with a box for each node, or a large graph with one box for each library call or source line.
+"""Draws the graph with a box for each node. A large graph has one box for each library call or source line instead.
 
-In: a graph, and a function that returns the marks (numbers) of a node. By these marks, the page links a box of the
-drawing to the lines of stages (document.py). Out: a list of views. A view is a drawing of the graph, as plain data.
+In: a graph, and a function that returns the marks (numbers) of a node. The page highlights a box together with the
+lines of text that have the same mark (document.py). Out: a list of views, which are drawings of the graph as plain
+data.
 
 In a graph of more than `LARGE` nodes, the nodes that come from one library call or source line form a group. In the
 first view of a large graph, all groups are folded: each group is drawn as one box. If the graph has at most `MOST`
@@ -15,7 +16,7 @@ The layout method is Sugiyama's, which arranges the nodes of the graph in layers
 length of the longest path to the node (networkx's topological generations). If an edge crosses layers, it gets a bend
 in each layer that it crosses. A few sweeps down and up the layers sort the nodes of each layer by the mean position of
 their neighbours. No layout library fits: graphviz is not a Python package, and grandalf is not maintained. The
-JavaScript libraries dagre and elk would be larger than the rest of the page.
+JavaScript libraries dagre and elk would more than double the size of the page.
 
 Left out: separate end points of edges, so all edges that begin at a box begin at the same point. The file
 page/drawing.js draws the views on the page.
@@ -109,8 +110,8 @@ class _Picture:
     def drawn(self, title: str, folded: Mapping[Node, str], opens: Mapping[str, int] = {}) -> dict[str, Any]:
         """Returns one view of the graph: a drawing with a box for each group and for each node outside of groups.
 
-        folded   the title of the group of each node that has no box of its own
-        opens    for each group, the index of the view that unfolds the group
+        folded   a dict that maps each node in a group to the title of the group
+        opens    a dict that maps the title of a group to the index of the view that unfolds the group
         """
         quotient = self._quotient(folded)
         boxes = {n: self._group(n, folded, opens) if isinstance(n, str) else self._box(n) for n in quotient}
@@ -149,7 +150,9 @@ def _function(span: Span) -> str:
 
 
 def _literal(node: Node) -> str:
-    """Returns the text of a constant or of a `View` node of a constant, and "" for any other node."""
+    """If a node is a constant or a view of a constant, returns the text of the constant. For any other node, returns
+    "".
+    """
     constant = viewed(node)
     return format_number(constant.value) if isinstance(constant, Const) else ""
 
@@ -255,9 +258,9 @@ def _with_bends(graph: nx.DiGraph[Any], level: dict[Any, int]) -> dict[tuple[Any
 def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any, float]) -> dict[Any, float]:
     """Orders the nodes of each layer, and returns the x coordinate of the middle of each node.
 
-    Several sweeps over the layers, alternately down and up, sort the nodes. For each node of a layer, a sweep computes
-    the mean x of the node's neighbours in the layer visited before. A sweep sorts the nodes of each layer by the mean x
-    of their neighbours, and puts each node near this mean.
+    Several sweeps over the layers, alternately down and up, sort the nodes. A sweep down moves each node towards its
+    predecessors, and a sweep up moves each node towards its successors. A sweep sorts the nodes of each layer by the
+    mean x of their neighbours, and puts each node near this mean.
     """
     middle: dict[Any, float] = {}
     for layer in layers:
@@ -275,8 +278,8 @@ def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any
 def _spaced(wanted: Sequence[float], layer: Sequence[Any], width: Mapping[Any, float]) -> dict[Any, float]:
     """Returns an x coordinate for each node of a layer, close to the wanted coordinate, so that no two nodes overlap.
 
-    Overlapping boxes can be separated by pushing boxes to the right, or by pushing boxes to the left. The function
-    computes both x coordinates of a node, and returns their mean.
+    Overlapping boxes can be separated by pushing boxes to the right, or by pushing boxes to the left. The function does
+    both, and returns the mean of the two x coordinates of each node.
     """
     apart = np.cumsum([0.0, *((width[a] + width[b]) / 2 + GAP for a, b in pairwise(layer))])
     free = np.asarray(wanted) - apart

@@ -1,18 +1,18 @@
 """The guided walk: a tour of the page that follows one span of the program through all stages, in about ten steps.
 
-In: a `Trace` (provenance.py), and the plain data of the page's stages, its passes, and its run on small arrays
+In: a `Trace` (provenance.py), and plain data of the page: the stages, the passes, and the recorded run on small arrays
 (execution_trace.py). Out: plain data, a list of steps:
 
     {title, text, panes, marks, rows, sketch}   panes: the two panes that are open; marks: what they highlight
     rows    [[line, …], [line, …]]              the lines of each pane that the text names, and that the page reveals
     sketch  {kind, caption, …}                  kind: fusion, grid, tile or mask; the sketch is None if the step needs none
 
-The guided walk follows one node of the graph: the node whose operation has a line in the most stages. If several nodes
-have lines in equally many stages, the order of preference is: a matrix product, a function such as exp, a reduction,
-the last operation. The text of a step says what is new in a stage, and what has disappeared since the previous stage
-(stages.toml). The text of a step also says what the changes between two stages mean for the program: for example, how
-many kernels and grid programs there are. A step is left out if the two stages that it shows have the same text. The
-texts of the steps are in guided_walk.toml.
+The guided walk follows the graph node that appears in the most stages. If several nodes appear in equally many stages,
+the walk prefers a matrix product, then a function such as exp, then a reduction, then the last operation. The text of a
+step says what is new in a stage, and what has disappeared since the previous stage (stages.toml). The text of a step
+also says what the changes between two stages mean for the program: for example, how many kernels and grid programs
+there are. A step is left out if the two stages that it shows have the same text. The texts of the steps are in
+guided_walk.toml.
 
 Left out: how a drawing looks (page/sketch.js).
 """
@@ -78,12 +78,12 @@ def followed(trace: Trace, stages: Iterable[str]) -> int | None:
 
 
 class _Walk:
-    """The data of a guided walk, a tour of the page that follows one graph node through all stages. A `_Walk` has the
-    tile program that computes this graph node, and the loads and stores that are drawn.
+    """The data of a guided walk, a tour of the page that follows one graph node through all stages.
 
-    load     the load to draw: preferably along the axis of a loop, otherwise along an axis that one block covers
-    tested   the last axis that a mask tests
-    masked   an access whose mask tests the axis `tested`
+    program   the tile program that computes the graph node
+    load      the load that is drawn; a load along the axis of a loop is preferred
+    tested    the last axis that a mask tests
+    masked    an access whose mask tests the axis `tested`
     """
 
     def __init__(
@@ -174,8 +174,8 @@ class _Walk:
         return [(p["name"], _reason(p)) for p in changed]
 
     def _neutral(self) -> list[str]:
-        """Returns texts about masked elements in reductions. Each text says which value the masked elements have, and
-        why this value does not change the result of the reduction.
+        """Returns texts such as "`0.0`, which changes no sum", one for each value that masked elements have in a
+        reduction.
         """
         ops = list(self.program.ops())
         values = [op.other for op in ops if isinstance(op, Load) and _conditions(op) and op.other]
@@ -184,11 +184,11 @@ class _Walk:
         return [f"`{value}`, which changes no {NEUTRAL[value]}" for value in dict.fromkeys(values) if value in NEUTRAL]
 
     def _rows(self, stage: str, access: Access | None) -> list[int]:
-        """Returns the indices of the lines of a stage that show an access of the tile program.
+        """Finds a load or store of the tile program in the text of a stage, and returns the indices of its lines.
 
-        The function finds the kernel or tile program in each stage by its name, which is the same in all stages. If the
-        stage does not contain the access itself, the function finds an access to the same array. An access at the same
-        index is preferred.
+        The function searches the kernel that has the same name as the tile program. If the stage does not contain the
+        access itself, the function finds another access to the same array. Among several accesses, the function prefers
+        an access with the same index.
         """
         if access is None or stage not in ("kernels", "tile", "tile.masked", "tile.target", "triton"):
             return []
@@ -217,8 +217,8 @@ class _Walk:
     def _array(self, access: Access) -> dict[str, Any]:
         """Returns data to draw the array that an access reads or writes.
 
-        For each dimension of the array, the result has the tile program's axis that indexes the dimension, and the
-        block size of this axis.
+        Each dimension of the array comes with the axis that indexes the dimension, and with the block size of this
+        axis.
         """
         names = [{s.name for s in index.symbols()} for index in access.index]
         axes = [[a for a in self.program.axes if a.name in own] for own in names]
@@ -248,7 +248,9 @@ def _reason(p: Data) -> str:
 
 
 def _conditions(access: Access | None) -> dict[str, Dim]:
-    """Maps the name of each axis that the mask of an access tests to the condition that tests the axis."""
+    """Returns the conditions in the mask of an access, as a dict. The key of a condition is the name of the tested
+    axis.
+    """
     found = access.mask.conditions if access and access.mask else ()
     return {s.name: c for c in found for s in c.symbols()}
 

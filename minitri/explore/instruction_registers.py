@@ -1,16 +1,15 @@
 """Finds the registers that a machine instruction defines and uses.
 
 In: the text of one instruction. Out: the names of the registers that the instruction defines and uses. Some
-instructions, such as the computation of an address, have no source line. Through the names of registers,
-triton_provenance.py finds which instructions use the result of an instruction without a source line.
+instructions, such as the computation of an address, have no source line. If an instruction has no source line,
+triton_provenance.py finds the instructions that read its result.
 
     ptx       @%p1 add.s32 %r3, %r1, %r2            defines %r3; uses %p1, %r1, %r2, and the old value of %r3
     sass      IMAD.WIDE R2, R41, 0x4, R18           defines R2, R3; uses R41, R42, R18, R19
     amdgcn    s_add_u32 s10, s2, s6                 defines s10; uses s2, s6
 
 An instruction writes its first operand, unless the instruction's name shows that the instruction writes only memory, or
-nothing. If the width of an operand is uncertain, the operand counts as several registers, so that no register is
-missing.
+nothing. If the text does not say how many registers an operand has, the module assumes the largest possible number.
 """
 
 import re
@@ -49,10 +48,9 @@ def _operands(text: str) -> list[str]:
 
 
 def _results(operands: list[str], opcode: str, machine: str) -> int:
-    """Returns how many operands of an instruction are results; the results come before the operands that are only read.
+    """Returns how many operands of an instruction are written. The written operands come first.
 
-    In SASS, NVIDIA's machine code, an instruction can write a register and then several predicates (truth values), and
-    all of these are results.
+    In SASS, NVIDIA's machine code, an instruction can write a register and then several predicates (truth values).
     """
     if machine != "sass":
         return 1
@@ -71,7 +69,9 @@ def _registers(operands: list[str], opcode: str, machine: str) -> Iterator[str]:
 
 
 def _count(match: re.Match[str], operand: str, opcode: str) -> int:
-    """Returns how many consecutive registers a register name in a SASS operand means: 2 if R4 means R4 and R5."""
+    """Returns how many consecutive registers an operand of SASS stands for. For example, R4 can stand for the two
+    registers R4 and R5.
+    """
     if match["kind"].endswith("P"):
         return 1
     if match["kind"] == "R" and (many := re.search(r"^(?:LDTM|STTM).*\.x(\d+)\b", opcode)):

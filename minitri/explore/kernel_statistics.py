@@ -1,6 +1,6 @@
 """Figures about each kernel: its predicted time (roofline), the resources that it takes, and its instructions by kind.
 
-In: a compilation. Out: plain data for the page (`figures`):
+In: a compilation. Out: the function `figures` returns plain data for the page:
 
     {chip, kernels, resources, missing}
     kernel    {name, needed, asked, floor, bound, measured}     needed, asked: {bytes, operations}

@@ -32,7 +32,7 @@ Tell = Callable[[float, str], None]  # receives the finished fraction, from 0 to
 
 
 class KernelCode:
-    """Triton's stages of one kernel.
+    """Triton's stages of one kernel, such as `ttir` and `ptx`.
 
     `twins` has the names of the kernels that are equal to this kernel.
 
@@ -81,14 +81,14 @@ class KernelCode:
 
 
 class MachineCode:
-    """Triton's stages of all kernels of a compilation."""
+    """Triton's stages, such as `ttir` and `ptx`, of all kernels of a compilation."""
 
     def __init__(self, compilation: Compilation) -> None:
         self.compilation, self.target = compilation, compilation.context.target
 
     @cached_property
     def kernels(self) -> tuple[KernelCode, ...]:
-        """One `KernelCode` for each distinct kernel, in the order of the program."""
+        """One `KernelCode` for each distinct kernel, in the order in which the program launches the kernels."""
         functions = compiled_stages.jit_functions(self.compilation.module_text)
         groups: dict[str, list[tuple[EmittedKernel, Any]]] = {}
         for k in self.compilation.value("triton"):
@@ -115,7 +115,7 @@ class MachineCode:
 
 
 def _identity(kernel: EmittedKernel, source: Any, target: Target) -> str:
-    """Returns the input that Triton gets for a kernel, without the kernel's name, as a text.
+    """Returns the input of Triton's compiler for a kernel, as JSON. In this input, the kernel has the name `kernel`.
 
     Two kernels are equal if `_identity` returns the same text for both.
     """

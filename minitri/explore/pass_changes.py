@@ -6,19 +6,20 @@ Triton's GPU dialect. To find the rules that a pass of minitri applied, the pass
 During the second run of a pass, minitri/base/pass_logs.py records each application of a rule.
 
 If the environment variable MLIR_ENABLE_DUMP is set, Triton prints its IR to standard error before every pass. Triton's
-passes run in a separate process, in which MLIR_ENABLE_DUMP is set. The module pass_changes.py is also the main program
-of the separate process. The separate process has a time limit, and reads the tile programs from standard input, as the
-text of the stage `tile.target`. Locations are removed from the printed IR, because the numbers of locations change with
-each print. Left out: LLVM's passes.
+passes run in a separate process, in which MLIR_ENABLE_DUMP is set. The separate process runs the function `main` of
+this module. The separate process has a time limit, and reads the tile programs from standard input, as the text of the
+stage `tile.target`. Locations are removed from the printed IR, because the numbers of locations change with each print.
+Left out: LLVM's passes.
 
 The functions `our_passes` and `triton_passes` turn each `Step` into a dict with the keys name, group, stage, about,
 where, patch, rules and fresh.
 
-`patch` turns the text before a pass into the text after it: [[start, end, new lines, renumbered], …]. A patch does not
-repeat unchanged text, and the page shows a patch as a difference. Lines that differ only in the numbers of values, such
-as `%3` and `%4`, are marked as renumbered. The key `fresh` is true if there is no earlier text to compare with: for the
-first pass, and for the text of a kernel as Triton reads it. The key `rules` lists the rules that the pass applied, as
-the field `rules` of `Step` does.
+The key `patch` says how to change the text before a pass into the text after the pass. A patch is a list [[start, end,
+new lines, renumbered], …]: the new lines replace the old lines from `start` up to `end`. A patch does not repeat
+unchanged text, and the page shows a patch as a diff. The flag `renumbered` is true if the lines differ only in the
+numbers of values, such as `%3` and `%4`. The key `fresh` is true if no earlier text exists: for the pass `parse`, and
+for the text of a kernel before Triton's first pass. The key `rules` lists the rules that the pass applied, as the field
+`rules` of `Step` does.
 """
 
 import inspect
@@ -50,12 +51,12 @@ from minitri.triton.source import module_text
 class Step(NamedTuple):
     """A pass that ran, with the rules that it applied.
 
-    group    "minitri", or for a pass of Triton "triton" and the name of the kernel that it worked on
+    group    "minitri"; for a pass of Triton, a text such as "triton k0", with the name of the kernel
     about    what the pass does, in one sentence; for a pass of Triton, the options of the pass
     where    the file and line where a pass of minitri is defined: `minitri/optimize/simplify.py:43`
     rules    the rules that were applied, each {name, about, where, count, cases}. `about` says in one sentence what the
              rule does. `where` is the file and line of the rule. `count` is how often the rule was applied. `cases` has
-             pairs of texts before and after the rule
+             some applications of the rule, each as a pair of texts (before, after)
     """
 
     group: str

@@ -7,9 +7,10 @@ the text of each stage, with the numbers of the nodes that each line comes from.
     triton     v5 = rt.dot(v1, v2, v4)    {0, 1, 3}
     sass       HMMA.16816.F32 R4, …       {0, 1, 3}
 
-An op has spans (places in the source), and each span has the number of a graph node. A line that shows an op comes from
-the graph nodes whose numbers are in the op's spans. A line without an op, such as an axis or the head of a loop, comes
-from the graph nodes of the ops that need the line.
+Each operation has spans. A span is a place in the source, with the number of the graph node that was made for this
+place. A line with an operation comes from the graph nodes in the spans of the operation. A line that declares an axis
+or a buffer comes from the graph nodes of the operations that use the axis or the buffer. The head of a loop comes from
+the graph nodes of the results of the loop.
 
 The number of a node is its index in the stage `graph`. If a program was loaded from the text of a kernels or tile
 stage, the trace numbers the ops of this stage, not graph nodes. Left out: which part of a line belongs to which node.
@@ -49,7 +50,8 @@ class NodeInfo(NamedTuple):
 class StageTrace(NamedTuple):
     """A stage as text, with the nodes that each line comes from.
 
-    `lines[k]` has the numbers of the nodes of line k. `how[k]` says how line k depends on its nodes (`Origin`).
+    `lines[k]` has the numbers of the nodes of line k. `how[k]` says whether line k computes its nodes itself, or only
+    serves other lines (see `Origin`).
     """
 
     text: str
@@ -58,7 +60,8 @@ class StageTrace(NamedTuple):
 
 
 class Trace:
-    """The nodes of a compilation, and the lines of its stages; `trace["ptx"]` has the lines of the stage `ptx`.
+    """The nodes of a compilation, and the nodes that each line of each stage comes from. For example, `trace["ptx"]` is
+    the `StageTrace` of the stage `ptx`.
 
     A stage is made when it is first requested. Raises StageUnavailable (MT0402) for a stage that the compilation does
     not have.
@@ -85,7 +88,7 @@ class Trace:
     def of(self, spans: Iterable[Span]) -> Nodes:
         """Returns the numbers of the graph nodes to which the given spans (places in the source) belong.
 
-        If a span has no node number, the result has the nodes at the place of the span in the source.
+        If a span has no node number, the function takes all nodes with the same place in the source.
         """
         return frozenset().union(*({s.node} if s.node is not None else self._there(s) for s in spans))
 
@@ -119,7 +122,7 @@ class Trace:
         return self._about(program_lines(program), list(program.ops()))
 
     def _within(self, node: ast.Node | None) -> Nodes:
-        """Returns the nodes whose span is exactly the span of an expression.
+        """Returns the graph nodes whose place in the source is exactly the place of an expression.
 
         For an assignment or `return`, returns the nodes of the statement's value.
         """
@@ -133,17 +136,17 @@ class Trace:
         return frozenset(self._there(node.span))
 
     def _about(self, lines: Iterable[tuple[str, Any]], ops: Sequence[Op]) -> list[Nodes]:
-        """Returns the graph nodes that each line in a text of kernels or tile programs comes from.
+        """Returns the graph nodes of each line in the text of a kernels or tile stage.
 
-        `ops` has all ops of the kernels or tile programs. For example, the line that declares a buffer comes from the
-        nodes of all ops in `ops` that access the buffer.
+        `ops` has all ops of the kernels or tile programs. For example, a line that declares a buffer gets the graph
+        nodes of all ops that access the buffer.
         """
         return [self.of(s for one in _served(item, ops) for s in one.spans) for _, item in lines]
 
 
 def _served(item: Any, ops: Sequence[Op]) -> Iterable[Op | Decision]:
-    """Returns the op or fusion decision that a line shows. For a line that declares something, such as an axis or a
-    buffer, returns the ops that depend on the declaration.
+    """Returns the op or the fusion decision that is printed in a line. For a line that declares something, such as an
+    axis or a buffer, returns the ops that depend on the declaration.
     """
     match item:
         case Program() | Kernel():
@@ -173,7 +176,7 @@ def _axes(op: Op) -> Container[str]:
 def _nodes(compiled: Compilation) -> Iterator[NodeInfo]:
     """Yields the nodes of the graph in the order of their numbers (`Graph.numbered`).
 
-    For a program that was loaded from a kernels or tile stage, yields the ops of this stage.
+    If the program was loaded from the text of its kernels or tile programs, yields the ops in this text.
     """
     start = compiled.context.start
     match compiled.value("graph" if start is None else start.stage):

@@ -2,8 +2,8 @@
 
 In: requests from any thread. Out: an answer to each request. The worker process (compile_worker.py) gets one request at
 a time, and has a limited time to answer the request. If the worker process exceeds the time limit or dies, `Desk` ends
-the process with all its children and starts another process. If a worker process is ended or dies, an error is the
-answer to the request that the process worked on. The method `ask` raises `Busy` if too many requests wait.
+the process with all its children and starts another process. A request that a worker process could not finish is
+answered with an error. The method `ask` raises `Busy` if too many requests wait.
 
 Left out: what a request means (compile_worker.py), and who is allowed to send requests (serve.py).
 """
@@ -29,8 +29,7 @@ class Desk:
 
     seconds   the longest time that one request may take
     queue     how many requests may wait
-    newest    whether only the newest request waits, and each older request gets an error at once; useful while one
-              person types
+    newest    whether a new request cancels all waiting requests; a cancelled request gets an error at once
     """
 
     def __init__(self, seconds: float, queue: int = 4, newest: bool = False) -> None:

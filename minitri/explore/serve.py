@@ -1,4 +1,4 @@
-"""Serves the explorer with a live editor, for the user of this machine alone.
+"""Serves the explorer's page, with a live editor, to the user of this machine.
 
     minitri explore --serve
 
@@ -230,7 +230,7 @@ class Handler(BaseHTTPRequestHandler):
 def listening(port: int | None = 0, first: Mapping[str, Any] | None = None) -> Server:
     """Returns a server that already accepts connections.
 
-    The argument `first` is the request with the program that the page shows first.
+    When a browser opens the page, the page shows the program in the request `first`.
 
     port   0 for any free port; None for the usual port, or for any free port if the usual port is taken
     """

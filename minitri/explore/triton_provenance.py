@@ -1,24 +1,25 @@
-"""Finds the nodes of the graph that each line of the generated Triton source, and of Triton's own stages, comes from.
+"""Finds the graph nodes that each line of a stage comes from, for the stage `triton` and for Triton's own stages.
 
-In: the text of one of Triton's own stages, or three values for the stage `triton`: its text, its kernels, and the graph
-nodes of each op. Out: for each line an `Origin`, which has the nodes of the graph that the line comes from.
+In: the generated source with its kernels and the graph nodes of each op, or the text of one of Triton's own stages.
+Out: for each line an `Origin`, which has the nodes of the graph that the line comes from.
 
     j = tl.arange(0, 512)                      {2, 7}   serves the load and the store
     m5 = j < 300                               {2, 7}
     v0 = tl.load(p0 + j, mask=m5, other=0)     {2}      the load itself
     tl.store(p1 + j, v3, mask=m5)              {7}
 
-A line that computes an op of the tile program comes from the same graph nodes as the op. A line that computes an index,
-a mask or a carried value gets the graph nodes of all lines that use the computed value (`served`). The line at the head
-of a loop gets the graph nodes of all lines in the loop's body. Three kinds of lines have the nodes of all stores of the
-kernel: the head of the function, the heads of its branches, and lines that wait for an earlier kernel.
+A line that computes an op of the tile program comes from the same graph nodes as the op. A line that computes an index
+or a mask gets the graph nodes of all lines that use the index or the mask (function `served`). The line at the head of
+a loop gets the graph nodes of all lines in the loop's body. Some lines serve the kernel as a whole: the head of the
+function, the heads of its branches, and lines that wait for an earlier kernel. Such a line gets the graph nodes of all
+stores of the kernel.
 
 In Triton's own stages, the location of an operation leads to a line of the generated source (debug_locations.py). An
 operation with a location gets the graph nodes of the line of generated source that the location names. Some operations,
 such as a constant that Triton moves out of a loop, an address, or an allocation of tensor memory, have no location. An
-operation without a location gets the graph nodes of the operations that use its result. An operation belongs to the
-whole kernel if its result is not used, or if its location is the head of the function. An operation that belongs to the
-whole kernel gets the graph nodes of all store operations of the kernel.
+operation without a location gets the graph nodes of the operations that use its result. If no operation uses the
+result, the operation gets the graph nodes of all stores of the kernel. An operation whose location is the head of the
+function is treated as an operation without a location.
 """
 
 import ast
@@ -39,11 +40,12 @@ OWN, SERVES, WHOLE = "own", "serves", "whole"
 
 
 class Origin(NamedTuple):
-    """The nodes that a line comes from, and how the line depends on these nodes.
+    """The graph nodes that a line comes from, and what the line does for these nodes. The field `how` has one of four
+    values:
 
     "own"      the line computes a part of these graph nodes
     "serves"   the line makes an index, a mask or a constant that is used to compute these graph nodes
-    "whole"    the line belongs to the whole kernel, which computes these graph nodes
+    "whole"    the line serves the kernel as a whole, such as the head of the function
     ""         the line computes nothing: it is a brace, a label or a comment
     """
 
@@ -55,10 +57,10 @@ NOWHERE = Origin(NONE, "")
 
 
 def _origins(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str], frame: Nodes) -> list[Origin]:
-    """Returns an `Origin` (nodes, and how the row depends on them) for each row of one kernel.
+    """Returns the `Origin` of each line of one kernel.
 
-    own     the nodes of each row; None if the row gets the nodes of the rows that use its results
-    frame   the nodes of the kernel's stores; a row whose results are not used gets these nodes
+    own     the graph nodes that each line computes; None for a line that computes no graph node itself
+    frame   the graph nodes of the kernel's stores, for lines whose result is not used
     """
     users = served(rows, own, kept)
     made = [Origin(o, OWN) if o else Origin(u, SERVES) if u else Origin(frame, WHOLE) for o, u in zip(own, users)]
@@ -66,8 +68,7 @@ def _origins(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[s
 
 
 def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str]) -> list[Nodes]:
-    """Returns, for each line of a stage, the numbers of the graph nodes that need the line. A `Row` has the facts about
-    one line.
+    """Returns the graph nodes of each line of a stage. A `Row` has the facts about one line.
 
     A line that computes no graph node itself, such as an address, gets the nodes of the lines that use its result.
 
@@ -76,10 +77,12 @@ def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str
         s = 3                 serves the product: {5}
         y = x * s             {5}
 
-    The function visits the row of every line twice, from the last line to the first, because loops carry values to
-    earlier lines. If a line uses a name, the graph nodes of the line are added to the nearest earlier line that defines
-    the name. The set `kept` has the names of variables that a loop carries, and of tensor memory. The graph nodes of a
-    line that uses a name in `kept` are added to all earlier lines that define the name.
+    The function is a backward data-flow analysis, like the analysis of live variables. If a line uses a name, the
+    nearest earlier line that defines the name gets the graph nodes of the line. The function visits the lines twice,
+    from the last line to the first, because a loop carries values from one iteration to the next.
+
+    The set `kept` has names that several lines define: variables that a loop carries, and `TENSOR`. If a line uses such
+    a name, all earlier lines that define the name get the graph nodes of the line.
     """
     needed: dict[str, Nodes] = defaultdict(frozenset)
     found = [NONE] * len(rows)
@@ -98,7 +101,7 @@ def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str
 
 
 def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Callable[[Op], Nodes]) -> list[Origin]:
-    """Returns the `Origin` of each line of the generated Triton source."""
+    """Returns an `Origin` for each line of the generated Triton source: the graph nodes that the line comes from."""
     ops = line_ops(kernels)
     own = {line: nodes_of(op) for line, op in ops.items()}
     launches = {match[1]: k for k, line in enumerate(text.split("\n"), 1) if (match := re.match(r"# (\w+)\[", line))}
@@ -116,7 +119,8 @@ def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Calla
 
 
 def _rows(nodes: Sequence[ast.AST]) -> tuple[list[Row], frozenset[str]]:
-    """Returns a `Row` for each line with a statement, and the names that a loop carries to its next iteration.
+    """Returns two values: a `Row` for each line with a statement, and the set of the names that loops carry to their
+    next iteration.
 
     In the generated source, each statement has one line, and the head of a loop or of a branch has a line of its own. A
     name that is assigned both outside of loops and in a loop counts as carried by a loop.
@@ -134,10 +138,10 @@ def _rows(nodes: Sequence[ast.AST]) -> tuple[list[Row], frozenset[str]]:
 
 
 def _whole(nodes: Sequence[ast.AST]) -> Iterator[int]:
-    """Yields the lines of a function that belong to the whole kernel.
+    """Yields the numbers of the lines that serve the kernel as a whole.
 
-    A line with `if` or `else` belongs to the whole kernel, because its branch contains the whole kernel. A statement
-    without a result, such as waiting for the previous kernel, belongs to the whole kernel.
+    Each branch of an `if` contains the code of the whole kernel, so the lines with `if` and `else` serve the kernel as
+    a whole. Statements without a result, such as a wait for the previous kernel, also serve the kernel as a whole.
     """
     for node in nodes:
         if isinstance(node, ast.If):
@@ -150,7 +154,7 @@ def _whole(nodes: Sequence[ast.AST]) -> Iterator[int]:
 
 
 def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) -> list[Origin]:
-    """Returns the `Origin` of each line of one of Triton's stages.
+    """Returns an `Origin` for each line of one of Triton's own stages: the graph nodes that the line comes from.
 
     The text of the stage contains all distinct kernels of the program. Above the text of each kernel is a line with the
     kernel's name.
@@ -170,10 +174,10 @@ def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) ->
 
 
 def _with_twins(source: Sequence[Origin], kernel: KernelCode, heads: Mapping[str, int]) -> list[Origin]:
-    """Returns the `Origin` of each line of the generated source; `kernel` stands for all kernels equal to it.
+    """Returns a copy of `source` in which the lines of `kernel` also have the graph nodes of equal kernels.
 
-    Kernels with equal code are compiled only once. A line of the compiled kernel gets the graph nodes of the same line
-    in all kernels with equal code.
+    Kernels with equal code are compiled only once. Line k of the compiled kernel gets the graph nodes of line k of
+    every equal kernel.
     """
     made = list(source)
     for k in range(kernel.kernel.source.count("\n")):

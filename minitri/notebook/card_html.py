@@ -36,9 +36,9 @@ def card(
     text      the text of a card that shows a single text
     tabs      pairs of a label and a text, for a card with several texts
     rows      a table whose first row is the head
-    fold      a label; the table is hidden until the user opens the label, unless `wrong` is true
+    fold      a label that shows or hides the table; the table is hidden at first, unless `wrong` is true
     note      the last line of the card
-    longest   the most characters of a text that are shown
+    longest   the number of characters after which a text is cut
     """
     shown = [(label, _shown(content, longest)) for label, content in tabs]
     cells = [[printable(cell) for cell in row] for row in rows]

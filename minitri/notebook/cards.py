@@ -30,7 +30,7 @@ def program_card(name: str, signature: str, source: str, compilation: Compilatio
 def stages_card(compilation: Compilation) -> str:
     """Returns the HTML of a card with a tab for each stage.
 
-    The stages that Triton's compiler makes have a tab only if Triton has compiled the program before.
+    The card leaves out the stages that Triton's compiler makes, unless the program is already compiled.
     """
     context, made = compilation.context, "compiled" in vars(compilation)
     later = [] if made else [stage for stage in compilation.stages if stage in context.target.stages]

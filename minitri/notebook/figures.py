@@ -88,7 +88,7 @@ def roofline_figure(compilation: Compilation, measured: Mapping[str, float] | No
 
 
 def _roofs(axes: Any, chip: Peak, found: Roofline) -> None:
-    """Draws the lines above which no kernel can be: the memory's bandwidth, and the peak rate of each unit in use."""
+    """Draws the upper limits of kernels as lines: the memory's bandwidth, and the peak rate of each unit in use."""
     used = [u for u in UNITS if u in chip.rates and any(u in row.needed.operations for row in found.kernels)]
     intensities = [row.needed.intensity for row in found.kernels if row.needed.total]
     rates = {u: chip.rates[u] for u in used or ("f32",)}
@@ -102,7 +102,9 @@ def _roofs(axes: Any, chip: Peak, found: Roofline) -> None:
 
 
 def _kernels(axes: Any, found: Roofline) -> None:
-    """Draws a point for each kernel that computes. Kernels that only move bytes are named in the legend."""
+    """Draws a point for each kernel that has arithmetic operations. A kernel without arithmetic operations has no
+    point, only a line in the legend.
+    """
     for k, row in enumerate(found.kernels):
         seconds, said = (row.predicted, "predicted") if row.measured is None else (row.measured, "measured")
         colour = COLOURS[k % len(COLOURS)]
