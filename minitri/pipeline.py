@@ -350,8 +350,7 @@ class Compilation:
     def plan(self) -> Plan:
         """The plan of the program: its inputs, outputs, temporaries and kernels.
 
-        If the program was read from the text of a tile stage, the plan has no kernels, because the text has only tile
-        programs.
+        For a program that was read from the text of a tile stage, the plan lists no kernels.
         """
         return self.value("tile.target").plan
 

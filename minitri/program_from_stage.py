@@ -257,8 +257,8 @@ def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, .
 
 
 def _largest(kernel: Kernel, sizes: Mapping[str, int]) -> int:
-    """Returns the larger of two numbers: the elements of a kernel's largest array, and the largest index that the
-    kernel uses as a value.
+    """Returns the larger of two numbers: the number of elements of a kernel's largest array, and the largest index that
+    the kernel uses as a value.
     """
     elements = [prod(e.evaluate(sizes) for e in b.shape) for b in kernel.buffers]
     ranges = {a.symbol: (ZERO, Dim.of(a.extent.evaluate(sizes)) - 1) for a in kernel.axes}

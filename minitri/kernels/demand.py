@@ -196,9 +196,9 @@ class Indexing:
         return along.name, shift
 
     def _limit(self, node: Node) -> None:
-        """Decides whether the value of a node must be stored in memory, because a kernel would compute the value too
-        often. A value is stored if the kernel needs it at too many indices. A value is also stored if one of its
-        indices has too many guards (conditions).
+        """Decides whether the value of a node is stored in memory instead of computed several times. A value is stored
+        if the kernel needs it at too many indices. A value is also stored if one of its indices has too many guards
+        (conditions).
 
         For a stored value, only one index is kept, without guards. If the value were computed at many indices, its
         operands would be needed at many indices too.
@@ -260,10 +260,10 @@ class Indexing:
         For example, the index of `x[i]` does not contain the axis `j`. If `x[i]` is needed only where `j >= 2`, the
         kernel loads `x[i]` once for all `j`, without the guard `j >= 2`.
 
-        A guard on a short axis is kept, because a grid program usually computes only one index of a short axis, and the
-        guard can save a load. For example, a grid program that stores elements of `y` in `stack((x, y), axis=0)` does
-        not load `x`. The last axis of a result is an exception: a grid program computes all positions of a short last
-        axis, so the guard is removed.
+        A guard on a short axis is kept, because it can save a load: a grid program usually computes only one index of a
+        short axis. For example, a grid program that stores elements of `y` in `stack((x, y), axis=0)` does not load
+        `x`. The last axis of a result is an exception: a grid program computes all positions of a short last axis, so
+        the guard is removed.
         """
         if not demand.guards or not self._plain(node, demand):
             return demand
@@ -368,7 +368,7 @@ def plain_axis(d: Dim) -> str | None:
 
 
 def about(guards: Iterable[Dim], index: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Returns the guards (conditions) that share an axis or a computed value with `index`.
+    """Returns the guards (conditions) that contain a symbol of `index`: an axis or a computed value.
 
     For example, a matrix product loads its first factor `a[i, r]` once for all columns `j`. The index `[i, r]` does not
     contain `j`, so a guard such as `j >= 2` is left out.

@@ -182,8 +182,8 @@ class Values:
         """
 
     def load(self, op: ir.Load) -> Any:
-        """Returns the loaded elements. Elements for which a guard (a condition of the load) is false get the value
-        `other`.
+        """Returns the loaded elements. If a guard (a condition of the load) is false for an element, the element has
+        the value `other`.
         """
         offset, inside = self.access(op)
         self.note(op, offset, inside)

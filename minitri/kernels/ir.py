@@ -173,8 +173,8 @@ class Reduce(_Op):
 
 
 class Count(_Op):
-    """The number of elements along the axes that the field `over` lists. Inside a loop over the axes `over`, the number
-    counts the elements of all blocks up to the current block.
+    """The number of elements along the axes that the field `over` lists. Inside a loop over the axes `over`, only the
+    elements of blocks up to the current block are counted.
 
     Tile programs have no ops of the class `Count`, because lowering replaces an op `Count` by a number.
     """

@@ -184,8 +184,8 @@ class Expressions:
         """Returns the source text of a test that is true if all conditions are true. Each condition is an expression
         that must be >= 0.
 
-        Each condition is computed only once, on a line of its own. Later masks with the same condition use the name of
-        this line, such as `m3`.
+        Each condition is computed only once, on a line of its own. Later masks with the same condition use the
+        condition's name, such as `m3`.
         """
         tests = [self._test(c, context, picks) for c in conditions]
         if context and not any(self.index_lanes(c, picks) for c in conditions):

@@ -274,7 +274,7 @@ def _better(wins, v1, i1, v2, i2):
     """Returns one of the pairs (v1, i1) and (v2, i2) of a value and an index: the pair that argmax or argmin chooses.
 
     For argmax and argmin, NaN is better than any number. For two numbers, `wins` says whether the first number is
-    better. Of two equal values, the value with the smaller index is better, and NaN counts as equal to NaN.
+    better. Of two equal values, the value with the smaller index is better. NaN counts as equal to NaN.
     """
     nan1, nan2 = v1 != v1, v2 != v2
     ties = (v1 == v2) | (nan1 & nan2)
