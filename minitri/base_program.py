@@ -40,10 +40,8 @@ class BaseProgram:
 
     limits    the limits on time and memory that were in force when the program was made
     start     the first stage of the program, if the program was read from the text of a stage; else None
-    against   the program whose results `check` compares with the results of this program, if the user gave one; else
-              None
-    watched   the functions and constants that the program's Python function uses, each with its value at the
-              compilation
+    against   the program with which `check` compares this program; None if the user gave none
+    watched   the functions and constants that the program's Python function uses, with their values at the compilation
     choices   the schedule options that were measured or read from the disk cache, by the key of the compilation context
     """
 
@@ -105,8 +103,8 @@ class BaseProgram:
         If a parameter has no annotation, its type is taken from the array that the call passes. In the type of a
         parameter without annotation, the sizes are names such as `n0`, so that calls with different sizes share one
         graph. Some programs are right for certain sizes only, and the graph of such a program contains the sizes of the
-        call as numbers. An example is `reshape(x, (2, -1)) * y` for vectors x and y of N elements. The arrays of the
-        shapes (2, N/2) and (N,) can be multiplied for N = 2 only.
+        call as numbers. For example, `reshape(x, (2, -1)) * y` multiplies arrays of the shapes (2, N/2) and (N,). numpy
+        can broadcast these shapes for N = 2 only.
         """
         self.refresh()
         call = bind(self.function, args, keywords)
@@ -132,9 +130,9 @@ class BaseProgram:
     def context(self, call: Call, target: Target, known: bool = True, wide: bool = False) -> Context:
         """Returns the compilation context of a call: everything that decides what is compiled.
 
-        known   whether sizes and strides become literals in the kernels; if not, the kernels work for any sizes and
+        known   if true, sizes and strides are numbers in the kernels; if false, the kernels work for any sizes and
                 strides
-        wide    whether memory offsets have 64 bits even if 32 bits are enough
+        wide    if true, memory offsets have 64 bits, even if 32 bits are enough
         """
         wide = wide or self._wide(call.instance, call.sizes, call.arrays.values())
         settings = (self.without, for_arrays(self.options, call.arrays), self.limits, self.start)
@@ -152,9 +150,7 @@ class BaseProgram:
         return made
 
     def _wide(self, instance: Instance, sizes: Mapping[str, int], arrays: Iterable[ArrayView] = ()) -> bool:
-        """Checks whether 32 bits are too few for a memory offset in an argument, or for an index that the program
-        computes.
-        """
+        """Checks whether a memory offset or an index of the program needs more than 32 bits."""
         return any(a.last_offset >= LIMIT for a in arrays) or needs_64_bits(self.graph(instance), sizes)
 
 
@@ -213,7 +209,7 @@ def for_arrays(options: Options, arrays: Mapping[str, ArrayView]) -> Options:
 def with_measured(context: Context, options: Options) -> Context:
     """Returns the context of a call, with options that were chosen by measuring schedules.
 
-    If the program has its own setting for tensor descriptors, this setting replaces the measured setting.
+    If `context` sets the option `descriptors`, this value replaces the value in `options`.
     """
     own = context.options.descriptors
     return replace(context, options=options if own is None else replace(options, descriptors=own))

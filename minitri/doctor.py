@@ -131,7 +131,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 def probe(script: str) -> dict[str, Any]:
     """Runs a script in a child process, and returns the data that the script prints.
 
-    The script imports modules from the same folders as this process.
+    The child process imports modules from the same folders as this process.
 
     If the script fails or takes longer than `TIME_LIMIT`, the result is {"problem": the last line of its error
     message}.
@@ -150,8 +150,8 @@ def probe(script: str) -> dict[str, Any]:
 
 
 def trial(name: str, found: Mapping[str, Any]) -> Row:
-    """Returns the row of the report about one part, such as the GPU. The argument `found` is what a script of
-    doctor.toml has found about the part in a child process.
+    """Returns the row of the report about one part, such as the GPU. The argument `found` has the output of the part's
+    script in doctor.toml.
     """
     known = LOOKED_FOR["trials"][name]
     if "problem" in found:

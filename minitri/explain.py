@@ -17,8 +17,8 @@ A warp reads fastest if each thread reads 16 bytes at once, from an address that
 (hardware/predicted_access_width.py). A launch checks whether each array begins at a multiple of 16 bytes. The strides
 of an array determine whether its rows begin at multiples of 16 bytes. If the strides are arguments of the kernel, not
 constants, the launch checks the strides too. A launch also checks which sizes of the call are multiples of 16. Each
-check of a launch asks whether a number is a multiple of 16. There is a separate compiled kernel for each combination of
-answers.
+check of a launch asks whether a number is a multiple of 16. The kernel is compiled separately for each combination of
+check results.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -178,8 +178,8 @@ def sizes_given(context: Context, plan: Plan, wide: bool) -> str:
 def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) -> str:
     """Returns a phrase that says how many bytes of each array a thread reads or writes at once, and why not more.
 
-    If kernels access an array at several places, the returned phrase has the smallest number of bytes among these
-    accesses. The argument `odd` contains the names of the arrays whose address is not a multiple of 16 bytes.
+    If a kernel accesses an array several times, the phrase is about the access that moves the fewest bytes at once. The
+    argument `odd` contains the names of the arrays whose address is not a multiple of 16 bytes.
     """
     if any(a.tiles == 0 for a in program.grid):
         return "none is read or written, no program runs"
@@ -195,7 +195,7 @@ def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) ->
 
 
 def _narrowest(own: Sequence[Width]) -> str:
-    """Returns a phrase about one of several accesses to an array: the access that moves the fewest bytes at once."""
+    """Returns a phrase about the access to an array that moves the fewest bytes at once."""
     least = min(own, key=lambda w: ALIGNMENT + 1 if w.bytes is None else w.bytes)
     if least.bytes is None:
         return "blocks through a tensor descriptor"

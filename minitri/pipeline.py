@@ -12,8 +12,9 @@ parameters, known sizes and a target. Out: a `Compilation`, which has every stag
 made when it is first requested. After each pass that changed something, the verifier of the IR runs. If the verifier
 fails, the error MT0403 names the pass and shows the IR before and after the pass.
 
-The passes of `CORE` can compile every program: they make one kernel for each node that computes, with a simple
-schedule. The optimisations are in minitri/optimize/pass_table.py, which is imported only for optimised programs.
+The passes of `CORE` can compile every program. For each operation except views and constants, the passes of `CORE` make
+one kernel with a simple schedule. The optimisations are in minitri/optimize/pass_table.py, which is imported only for
+optimised programs.
 """
 
 import os
@@ -73,8 +74,8 @@ class Context(Record):
     without   the names of optimisations that do not run; "all" stands for every optimisation
     options   the caller's choices for schedules, such as block sizes
     limits    the limits on the time and memory of the compilation
-    start     the first stage of a program that was read from the text of a stage. The module of such a program only
-              declares the parameters
+    start     the first stage, if the program was read from the text of a stage; then `module` only declares the
+              parameters
     """
 
     module: ast.Module
@@ -234,9 +235,9 @@ class Compilation:
     compiler.
 
     context   the input of every pass
-    values    the stages made so far, by name; the argument `known` has stages that were made before
+    values    the stages made so far, by name; at first, the stages in the argument `known`
     table     all passes
-    steps     the passes that run: all passes, or only the passes after the stage at which the program begins
+    steps     the passes that run; if the program was read from a stage, only the passes after this stage
     seconds   the time of each pass in seconds, by the name of the pass
 
     Raises CompileError MT0402 for a name in `context.without` that is not an optimisation.
@@ -349,7 +350,7 @@ class Compilation:
     def plan(self) -> Plan:
         """The plan of the program: its inputs, outputs, temporaries and kernels.
 
-        If the program was read from a tile stage, the plan has no kernels.
+        For a program that was read from the text of a tile stage, the plan lists no kernels.
         """
         return self.value("tile.target").plan
 
@@ -363,8 +364,8 @@ class Compilation:
 
 
 def _log_stage(p: Pass, after: Any) -> None:
-    """Logs the text of a stage, and after the pass that makes the kernels also the fusion decisions. A text is logged
-    only if the environment variable MINITRI_LOGS names its topic.
+    """Logs the text of a stage. For the stage `kernels`, also logs the fusion decisions. A text is logged only if the
+    environment variable MINITRI_LOGS names its topic.
     """
     for topic in {p.name, p.stage}:
         if pass_logs.enabled(topic):

@@ -183,8 +183,8 @@ class Program(BaseProgram):
     # ---- reference and stages that run -----------------------------------------------
 
     def numpy(self, /, *args: Any, **keywords: Any) -> Any:
-        """Returns the reference result. numpy evaluates the syntax tree, or the stage from which the program was
-        loaded.
+        """Returns the reference result, which numpy computes from the syntax tree. For a program made by `mt.load`,
+        numpy evaluates the loaded stage.
         """
         return self.run("ast" if self.start is None else self.start.stage, *args, **keywords)
 
@@ -244,8 +244,8 @@ class Program(BaseProgram):
             lower(M=4096, target="h100")
             lower(B=(8, 16), D=64)          the axes of the pack `*B`; scalar parameters are keywords too
 
-        Raises CompileError MT0304 for sizes that do not fit the parameters. Raises CompileError MT0106 if only the
-        arrays of a call would determine the types of parameters.
+        Raises CompileError MT0304 for sizes that do not fit the parameters. Raises CompileError MT0106 if a parameter
+        has neither a type nor an array.
         """
         call = self._described(args, sizes)
         options = for_arrays(checked(options or self.options), call.arrays)
@@ -290,10 +290,10 @@ class Program(BaseProgram):
 
     def _as_called(self, args: Sequence[Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], str, Sequence[str]]:
         """Converts the arguments of `explain` to arguments of `lower`. With the converted arguments, `lower` makes the
-        kernels that a call with the arrays `args` would run.
+        same kernels as a call with the arrays `args`.
 
-        Returns three values: the keyword arguments for `lower`, a text about the schedules, and the names of arrays
-        that do not begin at a multiple of 16 bytes.
+        Returns three values: the keyword arguments for `lower`, a text about the schedules, and the names of unaligned
+        arrays. An array is unaligned if its address is not a multiple of 16 bytes.
         """
         call = self._described(args, {n: v for n, v in given.items() if n not in ("target", "without", "options")})
         own, schedules = own_target(call), ""

@@ -12,8 +12,8 @@ The text of a stage is not trusted, so the verifier of the stage checks it first
 every access to memory before the kernels run. A mistake in the text of a stage gives an error (MT05xx), never a
 traceback. On a GPU, the accesses to memory are not checked.
 
-Left out: the syntax tree. The syntax tree defines the right result of an ordinary program, but a loaded program has no
-syntax tree. The right result of a loaded program comes from its graph, or from another program (`against`).
+Left out: the syntax tree of the program. The syntax tree defines the right result of an ordinary program, but a loaded
+program has no syntax tree. The method `check` compares a loaded program with its graph, or with the program `against`.
 """
 
 from collections import defaultdict
@@ -134,7 +134,7 @@ def _param(i: Input | Buffer) -> ast.Param:
 
 @hides_frames_of_methods
 class Loaded(Program):
-    """A program that begins at a stage that was read from text, as program_from_stage.py explains.
+    """A program that was read from the text of a stage.
 
     `stage` is the name of the first stage, and `value` is the graph, plan or tile programs of this stage.
     """
@@ -159,7 +159,7 @@ class Loaded(Program):
         return Loaded(start, self.module.source, options=options, against=self.against, **settings)
 
     def _check_signature(self) -> None:
-        """Does nothing, because the function `load` has already verified the text."""
+        """Checks nothing, because the function `load` has already verified the text."""
 
     def graph(self, instance: Instance) -> Graph:
         if isinstance(self.value, Graph):
@@ -237,13 +237,12 @@ class Loaded(Program):
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:
     """Returns the strides that the text of a stage requires of an array.
 
-    The text of a stage gives each stride of an array as a number, or as a name such as `x.stride0`. The caller does not
-    copy an array whose strides equal all the numbers that the stage's text gives for them. The caller copies an array
-    if one of its strides differs from the number in the stage's text. In a copied array, the strides that the stage's
-    text gives by name are in row-major order. The axes of the copy whose strides are numbers span a range of memory.
-    Each stride that is given by name is larger than that range, so that no elements overlap.
+    The text of a stage gives each stride of an array as a number, or as a name such as `x.stride0`. If the array's
+    strides equal the numbers in the text, the caller uses the array without a copy. If a stride differs from the number
+    in the text, the caller copies the array. For the copy, the function chooses the strides that have a name in the
+    text, in row-major order. The chosen strides are so large that no two elements of the copy overlap.
 
-    The value of each named stride is added to the dict `sizes`.
+    The function adds the values of named strides, such as `x.stride0`, to the dict `sizes`.
     """
     names = [f"{b.name}.stride{k}" for k in range(len(b.shape))]
     open_ = [k for k, s in enumerate(b.strides) if names[k] in {x.name for x in s.symbols()}]
@@ -258,7 +257,9 @@ def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, .
 
 
 def _largest(kernel: Kernel, sizes: Mapping[str, int]) -> int:
-    """Returns the largest value of any index or memory offset in a kernel."""
+    """Returns the larger of two numbers: the number of elements of a kernel's largest array, and the largest index that
+    the kernel uses as a value.
+    """
     elements = [prod(e.evaluate(sizes) for e in b.shape) for b in kernel.buffers]
     ranges = {a.symbol: (ZERO, Dim.of(a.extent.evaluate(sizes)) - 1) for a in kernel.axes}
     positions = [reach(op.expr, ranges, sizes) for op in kernel.body if isinstance(op, Position)]

@@ -36,13 +36,11 @@ WIDTH = 88
 class Example(Record):
     """A program on a page about an error code, and what the page does with the program, such as calling it.
 
-    text     the program: an expression or a module. If `reads` names a stage, `text` is the text of a program at that
-             stage
-    types    types of an expression's parameters; None means that the type comes from the call
-    call     the types of the arguments of a call: "f32[3]" is an array of zeros, and "list" is a list of numbers.
-             None means that the program is not called
-    lower    keyword arguments for a call of the method `lower`, which makes the stage `stage`. None means that `lower`
-             is not called
+    text     the program: an expression, a module, or the text of the stage `reads`
+    types    the types of an expression's parameters; None stands for the type of the argument in the call
+    call     the types of the arguments of a call; if None, the program is not called. "f32[3]" stands for an array of
+             zeros, and "list" for a list of numbers
+    lower    keyword arguments of the method `lower`; if None, `lower` is not called
     options  keyword arguments of `Options`
     limits   keyword arguments of `mt.limits`
     """
@@ -122,7 +120,7 @@ def _keywords(given: Mapping[str, Any]) -> str:
 
 
 class Page(Record):
-    """The texts and programs about an error code.
+    """The texts and the example programs on the page of an error code.
 
     meaning   what the code means, in a few sentences
     advice    how to correct the program

@@ -1,18 +1,18 @@
-"""Finds which elements of which nodes must be computed or loaded in one part of the graph (the future kernel).
+"""Finds the array elements that one kernel must compute or load.
 
     relu(x @ w).mT at [i, j]  →  relu at [j, i]  →  x @ w at [j, i]  →  x at [j, r], w at [r, i]
 
 In: the nodes of the part of the graph that becomes one kernel, and the roots of this part. Roots are the nodes whose
 values the kernel stores. The kernel computes the nodes of its part of the graph and reads the values of all other nodes
-from memory. Out: an `Indexing` with the named axes of the kernel and the demands (needed elements) of the nodes. A
-demand is a node together with the index of one needed element. From the needed elements of each node (demands),
-minitri/kernels/lower_graph.py makes the ops of a kernel. The file minitri/optimize/fusion/one_kernel.py decides whether
-the nodes of a part of the graph can be one kernel.
+from memory. Out: an `Indexing`, which has the axes of the kernel, and the demands of each node. A demand is an index at
+which the kernel needs a node, such as `x[i, r]`. From the demands, minitri/kernels/lower_graph.py makes the ops of a
+kernel. The file minitri/optimize/fusion/one_kernel.py decides whether the nodes of a part of the graph can be one
+kernel.
 
-The one idea: the index of a needed element of a result determines which elements of the operands are needed. Each root
-(a node that the kernel stores) is needed at an index of new axes, such as `[i, j]`. If a View is needed at an index,
-the index map of the View turns this index into the needed index of the operand. A Reduce needs its operand at an index
-with additional axes: the reduced axes. A Gather needs its operand at an index that contains computed values.
+The one idea: the index of a needed element of a result determines which elements of the operands are needed. For a
+stored node, the index consists of new axes, such as `[i, j]`. A View reads its operand at another index: `x.mT` at `[i,
+j]` reads `x` at `[j, i]`. A Reduce reads its operand along additional axes: `sum(x, axis=1)` at `[i]` reads `x` at `[i,
+r]`. A Gather reads its operand at a computed index: `x[k]` at `[i]` reads `x` at `[k[i]]`.
 
 If a kernel has only one operation, each dimension of the result and each summed dimension gets a new axis. If a kernel
 has several operations, minitri/optimize/fusion/shared_axes.py decides which axes the operations share.
@@ -40,8 +40,7 @@ class NotOneKernel(Exception):
     """Raised if some nodes of the graph cannot be computed in one kernel. The argument `reason` says why the nodes need
     more than one kernel.
 
-    The argument `nodes` has the nodes to store in memory. If the values of `nodes` are stored, one kernel can load the
-    stored values and compute all other nodes.
+    The argument `nodes` has the nodes to store in memory.
     """
 
     def __init__(self, reason: str, *nodes: Node) -> None:
@@ -88,7 +87,7 @@ class AxisRanges:
 
     def simplify(self, d: Dim) -> Dim:
         """Returns a simpler expression that has the same value as `d` at every index inside the axes. The simplified
-        form of an expression is cached. If an axis is added to the kernel later, the cached forms are still used.
+        form of each expression is cached, and stays cached when axes are added.
         """
         if all(isinstance(a, Symbol) for a in d.atoms()):
             return d
@@ -99,7 +98,9 @@ class AxisRanges:
         return self._simple[d]
 
     def open_guards(self, conditions: Sequence[Dim]) -> tuple[Dim, ...]:
-        """Returns the conditions (expressions that must be >= 0) that can be negative for some index."""
+        """Returns the items of `conditions` that can be negative. An item is left out if it is proven to be >= 0 at
+        every index.
+        """
         for c in conditions:
             if c not in self._closed:
                 self._closed[c] = intervals.proves_nonnegative(c, self.ranges, self.extents)
@@ -126,15 +127,15 @@ def merged(a: tuple[Dim, ...], b: Iterable[Dim]) -> tuple[Dim, ...]:
 
 
 class Indexing:
-    """The named axes and the demands (needed elements) of the nodes that become one kernel. The file
+    """The axes of one kernel, and all indices at which the kernel needs each node. The file
     minitri/kernels/lower_graph.py makes a kernel from an `Indexing`.
 
     Raises NotOneKernel if a node is needed at too many different indices.
     """
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> None:
-        """Finds, for each node that the kernel computes (`inside`), all indices at which the kernel needs the node
-        (demands). The kernel stores the nodes `roots`.
+        """Finds all indices at which the kernel needs each node. The kernel computes the nodes `inside`, and stores the
+        nodes `roots`.
 
         `allows(symbol, n)` says whether the size `symbol` can be `n`.
         """
@@ -180,11 +181,11 @@ class Indexing:
                 self.demands[operand][below] = None
 
     def scan_axis(self, node: ir.Scan, demand: Demand) -> tuple[str, Dim]:
-        """Returns the axis along which a scan (such as a running sum) computes a needed element, and the shift: the
-        position at which the scan starts.
+        """Returns the axis of a scan, such as a running sum, and the shift: the position along this axis at which the
+        scan starts.
 
         For example, the exclusive sum `pad(cumulative_sum(x[:-1]), ((1, 0),))` needs the element `i - 1` of a running
-        sum. To compute element `i - 1`, the scan along `i` starts at i = 1, so the shift (the start position) is 1.
+        sum. The element `i - 1` exists from i = 1 on, so the scan starts at i = 1.
         """
         place, extent = demand.index[node.axis], node.shape[node.axis]
         along = next((s for s in place.symbols() if s.kind == "axis"), None)
@@ -195,11 +196,12 @@ class Indexing:
         return along.name, shift
 
     def _limit(self, node: Node) -> None:
-        """Checks how often the value of a node is needed. If the value is needed at too many indices, or under too many
-        guards (conditions), `_limit` marks the value for storing in memory.
+        """Decides whether the value of a node is stored in memory instead of computed several times. A value is stored
+        if the kernel needs it at too many indices. A value is also stored if one of its indices has too many guards
+        (conditions).
 
-        A value that is marked for storing is needed at one index only, without guards. If the value were computed at
-        many indices, its operands would be needed at many indices too.
+        For a stored value, only one index is kept, without guards. If the value were computed at many indices, its
+        operands would be needed at many indices too.
         """
         most = MAX_DEMANDS if isinstance(node, COMPUTE) else MAX_VIEWS
         known = self.demands.get(node, {})
@@ -221,13 +223,13 @@ class Indexing:
         return len({n for n, _ in along}) == len(along) and all(n and self.axes[n] == e for n, e in along)
 
     def _root_demand(self, node: Node) -> Demand:
-        """Returns the demand (needed element) for a root, a node that the kernel stores. The index of a stored node has
-        a new axis for each dimension of the node; a dimension of size 1 has the index 0 instead.
+        """Returns the index at which a kernel stores a node: one new axis for each dimension of the node. A dimension
+        of size 1 has the index 0 instead of an axis.
         """
         return Demand(tuple(dims.ZERO if e == 1 else dims.axis(self._fresh(e, "ijklhgfe")) for e in node.shape))
 
     def _choose(self, node: ir.Reduce | ir.Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
-        """Returns the axes along which a reduction or product combines elements to compute one needed element."""
+        """Returns the reduced axes of a reduction or a matrix product."""
         over = self.over[node, demand] = self._axes_over(node, demand, extents)
         self.reduced.update(over)
         return over
@@ -236,8 +238,8 @@ class Indexing:
         return tuple(self._fresh(extent, "rstuvw") for extent in extents)
 
     def column_axis(self, d: Dim) -> str | None:
-        """Returns the name of a matrix product's column axis. `d` is the column index of a needed element of the
-        product. Returns None if `d` is not a single axis.
+        """Returns the name of a matrix product's column axis. `d` is the product's last index, such as `j` in `[i, j]`.
+        Returns None if `d` is not a single axis.
         """
         return plain_axis(d)
 
@@ -253,16 +255,15 @@ class Indexing:
         return self._pulled[key]
 
     def _unguarded(self, node: Node, demand: Demand) -> Demand:
-        """Returns the demand (the index at which a node is needed) without the guards (conditions) on axes that are not
-        in the index.
+        """Removes the guards (conditions) on axes that the index of a needed element does not contain.
 
-        If an axis is not in the index of a node, the index reads the same element at all positions of this axis. For
-        example, suppose that `x[i]` is needed where the guard (condition) `j >= 2` holds. Some `j` fulfil the guard, so
-        `x[i]` is needed in any case, and the function leaves the guard out.
+        For example, the index of `x[i]` does not contain the axis `j`. If `x[i]` is needed only where `j >= 2`, the
+        kernel loads `x[i]` once for all `j`, without the guard `j >= 2`.
 
-        A guard (condition) is kept if its axis is short, because a grid program usually computes only one index of a
-        short axis. Example: a grid program that stores elements of `y` in `stack((x, y), axis=0)` does not read `x`. On
-        the last axis of a result, a grid program computes all positions, so guards on this axis are removed.
+        A guard on a short axis is kept, because it can save a load: a grid program usually computes only one index of a
+        short axis. For example, a grid program that stores elements of `y` in `stack((x, y), axis=0)` does not load
+        `x`. The last axis of a result is an exception: a grid program computes all positions of a short last axis, so
+        the guard is removed.
         """
         if not demand.guards or not self._plain(node, demand):
             return demand
@@ -301,10 +302,8 @@ class Indexing:
         return []
 
     def mapped(self, exprs: Iterable[Dim], index: Sequence[Dim], picks: Mapping[Symbol, Dim] = {}) -> tuple[Dim, ...]:
-        """Returns the index expressions of a node (`exprs`), with the index of one element in place of the symbols of
-        dimensions.
+        """Replaces the symbols `d0`, `d1`, … in the index expressions `exprs` by the entries of `index`.
 
-        In the expressions, the k-th entry of `index` replaces the symbol of dimension k, such as `d0` for k = 0.
         Example: with the expressions `[d1, d0]` and the index `[i, j + 1]`, the result is `[j + 1, i]`. In the index
         expressions of a gather, a symbol such as `@0` stands for an index that is read from an array. The argument
         `picks` maps each symbol such as `@0` to its replacement.
@@ -313,7 +312,7 @@ class Indexing:
         return tuple(self.ranges.simplify(d.substitute(env)) for d in exprs)
 
     def gathered(self, node: ir.Gather, demand: Demand) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
-        """Returns the index at which a gather reads, and the guards (conditions) that keep this index inside the array."""
+        """Returns the index at which a gather reads, and guards (conditions) that keep this index inside the array."""
         picks = {Symbol(f"@{k}", "value"): dims.value(self._pick_name(p, demand)) for k, p in enumerate(node.picks)}
         where = self.mapped(node.index, demand.index, picks)
         inside = self.ranges.open_guards(gather_guards(node, where))
@@ -326,9 +325,9 @@ class Indexing:
         return name
 
     def pieces(self, node: ir.Concat, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Returns the operands of a concat that can contain a needed element of its result. Each returned operand comes
-        with the index at which the operand would contain the needed element. Guards (conditions) test whether an
-        operand of the concat contains the needed element.
+        """Finds the operands of a concat that can contain one element of the concat's result. Each operand is returned
+        with the index of the element in this operand. Guards (conditions) test whether the operand contains the
+        element.
         """
         out: list[tuple[Node, Demand]] = []
         offset = dims.ZERO
@@ -369,11 +368,10 @@ def plain_axis(d: Dim) -> str | None:
 
 
 def about(guards: Iterable[Dim], index: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Returns the guards (conditions) that depend on an axis or a picked value (a computed index) in `index`.
+    """Returns the guards (conditions) that contain a symbol of `index`: an axis or a computed value.
 
-    For example, the factor `a[i, r]` of a matrix product needs no guard (condition) on the column axis, such as
-    `j >= 2`. Some column `j` meets the guard (condition) `j >= 2`, so the kernel needs the element `a[i, r]` in any
-    case.
+    For example, a matrix product loads its first factor `a[i, r]` once for all columns `j`. The index `[i, r]` does not
+    contain `j`, so a guard such as `j >= 2` is left out.
     """
     own = {s for d in index for s in d.symbols()}
     return tuple(g for g in guards if own & {s for s in g.symbols() if s.kind != "size"})

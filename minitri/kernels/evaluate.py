@@ -1,17 +1,16 @@
 """Evaluates kernels with numpy. The result of this evaluator defines what a kernel means.
 
-In: a plan of kernels, an array for each input, the sizes. Out: a tuple with an array for each output. The one idea: the
-evaluator computes one op after the other, each for all indices of all axes at once. A value is a numpy array with one
-dimension for each axis of the kernel. If a value does not depend on an axis, its array has size 1 along the dimension
-of this axis. Because the dimensions of all values are in the same order, numpy's broadcasting combines two values along
-the axes that have the same name.
+In: a plan of kernels, an array for each input, the sizes. Out: a tuple with an array for each output. The one idea:
+each op becomes one numpy operation, which computes all elements at once. A value is a numpy array with one dimension
+for each axis of the kernel. If a value does not depend on an axis, its array has size 1 along the dimension of this
+axis. Because the dimensions of all values are in the same order, numpy's broadcasting combines two values along the
+axes that have the same name.
 
     axes i, r     %0: f32[i, r] = load x[i, r]      an array (I, R)
                   %1: f32[i] = reduce.sum %0        an array (I, 1)
 
 Memory is flat: a buffer is a shape and strides over a one-dimensional array. The class `Values` computes the value of
-one op. The evaluators of kernels and of tile programs (minitri/tiles/evaluate.py) extend `Values`. Each subclass of
-`Values` defines which indices an axis has, under which conditions an access happens, and how loops run.
+one op. The evaluator of tile programs (minitri/tiles/evaluate.py) adds loops and masks in a subclass of `Values`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -85,13 +84,11 @@ class Values:
         self.values: dict[Op, Any] = {}
 
     def along(self, name: str, line: Any) -> Any:
-        """Reshapes a one-dimensional array to a value that varies along the axis `name` only. The reshaped value has
-        size 1 along all axes except `name`.
-        """
+        """Reshapes the one-dimensional array `line` to size 1 along all axes except `name`."""
         return line.reshape([-1 if n == name else 1 for n in self.names])
 
     def width(self, name: str) -> int:
-        """The number of indices along an axis for which the evaluator computes values at once."""
+        """The number of elements that the numpy arrays have along an axis."""
         return int(self.env[Symbol(name, "axis")].size)
 
     def run(self, op: Op) -> None:
@@ -100,8 +97,8 @@ class Values:
             self.values[op] = value.reshape([1] * (len(self.names) - value.ndim) + list(value.shape))
 
     def position(self, expr: Dim, op: Op) -> Any:
-        """Returns the value of an index expression. For example, if a gather computes the index `p0`, the value of the
-        expression `p0 + 1` uses the values that the kernel computed for `p0`.
+        """Returns the value of an index expression. A symbol such as `p0` in the expression stands for the value of an
+        earlier op.
         """
         picks = getattr(op, "picks", ())
         env = {**self.env, **{s: self.values[v] for s, v in picks}} if picks else self.env
@@ -175,8 +172,8 @@ class Values:
         return op.guards
 
     def check(self, op: ir.Access, index: Sequence[Any], inside: Any) -> None:
-        """Called before each access to memory. A subclass can override the method `check` to raise an error for a wrong
-        access.
+        """A hook, called before each access to memory. A subclass can override the method `check` to raise an error for
+        a wrong access.
         """
 
     def note(self, op: ir.Access, offset: Any, inside: Any) -> None:
@@ -185,8 +182,8 @@ class Values:
         """
 
     def load(self, op: ir.Load) -> Any:
-        """Returns the loaded elements. An element has the value `other` if one of its guards (conditions of the load)
-        fails.
+        """Returns the loaded elements. If a guard (a condition of the load) is false for an element, the element has
+        the value `other`.
         """
         offset, inside = self.access(op)
         self.note(op, offset, inside)

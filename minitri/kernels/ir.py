@@ -19,8 +19,8 @@ notation on named axes.
 Every op (operation of a kernel) has a dtype and the axes that index its value: `%3: f32[i, r]`. The axes of an op are
 in the order of the kernel's axes. Broadcasting is written as a missing axis, a transpose as a permuted index, and a
 slice as an offset in the index. A reshape is written as a quotient and a remainder in the index. A gather is written as
-an index that contains a symbol for a computed value. The field `picks` says which value a symbol in the index stands
-for. A kernel does not say in which order it computes the elements along its axes.
+an index that contains a symbol for a computed value. The field `picks` pairs each symbol with the op that computes its
+value. A kernel does not say in which order it computes the elements along its axes.
 
 Two ops are equal only if they are the same object. Each op keeps the spans (places in the source text) of the
 expressions that it computes.
@@ -155,8 +155,7 @@ class Spread(_Op):
 class Reduce(_Op):
     """A reduction of `x` over the axes `over`.
 
-    index    for argmax and argmin in tile programs: the index of each element of `x`. Every other reduction has no
-             index (None).
+    index    only for argmax and argmin in tile programs: an op with the index of each element of `x`; otherwise None
     rescale  a loop multiplies the partial sum by this value before the next block is added; None means 1
     shift    a loop adds this value to the partial sum before the next block is added; None means 0
 
@@ -174,8 +173,8 @@ class Reduce(_Op):
 
 
 class Count(_Op):
-    """The number of elements along the axes that the field `over` lists. Inside a loop over the counted axes, the op
-    `Count` has the number of elements in all blocks so far, including the current block.
+    """The number of elements along the axes that the field `over` lists. Inside a loop over the axes `over`, only the
+    elements of blocks up to the current block are counted.
 
     Tile programs have no ops of the class `Count`, because lowering replaces an op `Count` by a number.
     """
@@ -184,11 +183,10 @@ class Count(_Op):
 
 
 class Old(_Op):
-    """The partial result of a reduction or count before the current block of a loop.
+    """The value that the reduction `x` had before the current iteration of a loop. The op `x` can also be a `Count`.
 
-    Without a loop, an op of the class `Old` (a partial result of a reduction) has the value of the complete result,
-    because there are no blocks. Lowering to a tile program replaces the partial result of a reduction by a value that
-    the loop carries.
+    Without a loop, `Old(x)` has the same value as `x`. Lowering to a tile program replaces `Old(x)` by a value that the
+    loop carries.
     """
 
     x: Op
@@ -281,11 +279,11 @@ class Kernel(Record, eq=False):
 
     @property
     def held(self) -> set[str]:
-        """The "held" axes: if matrix products and reductions share a loop, one grid program computes all indices of a
-        held axis.
+        """The names of the held axes. One grid program computes all indices of a held axis.
 
-        The held axes are all axes of the products, except row axes and the shared loop's axis. One grid program
-        computes all indices of a held axis, so a result without this axis is computed and stored only once.
+        An axis can be held only if matrix products and reductions share a loop, as in attention. The held axes are all
+        axes of the products, except the row axes and the axis of the shared loop. A value that is the same at all
+        indices of a held axis is computed and stored only once.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()
@@ -297,12 +295,11 @@ class Decision(Record):
     producer) passes to another node (the consumer). The field `fused` says whether the producer and the consumer are in
     one kernel, and the field `rule` says why.
 
-    The field `again` is true if the consumer is in the same kernel as the producer, but in a later loop. A consumer (a
-    node that uses the value) in a later loop loads inputs of the kernel from memory a second time. If the producer and
-    the consumer are fused, `bytes` is the memory traffic that fusion saves. If the producer and the consumer are not
-    fused, `bytes` is the traffic that the value causes: one read by each consuming kernel, and one write. If several
-    kernels read a value, the write of the value is counted in only one of their ledger lines (fusion decisions). The
-    field `spans` has the source spans of the value.
+    The field `again` is true if the consumer is in a later loop of the producer's kernel. A later loop loads inputs of
+    the kernel from memory a second time. If the producer and the consumer are fused, `bytes` is the memory traffic that
+    fusion saves. If the producer and the consumer are in different kernels, `bytes` counts the write and the read of
+    the value. If several kernels read a value, the write of the value is counted in only one of their ledger lines
+    (fusion decisions). The field `spans` has the source spans of the value.
     """
 
     value: str
@@ -338,8 +335,8 @@ def buffers_of(body: Iterable[Op]) -> tuple[Buffer, ...]:
 
 
 def are_slices(stores: Sequence[Store]) -> bool:
-    """Checks whether stores write different slices of a buffer, as `out[i, 0, j]` and `out[i, 1, j]` do. For a single
-    store, the result is true.
+    """Checks whether stores write different slices of a buffer, as `out[i, 0, j]` and `out[i, 1, j]` do. Returns True
+    for a single store.
     """
     numbers = {tuple(d.constant for d in op.index) for op in stores}
     places = {(op.buffer, *(d.constant is None for d in op.index)) for op in stores}
@@ -347,8 +344,8 @@ def are_slices(stores: Sequence[Store]) -> bool:
 
 
 def rewritten(body: Iterable[Op], change: Callable[[Op], Op]) -> dict[Op, Op]:
-    """Rewrites the ops of a body, and returns a dict from each old op to its new op. A new op is made in two steps:
-    operands are replaced by their new ops, then the function `change` is applied.
+    """Makes a new op for each op of `body`, and returns a dict from the old ops to the new ops. A new op is made in two
+    steps: operands are replaced by their new ops, then the function `change` is applied.
     """
     new: dict[Op, Op] = {}
     for op in body:

@@ -50,8 +50,8 @@ def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:
 
 
 def _parts(graph: Graph) -> tuple[list[Indexing], set[Node]]:
-    """Returns the demands (needed elements) of each kernel, and the set of views that must be stored in memory. A
-    kernel would need the elements of a view at too many indices if the view were not stored.
+    """Returns an `Indexing` for each kernel, and the set of views that must be stored in memory. A view must be stored
+    if a kernel would need it at too many indices.
     """
     parts: list[Indexing] = []
     moved: set[Node] = set()
@@ -82,7 +82,7 @@ def _ledger(graph: Graph, parts: Sequence[Indexing]) -> list[Decision]:
 def decision(graph: Graph, node: Node, ends: tuple[str, str], fused: bool, rule: str, times: int) -> Decision:
     """Makes a line of the ledger (list of fusion decisions) about the value of `node`.
 
-    ends    the names of the kernel that computes the value and of the kernel that uses it
+    ends    two names: the kernel that computes the value, and the kernel that uses the value
     times   how many reads and writes of the value this line of the ledger counts
     """
     traffic = product(list(node.shape)) * (times * node.dtype.bytes)
@@ -110,8 +110,8 @@ def with_stored_outputs(graph: Graph) -> Graph:
 
 
 def with_copies(graph: Graph, values: Collection[Node]) -> Graph:
-    """Returns the graph in which each view, gather or concat in `values` is copied. A copy is a node that computes, so
-    a kernel stores its value in memory.
+    """Returns the graph in which each view, gather or concat in `values` is copied. A kernel stores each copy in
+    memory.
     """
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
@@ -146,8 +146,8 @@ def plan_of(graph: Graph, parts: Sequence[Indexing], ledger: Iterable[Decision],
 
 
 def _unused_name(taken: set[str], name: str) -> str:
-    """Returns a name for a buffer that no other buffer has. A parameter can already have the usual name of the buffer,
-    such as `out` or `t0`.
+    """Returns `name`, with `_` at the end if another buffer is called `name`. For example, a parameter can be called
+    `out`.
     """
     return name if name not in taken else _unused_name(taken, f"{name}_")
 
@@ -186,8 +186,8 @@ class OpBuilder:
         return self._shared[key]
 
     def computed(self, name: str, *args: Op) -> Op:
-        """Returns an elementwise op without adding it. The op has all axes of its operands, and the spans of its first
-        operand.
+        """Makes an elementwise op, but does not append it to `ops`. The op has all axes of its operands, and the place
+        of its first operand in the source text.
         """
         axes = tuple(a for a in self.axes if any(a in x.axes for x in args))
         dtype = OPERATORS[name].result_dtype(args[-1].dtype)
@@ -198,8 +198,8 @@ class OpBuilder:
 
 
 class _Builder(OpBuilder):
-    """Makes the ops of one kernel from its demands, the indices at which the kernel needs each node. Each op comes
-    after its operands.
+    """Makes the ops of one kernel from the indices at which the kernel needs each node. Each op comes after its
+    operands.
     """
 
     def __init__(self, part: Indexing, buffers: Buffers, spans: Spans) -> None:
@@ -224,11 +224,10 @@ class _Builder(OpBuilder):
         return postorder(self.part.stores, below)
 
     def _spans_of_views(self, order: Sequence[Key]) -> dict[Key, tuple[Span, ...]]:
-        """Returns additional spans (places in the source text) for each op: the spans of views, gathers and concats
-        that read the value of the op.
+        """Returns for each op the spans (places in the source text) of the views, gathers and concats that read the op.
 
-        Views, gathers and concats have no op of their own. For example, the op that loads `x` keeps the place of the
-        transpose `x.T` in the source text as well.
+        Views, gathers and concats have no op of their own. For example, the span of `x.T` is added to the op that loads
+        `x`.
         """
         moved: dict[Key, tuple[Span, ...]] = {}
         for node, demand in reversed(order):  # users before operands
@@ -254,8 +253,8 @@ class _Builder(OpBuilder):
         return tuple(a for a in self.part.axes if a in names)
 
     def _uses(self, exprs: Sequence[Dim]) -> dict[str, Any]:
-        """Returns two fields of an op whose index expressions are `exprs`: the axes in them (`axes`), and the computed
-        values in them (`picks`).
+        """Returns the fields `axes` and `picks` of an op: the axes and the computed values that its index expressions
+        `exprs` use.
         """
         used = {s for d in exprs for s in d.symbols() if s.kind == "value"}
         picks = tuple((s, self.value[self.part.picked[s]]) for s in sorted(used, key=lambda s: s.name))
@@ -306,8 +305,8 @@ class _Builder(OpBuilder):
     def _spread(self, x: Op, axes: Sequence[str]) -> Op:
         """Broadcasts the value `x` along the axes `axes`.
 
-        If the operand of a sum does not depend on the summed axis, the operand is broadcast along this axis first. A
-        sum of a broadcast operand adds each element once for each index of the summed axis.
+        If the operand of a sum does not depend on the summed axis, the operand is broadcast along this axis first. For
+        example, a sum of the number 3 over 5 indices adds 3 five times.
         """
         if set(axes) <= set(x.axes):
             return x
@@ -342,8 +341,8 @@ class _Builder(OpBuilder):
         return self.add(replace(self.computed("where", condition, a, b), spans=spans))
 
     def _concat(self, node: graph_ir.Concat, demand: Demand, spans: tuple[Span, ...]) -> Op:
-        """Returns the element of a concat at an index. The element is selected from the operand of the concat that
-        contains the index:
+        """Returns one element of a concat. The function selects the element from the operand of the concat that
+        contains this element:
 
             where(in operand 0, operand 0, where(in operand 1, operand 1, …))
         """
@@ -362,16 +361,16 @@ class _Builder(OpBuilder):
 
 
 def _op_key(node: Node, demand: Demand) -> Key:
-    """Returns the dict key of the op that computes a needed element. All elements of a constant node share one key,
-    because a single op of the kernel computes them all.
+    """Returns the dict key of the op that computes a needed element. A constant has the same key at all indices,
+    because one op computes the constant for all indices.
     """
     return node, Demand(()) if isinstance(node, graph_ir.Const) else demand
 
 
 def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
-    """Checks whether the ops `value` and `rest` have equal values wherever one of the guards (conditions) in `own`
-    fails. If the ops `value` and `rest` are equal wherever a guard fails, the kernel needs no `where` to select between
-    them. Where the guard of a load fails, the value of the load is known: it is the constant in its field `other`.
+    """Checks whether `value` equals `rest` at each index where a condition in `own` is false. In this case, the kernel
+    needs no `where(own, value, rest)`. Where a guard (condition) of a load is false, the load has the value of its
+    field `other`.
     """
     load = value
     while isinstance(load, ir.Compute) and load.op == "cast":

@@ -43,8 +43,8 @@ def parse_plan(text: str, name: str = "<kernels>") -> Plan:
 
 
 def read_head(head: Node, source: Source) -> tuple[Plan, Names]:
-    """Parses the head of a text, which lists the inputs, outputs, conditions and temporaries. Returns a plan without
-    kernels, and a table of the names of sizes.
+    """Parses the head of a text, which lists the inputs, outputs, conditions and temporaries. Returns two values: a
+    plan that has no kernels yet, and the names of the sizes.
     """
     name, params, results, *lines = head.parts
     made, requires = ([x for x in lines if isinstance(x, Param) == wanted] for wanted in (True, False))
@@ -85,9 +85,9 @@ Buffers = dict[tuple[str, int], Buffer]  # by name and rank: a kernel may use an
 
 
 def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
-    """Parses the buffers of a kernel or a tile program. Returns the buffers by name and rank. Each buffer of a kernel
-    must be an array of the plan (the list of all kernels), with the same dtype and role. Neighbouring axes of the
-    buffer may be merged into one axis, and an axis may be divided into two.
+    """Parses the buffers of a kernel or a tile program. Returns a dict from each pair (name, rank) to the buffer. Each
+    buffer of a kernel must be an array of the plan (the list of all kernels), with the same dtype and role.
+    Neighbouring axes of the buffer may be merged into one axis, and an axis may be divided into two.
     """
     whole = {b.name: b for b in (*plan.inputs, *plan.outputs, *plan.temporaries)}
     found: Buffers = {}
@@ -108,10 +108,10 @@ def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
 
 
 def _merged_axes(buffer: Buffer) -> list[tuple[Dim, Dim]]:
-    """Returns the extents and the strides of the axes in a fixed order, after axes that are contiguous in memory are
-    merged.
+    """Merges axes that are contiguous in memory, and returns the extent and the stride of each axis in a fixed order.
 
-    For example, `x: f32[4, 6, 8] {strides = [64, 8, 1]}` has the merged axes [(4, 64), (48, 1)].
+    For example, the axes of `x: f32[4, 6, 8] {strides = [64, 8, 1]}` become an axis of 4 indices with stride 64, and an
+    axis of 48 indices with stride 1.
     """
     found = [axis for axis in zip(buffer.shape, buffer.strides) if axis[0] != 1]
     while pair := next(((a, b) for a, b in permutations(found, 2) if a[1] == b[0] * b[1]), None):
@@ -160,9 +160,8 @@ def read_hints(hints: Iterable[tuple[Node, Node | None]], known: Mapping[str, Se
     """Parses the compile options of a kernel or a tile program. Returns a dict from the name of each option to its
     value.
 
-    The argument `known` maps each allowed option to the numbers that the option can have, or to None. An option such as
-    `relaxed` is written without a number. For an option without a number, the argument `known` has None, and the result
-    has True.
+    The argument `known` maps each allowed option to the numbers that the option can have. An option without a number,
+    such as `relaxed`, has None in `known`, and True in the result.
     """
     found: dict[str, int] = {}
     for word, number in hints:
@@ -221,8 +220,8 @@ class Body(LineReader[Op]):
         """Returns the fields that a line of the text must not contain at this stage of the compilation. The argument
         `word` is the name of the op in the line.
 
-        Only sums and matrix products can have the field `rescale`, a factor for the partial sum. Only sums can have the
-        field `shift`, an addend for the partial sum. Only argmax and argmin can have the field `index`.
+        Only sums and matrix products can have the field `rescale`. Only sums can have the field `shift`. Only argmax
+        and argmin can have the field `index`.
         """
         absent = frozenset(TABLE["absent"][self.stage])
         absent |= {"rescale", "shift"} if word not in ("reduce.sum", "dot") else frozenset()
@@ -256,8 +255,8 @@ class Body(LineReader[Op]):
         return Dim({(symbol,): 1})
 
     def _axes(self, names: Sequence[Node], rule: str) -> tuple[str, ...]:
-        """Returns the axes that have the given names. Raises an error with the message that the argument `rule`
-        contains, if an axis is unknown or named twice.
+        """Returns the axes that have the given names. If an axis is unknown or named twice, raises an error with the
+        message `rule`.
         """
         axes = tuple(e.name for e in names)
         for e in names:

@@ -16,11 +16,11 @@ names the rule that made the fusion decision.
       temporary t0: f32[N]
     }
 
-In an index, `$i` is a size whose name is also the name of an axis. The text omits default values. For example, the text
-of a buffer omits its strides if the buffer is stored in row-major order. The attribute `tile` of a product names the
-row axis and the column axis of the product. The text of a product omits the attribute `tile` if the product has only
-one possible row axis and one possible column axis. The file lines.toml defines the form of each line, and
-minitri/kernels/parse.py parses the text.
+A size can have the same name as an axis: in an index, `i` is the axis, and `$i` is the size. The text omits default
+values. For example, the text of a buffer omits its strides if the buffer is stored in row-major order. The attribute
+`tile` of a product names the row axis and the column axis of the product. The text of a product omits the attribute
+`tile` if the product has only one possible row axis and one possible column axis. The file lines.toml defines the form
+of each line, and minitri/kernels/parse.py parses the text.
 """
 
 import re
@@ -103,7 +103,7 @@ def describe(op: Op, names: Mapping[Op, str], more: Sequence[str] = ()) -> str:
 
 
 def _template_fields(op: Op) -> dict[str, Any]:
-    """Returns the fields of an op, under the names that the template of the line uses. Fields that the line omits are
+    """Returns the fields of an op under the names that the templates in lines.toml use. Fields that the line omits are
     None or ().
     """
     found = fields_of(op)
@@ -141,6 +141,8 @@ def usual_tile(a: Op, b: Op, over: str) -> tuple[str, str] | None:
 
 
 def comparison(d: dims.Dim) -> str:
-    """Formats the condition `d >= 0` as a comparison with one axis: for example, `i < 777` for 776 - i >= 0."""
+    """Formats the condition `d >= 0`, if possible with a single axis on the left side: `776 - i >= 0` becomes `i <
+    777`.
+    """
     found = d.solved(lambda s: s.kind != "size")
     return f"{found[0]} {'<' if found[1] < 0 else '>='} {found[2]}" if found else f"{d} >= 0"

@@ -1,9 +1,9 @@
 """Checks the rules that every plan of kernels must obey.
 
 Each buffer is written before it is read. Each op comes after its operands. The dtype and the axes of each op follow
-from its operands. A reduction runs only over axes that the kernel declares as `reduce`, not as parallel. The pipeline
-runs the checks of this module after each pass over a plan, and on each plan that was parsed from text. `verify_op` has
-the rules that kernels and tile programs have in common.
+from its operands. A reduction runs only over axes that the kernel declares with the keyword `reduce`. The pipeline runs
+the checks of this module after each pass over a plan, and on each plan that was parsed from text. `verify_op` has the
+rules that kernels and tile programs have in common.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,11 +35,10 @@ def verify(plan: Plan) -> None:
 
 
 def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None:
-    """Checks that each buffer is written by exactly one kernel, before any other kernel reads the buffer. Several stores
-    of a kernel into one buffer must store different slices of it.
+    """Checks that exactly one kernel writes each buffer, and that no kernel reads a buffer before it is written.
+    Several stores of a kernel into one buffer must store different slices of it.
 
-    `bodies` has the name and the ops of each kernel, in launch order. Raises ValueError if a buffer has no writer or
-    several writers, or if a kernel reads a buffer before it is written.
+    `bodies` has the name and the ops of each kernel, in launch order. Raises ValueError if a check fails.
     """
     ready = {b.name for b in plan.inputs}
     for name, body in bodies:
@@ -68,7 +67,7 @@ def located(name: str, spans: tuple[Span, ...]) -> Iterator[None]:
 
 
 def verify_op(op: Op, axes: set[str], known: set[Op]) -> None:
-    """Raises ValueError unless the dtype and the axes of an op follow from its operands and indices.
+    """Raises ValueError if the dtype or the axes of an op do not fit its operands or its index.
 
     The op belongs to a kernel or tile program with the axes `axes`. The dtypes of operators come from the operator
     table. The set `known` contains the ops that are already defined. The function adds the verified op to the set
@@ -164,13 +163,12 @@ def _verify_in_kernel(op: Op, kernel: Kernel) -> None:
 
 
 def _is_transport(op: ir.Reduce | ir.Dot, transport: Op, kind: str, most: int) -> bool:
-    """Checks a transport: the `rescale` or the `shift` that corrects a partial sum of an online reduction.
+    """Checks the op that corrects a partial sum in an online reduction: the field `rescale` or `shift` of `op`.
 
-    The old value of a reduction is its value before the current block. The correction of a partial sum must use the old
-    value of at least one reduction. The argument `most` limits how many old values the correction of a partial sum can
-    use. The correction must not use the old value of one reduction twice. Each reduction that the correction uses must
-    have the operator `kind` ("max" or "sum"), and must reduce the same axes as the op `op`. If the argument `kind` is
-    "sum", the correction of the partial sum must also use the number of elements before the current block.
+    The correction uses old values: the values of other reductions before the current iteration of the loop (`Old` ops).
+    The correction must use from one to `most` old values, each from a different reduction. These reductions must have
+    the operator `kind` ("max" or "sum"), and the same reduced axes as `op`. If `kind` is "sum", the correction must
+    also use the number of elements before the current iteration.
     """
     olds = [o.x for o in needed(transport) if isinstance(o, ir.Old)]
     over = reduced_by(op)

@@ -4,7 +4,8 @@ In: the input of Triton's compiler (`compiled_stages.ast_source`), the kernel, a
 by Triton now or read from Triton's cache folder. The one idea: minitri's cache key takes less time to compute than
 Triton's cache key. Triton's own cache key contains a hash of all files of Triton, and each process needs 0.3 s to
 compute this hash before its first compilation. minitri's cache key contains the version, size and date of Triton's
-library instead of a hash of Triton's files. The version, size and date distinguish installations of Triton too.
+library instead of a hash of Triton's files. Two installations of Triton differ in the version, size or date of Triton's
+library.
 """
 
 import hashlib
@@ -71,8 +72,7 @@ def _new(source: Any, kernel: EmittedKernel, target: Target, name: str) -> Any:
 
     The folder of a kernel has a file for each stage of the compiler, and a file for the dictionary that describes the
     kernel. The folder gets its final name only when all files are written, so that no other process reads an incomplete
-    kernel. The functions of Triton's own cache would make and rename a folder for each file. Making and renaming the
-    folders would take as long as a stage of the compiler.
+    kernel. The functions of Triton's own cache are slower, because they make and rename a folder for each file.
     """
     import triton
 
@@ -158,10 +158,10 @@ def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
 
 
 def _is_usual() -> bool:
-    """Checks whether minitri can use its own cache key and run the stages of Triton's compiler itself.
+    """Checks whether minitri can run the stages of Triton's compiler itself, instead of calling `triton.compile`.
 
-    Some settings of Triton forbid or move the cache, and other settings inspect or change the compilation. With such a
-    setting, minitri must leave the compilation to `triton.compile`.
+    Some settings of Triton forbid or move the cache, and other settings inspect or change the compilation. If one of
+    these settings is used, minitri must call `triton.compile`.
     """
     from triton import knobs
 

@@ -69,7 +69,7 @@ class Kind(Record):
 
         Pointers count as aligned, because torch allocates aligned memory, and sizes count as 32-bit integers.
 
-        A size counts as a multiple of 16 only if all coefficients of its expression are multiples of 16, as in 16*N.
+        The size counts as a multiple of 16 only if this follows from its expression, as in `16*N`.
         """
         sizes = tuple(("i32", all(c % 16 == 0 for _, c in d.terms)) for d in kernel.sizes)
         return Kind((True,) * len(kernel.pointers), sizes)
@@ -135,9 +135,8 @@ def stage_text(compiled: Sequence[Any], names: Sequence[str], stage: str) -> str
 def disassembly(asm: Mapping[str, Any], ptx: str, kernel: EmittedKernel, target: Target) -> str:
     """Returns the machine code of an NVIDIA kernel, with the source line of each instruction.
 
-    `ptx` is a PTX text of the kernel in `asm`; the source lines in `ptx` sometimes differ from the source lines in
-    `asm`. If `ptx` assembles to the same instructions as the kernel in `asm`, the result shows the source lines that
-    `ptx` names.
+    The argument `ptx` is a PTX text of the same kernel, possibly with other source lines. If `ptx` assembles to the
+    same instructions as `asm`, the result shows the source lines of `ptx`.
     """
     try:
         located = _assembled(ptx, kernel, target)

@@ -55,8 +55,8 @@ class Descriptor(Record):
 
 
 def descriptors(program: Program, pointers: Sequence[Buffer]) -> dict[tuple[Buffer, Block], Descriptor]:
-    """Returns the tensor descriptors of a program. The key of each descriptor in the result is the array and the shape
-    of the blocks.
+    """Returns the tensor descriptors of a program, as a dict from each pair (array, shape of a block) to its
+    descriptor.
     """
     accesses = [op for op in program.ops() if isinstance(op, (Load, Store)) and program.hint(op).descriptor]
     wanted = dict.fromkeys((op.buffer, program.hint(op).descriptor) for op in accesses)
@@ -64,7 +64,7 @@ def descriptors(program: Program, pointers: Sequence[Buffer]) -> dict[tuple[Buff
 
 
 def load(program: Program, op: Load, name: str, context: tuple[str, ...], expression: Text) -> str:
-    """Returns the source text of an expression that loads a block of an array as a tile with the axes `context`."""
+    """Returns Triton source that loads one block of an array. The loaded tile has the axes `context`."""
     lanes, start = _place(program, op, expression)
     text = f"{name}.load([{start}])"
     if len(op.index) > len(lanes):
@@ -75,7 +75,7 @@ def load(program: Program, op: Load, name: str, context: tuple[str, ...], expres
 def store(program: Program, op: Store, name: str, context: tuple[str, ...], value: str, expression: Text) -> str:
     """Returns the source text of a statement that stores a tile as a block of an array.
 
-    `value` is the text of the tile, and `context` are the tile's axes.
+    `value` is the Triton source of the tile, and `context` lists the names of the tile's axes.
     """
     lanes, start = _place(program, op, expression)
     text = value if tuple(a.name for a in lanes) == context else f"tl.trans({value})"
@@ -85,8 +85,8 @@ def store(program: Program, op: Store, name: str, context: tuple[str, ...], valu
 
 
 def _place(program: Program, op: Access, expression: Text) -> tuple[list[TileAxis], str]:
-    """Returns the axes along which a block has several elements, and the source text of the indices where the block
-    begins.
+    """Returns two values: the axes along which a block has several elements, and the source text of the block's first
+    index.
     """
     along = [a for a in (block_index(program, d) for d in op.index) if a is not None]
     return [a.axis for a in along if a.axis is not None], ", ".join(_first(a, expression) for a in along)

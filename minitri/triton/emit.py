@@ -7,13 +7,13 @@ number of each operation.
 
     %2: f32[i, j] = subtract %0, %1        v2 = v0 - v1[:, None]
 
-The emitter knows nothing except the tile program: neither the target nor the other kernels. Fusion, schedules, masks and
-hints are chosen before, and are part of the tile program. The emitter decides only how to write the program in Triton. For example, the bounds check `777 - i > 0`
-becomes `i < 777`, because Triton recognises only the second form when it vectorises loads. The emitter writes Triton's
-own `//` and `%` where the ranges of the operands prove that no operand is negative. If an operand is possibly negative,
-the emitter writes calls of `rt` functions instead of `//` and `%` (triton/expressions.py). If the axes of a factor of a
-product have the wrong order, `tl.trans` transposes the factor. A condition that several loads or stores test is
-computed once, under one name.
+The emitter knows nothing except the tile program: neither the target nor the other kernels. Earlier passes have chosen
+fusion, schedules, masks and hints. The emitter decides only how to write the program in Triton. For example, the bounds
+check `777 - i > 0` becomes `i < 777`, because Triton recognises only the second form when it vectorises loads. The
+emitter writes Triton's own `//` and `%` where the ranges of the operands prove that no operand is negative. If an
+operand is possibly negative, the emitter writes calls of `rt` functions instead of `//` and `%`
+(triton/expressions.py). If the axes of a factor of a product have the wrong order, `tl.trans` transposes the factor. A
+condition that several loads or stores test is computed once, under one name.
 
 No text from the user gets into the Triton source. The emitter chooses all names: v0, v1, … for values, p0… for buffers,
 s0… for sizes, a0… for scalars, and i, j, r… for axes. The names of dtypes come from a table, and numbers are formatted
@@ -100,8 +100,8 @@ class _Emitter(Expressions):
         self._branch("else:", frozenset())
 
     def _branch(self, head: str, needless: frozenset[Dim]) -> None:
-        """Writes all statements of the kernel in one branch of an `if`. Each branch of the `if` statement in the
-        generated kernel has its own names for values.
+        """Writes one branch of an `if` statement, with all statements of the kernel in it. Each branch of the `if`
+        statement in the generated kernel has its own names for values.
 
         If both branches assigned to the same name, Triton would pass the value out of the `if` statement, although no
         later statement needs it.
@@ -114,8 +114,8 @@ class _Emitter(Expressions):
     def _initials(self) -> set[Op]:
         """Returns the constants that are only used as initial values of carries (values that a loop passes on).
 
-        A constant that is only the initial value of a loop-carried variable gets no line in the source, because the
-        variable's line contains the constant.
+        The line that initialises a loop-carried variable contains its constant, so the constant needs no line of its
+        own.
         """
         ops = list(self.program.ops())
         initials: set[Op] = {op.initial for op in ops if isinstance(op, Carry) and isinstance(op.initial, Constant)}

@@ -124,11 +124,10 @@ def convert(name: str, source: DType, target: DType) -> str:
 class Expressions:
     """Writes expressions over the values and axes of one tile program.
 
-    extents     the number of elements that a tile has along each axis with several elements, in the program's order of
-                axes
-    names       the name in the source of each computed operation, such as v3
-    predicates  the name in the source of each computed condition: m and the number of its line, such as m5. A key is
-                a condition, in which each loaded value is written as its name in the source
+    extents     the number of elements of a tile along each axis; axes along which a tile has one element are left out
+    names       the name of each computed operation in the source, such as v3
+    predicates  the name of each computed condition in the source, such as m5. In the keys, names such as v3 stand for
+                computed values
     """
 
     def __init__(self, program: Program, lines: Lines) -> None:
@@ -150,7 +149,9 @@ class Expressions:
         return _aligned(self.names[op], self.lanes(op.axes), context)
 
     def index(self, d: Dim, context: tuple[str, ...] = (), picks: Picks = ()) -> str:
-        """Returns the source text of an index expression over axes, and over values that are loaded as indices."""
+        """Returns the source text of an index expression. The expression can contain axes and computed values
+        (`picks`).
+        """
         bound = dict(picks)
         free, products = on_host(d)
         parts: list[str] = []
@@ -183,8 +184,8 @@ class Expressions:
         """Returns the source text of a test that is true if all conditions are true. Each condition is an expression
         that must be >= 0.
 
-        Each condition is computed only once, on a line of its own. Later masks with the same condition use the name
-        that the line of the condition defines.
+        Each condition is computed only once, on a line of its own. Later masks with the same condition use the
+        condition's name, such as `m3`.
         """
         tests = [self._test(c, context, picks) for c in conditions]
         if context and not any(self.index_lanes(c, picks) for c in conditions):
@@ -227,7 +228,9 @@ def operand(text: str) -> str:
 
 
 def _aligned(name: str, own: tuple[str, ...], context: tuple[str, ...]) -> str:
-    """Returns the source text of a tile with the axes `own`, indexed so that it broadcasts to the axes `context`."""
+    """Adds an index such as `[:, None]` to the name of a tile, so that the tile broadcasts to the axes `context`. `own`
+    are the axes of the tile.
+    """
     if own == context or not own:
         return name
     return f"{name}[{', '.join(':' if a in own else 'None' for a in context)}]"

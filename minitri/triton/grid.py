@@ -35,9 +35,11 @@ def widened(lanes: str, program: Program) -> str:
 
 
 class Grid:
-    """Writes lines that compute the indices along axes with the roles "grid" (split into tiles) and "whole" (one tile).
+    """Writes the lines that compute the indices along each axis. Axes with the role "grid" are split into tiles, and
+    axes with the role "whole" are one tile.
 
-    For the axis of a loop, the generated code computes the positions in a block, if some operation uses them.
+    For the axis `r` of a loop, the code before the loop computes only `r_lane`, the position of each element in its
+    block. Positions that no operation uses are left out.
 
     If each grid program computes several tiles, all later lines of the function are inside a loop over these tiles.
     """
@@ -67,7 +69,7 @@ class Grid:
         name.
 
         The loop variable is the number of a tile, and starts at the number of the grid program. Each iteration adds the
-        number of all grid programs to the loop variable.
+        number of grid programs, `tl.num_programs(0)`, to the loop variable.
         """
         flat = ", flatten=True" * self.program.flattened
         self.add(f"for turn in tl.range({first}, {self.size(count(self.program))}, tl.num_programs(0){flat}):")

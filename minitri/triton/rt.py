@@ -1,17 +1,16 @@
 """The functions that generated kernels call as `rt.NAME`, and that Triton compiles with the kernels.
 
-In: tiles or scalars of a dtype in which kernels compute (f32, f64, integers, int1). Conversions and `dot` also take f16
-and bf16. Out: the result that numpy would give. Most of the functions exist because the operation of Triton gives a
-result that differs from numpy's (docs/reference/semantics.md). For example, Triton's integer division rounds towards
-zero, and Triton's maxima ignore NaN. In Triton, shifts by too many bits and conversions of numbers out of range have
-undefined results.
+In: tiles or scalars of f32, f64, an integer dtype or int1. Conversions and `dot` also take f16 and bf16. Out: the
+result that numpy would give. Most of the functions exist because the operation of Triton gives a result that differs
+from numpy's (docs/reference/semantics.md). For example, Triton's integer division rounds towards zero, and Triton's
+maxima ignore NaN. In Triton, shifts by too many bits and conversions of numbers out of range have undefined results.
 
 The file minitri/triton/rt_interpreter.py has functions with the same names for Triton's interpreter. Change rt.py and
 rt_interpreter.py together; tests/test_ops.py compares the names of their functions. Importing rt.py needs triton, but
 not torch. Because triton is not always installed, minitri imports rt.py only when it runs or compiles a generated
 kernel.
 
-Left out: functions that `tl` or `libdevice` already computes as numpy does. Approximations are in
+Left out: functions of `tl` and `libdevice` that already give numpy's results. Approximations are in
 minitri/triton/rt_fast_math.py. Accurate divisions with few instructions are in minitri/triton/rt_float_division.py.
 Functions that only make kernels faster, or avoid an error of the compiler, are in minitri/triton/rt_intrinsics.py. The
 module rt.py exports its own functions and those of rt_fast_math.py, rt_float_division.py and rt_intrinsics.py.
@@ -248,13 +247,13 @@ scan_sum, scan_prod, scan_max, scan_min = (_along(tl.associative_scan, function)
 
 @triton.jit
 def reduce_max_in_parts(x):
-    """Returns the maximum of each row of a matrix product. The function first computes the elementwise maximum of all
-    blocks of 16 columns, which leaves 16 columns.
+    """Returns the maximum of each row of a matrix product. The function first splits each row into blocks of 16
+    columns, and computes the elementwise maximum of the blocks.
 
     When tensor cores have computed the product, each thread holds a quarter of a row. Without elementwise maxima, a
     thread would compute the maximum of its elements by one chain of instructions. Each instruction of a chain waits for
     the previous instruction. While elementwise maxima reduce a row to 16 columns, each thread computes four independent
-    maxima. The instructions of one maximum do not wait for the instructions of another maximum.
+    maxima. The GPU overlaps the instructions of independent maxima.
     """
     parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))
     return tl.reduce(tl.reduce(parts, 1, maximum), 1, maximum)
@@ -275,7 +274,7 @@ def _better(wins, v1, i1, v2, i2):
     """Returns one of the pairs (v1, i1) and (v2, i2) of a value and an index: the pair that argmax or argmin chooses.
 
     For argmax and argmin, NaN is better than any number. For two numbers, `wins` says whether the first number is
-    better. If the values v1 and v2 are equal or both NaN, the pair with the smaller index is better.
+    better. Of two equal values, the value with the smaller index is better. NaN counts as equal to NaN.
     """
     nan1, nan2 = v1 != v1, v2 != v2
     ties = (v1 == v2) | (nan1 & nan2)
@@ -329,8 +328,8 @@ def dot(a, b, acc, precision: tl.constexpr = tl.constexpr("ieee")):
 
 @triton.jit
 def _dot_of_parts(a, b):
-    """Returns `a @ b * 2**26`, computed from three products of TF32 numbers. The factor `2**26` comes from
-    `_tf32_parts`, which multiplies each operand by `2**13`.
+    """Returns `a @ b * 2**26`, computed from three products of TF32 numbers. The factor is `2**26`, because the
+    function `_tf32_parts` multiplies both operands by `2**13`.
 
     The sums start from 0, not from the accumulator of `dot`, because tensor cores truncate sums. The caller, `dot`,
     adds the accumulator to the sums that `_dot_of_parts` returns.
@@ -348,8 +347,8 @@ def _tf32_parts(x):
 
     The file minitri/base/tf32_splitting.py explains how the two TF32 numbers are computed.
 
-    `tl.fma` rounds only once, after the addition, so its multiplications are exact. The function does not round the
-    smaller of the two returned numbers to TF32, because a tensor core truncates its operands to TF32.
+    `tl.fma` rounds only once, after the addition, so its multiplications are exact. The second returned number is not
+    rounded to TF32, because a tensor core truncates its operands to TF32.
     """
     more = x * 67117056.0  # 2**13 * (2**13 + 1)
     high = more - tl.fma(x, -8192.0, more)

@@ -1,4 +1,4 @@
-"""Approximations that generated kernels call where a later rounding to 16 bits hides the error of the approximation.
+"""Fast approximations of functions, for values that a kernel later rounds to 16 bits.
 
     rt.sigmoid(x)            division and exp with correct or nearly correct rounding
     rt.relaxed_sigmoid(x)    a relative error of at most 2**-17: two approximate GPU instructions and a few others
@@ -47,9 +47,7 @@ def _log2(x, _semantic: Any = None):
 
 
 def _one_instruction(name: str, x, elsewhere: Callable[..., Any], semantic: Any):
-    """Returns the result of an instruction of NVIDIA's GPUs. For other GPUs, calls the function `elsewhere` and returns
-    its result.
-    """
+    """Applies the NVIDIA instruction `name` to `x`. For other GPUs, calls the function `elsewhere` instead."""
     if semantic.builder.options.backend_name != "cuda":
         return elsewhere(x, _semantic=semantic)
     code = f"{name} $0, $1;"
@@ -67,8 +65,8 @@ def relaxed_sigmoid(x):
 def relaxed_tanh(x):
     """Returns tanh(x) with a relative error of at most 2**-18.
 
-    The function computes tanh from 2**(|x| * 2 log2 e). For x near zero, tanh from a power of two would lose digits by
-    cancellation, so the function uses a polynomial of two terms for x near zero.
+    The function computes tanh from 2**(|x| * 2 log2 e). Near x = 0, this formula would lose digits by cancellation, so
+    the function uses a polynomial of two terms instead.
     """
     far = 1.0 - 2.0 * reciprocal(1.0 + exp2(tl.abs(x) * 2.8853900817779268))
     near = x * (0.999999106 - 0.332372516 * (x * x))

@@ -5,8 +5,9 @@
 
 In: tiles or scalars of f32 or f64. Out: the quotient of two operands (`divide`), or the sigmoid 1 / (1 + exp(-x)) of
 one operand. The largest errors, in units in the last place, are the numbers `ulp` in minitri/base/operators.toml. The
-one idea: work that all elements of a row share is done once, and special cases that cannot occur need no instructions.
-Kernels call the functions as `rt.NAME` (minitri/triton/rt.py).
+one idea: if the elements of a row have the same divisor, its reciprocal is computed once for the row. Special cases
+that cannot occur, such as a divisor of 0 in `sigmoid`, need no instructions. Kernels call the functions as `rt.NAME`
+(minitri/triton/rt.py).
 
 Left out: quotients of two tiles of the same shape, for which `divide` calls `div_rn`.
 """
@@ -25,8 +26,8 @@ from minitri.triton.rt_fast_math import reciprocal
 def sigmoid(x):
     """Returns 1 / (1 + exp(-x)), computed from exp(-|x|), because exp(-|x|) cannot overflow.
 
-    The divisor 1 + exp(-|x|) is in [1, 2], so its reciprocal needs no special cases. One step of Newton's method makes
-    the GPU's approximation of the reciprocal exact, up to a rounding.
+    The divisor 1 + exp(-|x|) is in [1, 2], so its reciprocal needs no special cases. One step of Newton's method
+    corrects the GPU's approximation of the reciprocal, so that only a rounding error remains.
     """
     z = libdevice.exp(-tl.abs(x))
     above, below = tl.where(x >= 0, 1.0, z), 1.0 + z
@@ -41,8 +42,8 @@ def sigmoid(x):
 def divide(a, b):
     """Returns a / b. If b has one value for a whole row of a, the reciprocal of b is computed once for the row.
 
-    The quotient of f32 numbers is rounded correctly. If b has one value for each row of a, quotients below `2**-100`
-    are off by up to 3 units in the last place.
+    With a reciprocal that is computed once for a row, quotients below `2**-100` are off by up to 3 units in the last
+    place. All other quotients of f32 numbers are rounded correctly.
     """
     if a.dtype == tl.float64:
         return a / b
@@ -59,15 +60,15 @@ def _divide_by_few(a, b):
     """Returns a / b with few instructions for each element of a.
 
     First, b is multiplied by a power of two (the scale), and a by half of the scale. If b is a normal number and `|b| <
-    2**126`, the absolute value of the scaled divisor (b times the scale) is between 1/2 and 1. In two cases, the
-    absolute value of the scaled divisor is between `2**-23` and 4: b is denormal, or b is finite and `|b| >= 2**126`.
-    For every finite b except 0, the reciprocal of the scaled divisor is a normal number. The quotient a * (1 / b) is
-    corrected twice by its remainder. A fused multiplication and addition computes the remainder exactly. After the
-    second correction by its remainder, the quotient is rounded correctly (Markstein, Computation of elementary
-    functions on the IBM RISC System/6000 processor, 1990). The function computes and corrects half of the quotient, and
-    doubles it at the end. Half of the quotient is finite even if a / b is the largest float or slightly larger. The
-    remainder is smaller than a in absolute value, unless a or a / b is zero, infinite or NaN. If the remainder is not
-    smaller than a, the function returns a * (1 / b) uncorrected.
+    2**126`, the absolute value of the scaled divisor (b times the scale) is between 1/2 and 1. If a finite b is
+    denormal or `|b| >= 2**126`, the absolute value of the scaled divisor is between `2**-23` and 4. For every finite b
+    except 0, the reciprocal of the scaled divisor is a normal number. The function starts with the quotient q = a * (1
+    / b). Two corrections subtract (q * b - a) * (1 / b) from q. A fused multiplication and addition computes the
+    remainder q * b - a exactly. After the second correction, the quotient is rounded correctly (Markstein, Computation
+    of elementary functions on the IBM RISC System/6000 processor, 1990). The function computes and corrects half of the
+    quotient, and doubles it at the end. Half of the quotient is finite even if a / b is the largest float or slightly
+    larger. The remainder is smaller than a in absolute value, unless a or a / b is zero, infinite or NaN. If the
+    remainder is not smaller than a, the function returns a * (1 / b) without corrections.
     """
     # The exponent of an f32 has 8 bits, above 23 bits of mantissa, and is stored plus 127. The stored exponents of b and
     # of the scale add up to 253, so that of b * scale is 253 - 127 = 126, which stands for a number from 1/2 to 1.

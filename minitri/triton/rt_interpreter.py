@@ -60,7 +60,7 @@ def _wrap(data: Any) -> Any:
 def _lift(function: Callable[..., Any]) -> Callable[..., Any]:
     """Turns a function of numpy arrays into a function of tensors.
 
-    The function of numpy arrays returns either an array or a tuple of arrays.
+    The argument `function` returns an array or a tuple of arrays.
     """
 
     def lifted(*args: Any) -> Any:

@@ -3,8 +3,8 @@
     rt.byte_to_f16(x)    x.to(tl.float16), but four elements take four instructions
     rt.settle()          waits for tensor cores
 
-In: a tile, or nothing. Out: the same value that a plain operation of Triton, such as the conversion `.to`, would give.
-Kernels call the functions of rt_intrinsics.py as `rt.NAME` (minitri/triton/rt.py). In Triton's interpreter,
+In: a tile, or no argument. Out: the same value that a plain operation of Triton, such as the conversion `.to`, would
+give. Kernels call the functions of rt_intrinsics.py as `rt.NAME` (minitri/triton/rt.py). In Triton's interpreter,
 minitri/triton/rt_interpreter.py replaces the functions of rt_intrinsics.py by plain operations.
 """
 
@@ -47,7 +47,7 @@ def byte_to_f16(x, _semantic: Any = None):
 
 @triton.jit
 def unknown(start):
-    """Returns `start` in a form that hides its value from Triton's compiler.
+    """Returns `start`, but hides from Triton's compiler that the value is a constant.
 
     The file minitri/triton/workarounds/loops.py explains why kernels need `rt.unknown`.
     """

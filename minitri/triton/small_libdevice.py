@@ -2,18 +2,18 @@
 
     exp(x)      the kernel calls `__nv_expf`, one of 350 functions of libdevice
 
-Triton's compiler reads all of libdevice for each kernel that calls one of its functions. Reading all of libdevice takes
-20 to 45 ms. While Triton reads libdevice, no other thread can run Python. Reading a copy of libdevice with only a few
-functions takes 1 ms.
+Triton's compiler reads all of libdevice for each kernel that calls a function of libdevice. Reading all of libdevice
+takes 20 to 45 ms. While Triton reads libdevice, no other thread can run Python. Reading a copy of libdevice with only a
+few functions takes 1 ms.
 
 In: a kernel in Triton's first IR. Out: the path of a copy of libdevice with the functions that the kernel calls. The
-linker of Triton's compiler makes the small copy of libdevice, as text of LLVM IR. Triton's cache folder keeps the small
-copies of libdevice. Every small copy of libdevice has the functions that kernels call most often (`COMMON`), so most
+linker of Triton's compiler makes the small copy of libdevice, as text of LLVM IR. The copy of libdevice is a file in
+Triton's cache folder. Every small copy of libdevice has the functions that kernels call most often (`COMMON`), so most
 kernels share one copy.
 
-Each function of libdevice has two versions: one version replaces denormals by 0, and one version keeps denormals.
-Triton's compiler chooses between the two versions of a libdevice function only after LLVM's optimisations, so some
-branches between the versions remain in the code. A small copy of libdevice has only the versions that keep denormals,
+Each function of libdevice has two versions: one version replaces denormals by 0, and one version keeps denormals. A
+branch in each function selects the version. Triton's compiler decides this branch only after LLVM's optimisations, so
+the branch sometimes remains in the machine code. A small copy of libdevice has only the versions that keep denormals,
 because no kernel of minitri calls the versions that replace denormals by 0.
 
 Left out: the libraries of AMD's GPUs.
@@ -32,8 +32,8 @@ QUESTION = re.compile(r'^(@\S+) = .*"__CUDA_FTZ\\00"', re.MULTILINE)  # are deno
 
 
 def small_copy(library: str, module: Any, context: Any) -> str:
-    """Returns the path of a copy of the file `library` that has the functions that a kernel calls. If the kernel calls
-    no function of libdevice, returns `library`, the path of the original file.
+    """Returns the path of a copy of the file `library` with the functions that a kernel calls. If the kernel calls no
+    function of libdevice, returns the path `library` unchanged.
 
     `module` is the kernel, and `context` is the MLIR context of the kernel.
     """
@@ -53,7 +53,7 @@ def small_copy(library: str, module: Any, context: Any) -> str:
 
 
 def _linked(library: str, wanted: str, context: Any) -> str:
-    """Returns the functions of a library that the file `wanted` declares, as text of LLVM IR."""
+    """Returns LLVM IR with those functions of the file `library` whose names the file `wanted` lists."""
     from triton._C.libtriton import ir, llvm
 
     llvm.init_targets()

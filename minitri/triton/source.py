@@ -93,7 +93,7 @@ def check(tree: ast.AST) -> None:
 
 
 def _known_attribute(node: ast.Attribute) -> bool:
-    """Checks whether an attribute is allowed.
+    """Checks whether generated source may use an attribute, such as `tl.load`.
 
     Functions of `tl`, `rt` and `libdevice` are allowed, and also `value.to`, `desc0.load` and `desc0.store`.
     """

@@ -1,28 +1,27 @@
 """tile → tile: adds hints for loops that Triton 3.6 compiles wrongly, or not at all.
 
-*Operands of products that are overwritten too early.* A tensor core of a Hopper GPU reads the first operand of a
-product from registers, if the grid program has computed this operand. A grid program does not wait until the tensor
-core has read an operand from registers, but continues with its next instructions. In a loop that Triton pipelines, the
-grid program computes the operand of the next product while the tensor core still reads the previous operand. Triton 3.6
-lets the grid program write the next operand to registers that the tensor core is still reading (triton-lang/triton,
-issue 9433). If the registers are overwritten too early, the sums of the product are wrong, and differ from call to
-call.
+*Operands that are overwritten while a tensor core reads them.* If a kernel has computed the first operand of a product,
+a tensor core of a Hopper GPU reads this operand from registers. A grid program does not wait until the tensor core has
+read an operand from registers, but continues with its next instructions. In a loop that Triton pipelines, the grid
+program computes the operand of the next product while the tensor core still reads the previous operand. Triton 3.6 lets
+the grid program write the next operand to registers that the tensor core is still reading (triton-lang/triton, issue
+9433). Because of this error in Triton, the sums of the product are wrong, and differ from call to call.
 
     for r_start in range(0, 512, BLOCK_R):
         rt.settle()                             becomes wgmma.wait_group 0
         v3 = …
 
-In three cases, Triton itself waits for the end of a product, so the loop needs no hint `wait`. Triton waits for the end
-of a product if its second operand was computed, not loaded. Triton waits for the end of a product if the iteration that
-computes the product also uses its sums, as in attention. Triton also waits for the end of a product if its first
-operand comes from another product of the same iteration.
+In three cases, Triton itself waits for the end of a product, so the loop needs no hint `wait`. Triton waits for a
+product whose second operand was computed, not loaded. Triton waits for a product whose sums are used in the same
+iteration, as in attention. Triton also waits for a product whose first operand comes from another product of the same
+iteration.
 
-*Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` looks for loops that reduce a loaded
-block and add the result to an accumulator with a constant initial value. Triton's pass assumes that a single operation
-reads the accumulator after the loop. If several operations read the accumulator of a loop after the loop, Triton 3.6
-stops with "PassManager::run failed" (triton-lang/triton, pull request 11305). Triton's pass skips an accumulator whose
-initial value is unknown to Triton, so minitri hides the initial value by `rt.unknown`. LLVM runs after the passes of
-Triton, and removes the hiding code of `rt.unknown`. The machine code therefore has no additional instructions.
+*Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` transforms loops that reduce a loaded
+block and add the result to an accumulator. The pass transforms a loop only if the initial value of the accumulator is a
+constant. The pass assumes that only one operation reads the accumulator after the loop. If several operations read the
+accumulator of a loop after the loop, Triton 3.6 stops with "PassManager::run failed" (triton-lang/triton, pull request
+11305). The function `rt.unknown` hides the constant from the pass, so that the pass skips the loop. LLVM later removes
+the code of `rt.unknown`, so the machine code has no additional instructions.
 
     m = rt.unknown(tl.full((8, ), float("-inf"), tl.float32))
     for r_start in range(0, 66, BLOCK_R):
@@ -49,8 +48,8 @@ def settle(program: Program) -> Program:
 
 
 def settles(program: Program, loop: Loop) -> bool:
-    """Checks whether each iteration of a loop must wait for tensor cores, because a tensor core can still read an
-    operand of an earlier iteration.
+    """Checks whether a loop needs the hint `wait`: whether an iteration can overwrite an operand that a tensor core
+    still reads.
     """
     dots = [op for op in loop.body if isinstance(op, Dot) and op.on_tensor_cores]
     factors = [program.factors(d) for d in dots]
@@ -60,7 +59,9 @@ def settles(program: Program, loop: Loop) -> bool:
 
 
 def _runs_unawaited(program: Program, loop: Loop, dot: Dot, first: Op) -> bool:
-    """Checks whether a loop computes the first operand of a product, and continues before the product ends."""
+    """Returns True if two conditions hold: the loop computes the first operand of the product, and Triton does not wait
+    for the end of the product.
+    """
     row = next(a for a in dot.tile if a in first.axes)
     computed = first in loop.body and not isinstance(first, Load)
     # If the operand is computed from a product, the program has waited for this product.
@@ -69,7 +70,7 @@ def _runs_unawaited(program: Program, loop: Loop, dot: Dot, first: Op) -> bool:
 
 
 def _is_computed_in_loop(loop: Loop, dot: Dot, second: Op) -> bool:
-    """Checks whether each iteration computes the second operand of a product from values that the same iteration loads.
+    """Checks whether each iteration of a loop loads values and computes the second operand of a product from them.
 
     If the second operand does not depend on values that the iteration loads, Triton computes this operand before the
     loop.
@@ -82,8 +83,8 @@ def _is_computed_in_loop(loop: Loop, dot: Dot, second: Op) -> bool:
 
 
 def hide_starts(program: Program) -> Program:
-    """Hides the initial value of each accumulator into which a loop reduces loaded blocks, and which at least two later
-    loops read.
+    """Hides the initial value of accumulators with which Triton's compiler would fail. A loop reduces loaded blocks
+    into such an accumulator, and at least two later loops read the accumulator.
     """
     loops = program.loops
     read_twice = {

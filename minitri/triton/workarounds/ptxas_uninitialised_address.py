@@ -2,19 +2,19 @@
 
     softmax(q @ k.mT) @ v        v f16[48, 32]: one block of 64 rows, 32 columns wide
 
-Tensor cores of Hopper GPUs read a factor of a product from shared memory, by the address of the factor's block. If the
-block of one factor replaces another factor's block at the same address, ptxas 12.8 (of Triton 3.6) computes both
-addresses from one register. If a block with at most 32 contiguous columns replaces another block in shared memory,
-ptxas reads the new block's address from a register that no instruction has written. If an address comes from an
-unwritten register, a part of the product is missing, or the program reads memory outside of its arrays.
+Tensor cores of Hopper GPUs read a block of a factor from shared memory, at an address in a register. Triton can store
+two blocks at the same address, one after the other. For these blocks, ptxas 12.8 (of Triton 3.6) computes both
+addresses from one register. If the second block has at most 32 contiguous columns, ptxas reads the address of this
+block from a register that no instruction has written. With a wrong address, a part of the product is missing, or the
+program reads memory outside of its arrays.
 
-Unless software pipelining copies the block of a factor in advance, Triton can store this block at the address of
-another factor's block. Triton does not copy a block in advance if the loop has one iteration, if the kernel computes
-the factor, or if fewer than four bytes are contiguous. Products of tiles of fewer than 64 rows use instructions that
-read the factors from registers instead of shared memory. If ptxas would compile a kernel wrongly, minitri gives the
-kernel tiles of fewer than 64 rows, so that products read no factor from shared memory. `python
-tests/undefined_registers.py` searches the machine code of many kernels for registers that nothing has written. This
-file can be deleted when only ptxas 12.9 (Triton 3.7) and later are supported.
+Triton stores a block at the address of another block only if software pipelining does not copy the block in advance.
+Triton copies no block in advance for a loop of one iteration. Triton also copies no factor that the kernel computes,
+and no block with fewer than four contiguous bytes. Products of tiles of fewer than 64 rows use instructions that read
+the factors from registers instead of shared memory. If ptxas would compile a kernel wrongly, minitri gives the kernel
+tiles of fewer than 64 rows, so that products read no factor from shared memory. `python tests/undefined_registers.py`
+searches the machine code of many kernels for registers that nothing has written. This file can be deleted when only
+ptxas 12.9 (Triton 3.7) and later are supported.
 """
 
 from dataclasses import replace
