@@ -104,7 +104,8 @@ class Ablation:
         return (name, str(len(cells)), *(number(ratio, ".2f") for ratio in most), cells[0].case if cells else "-")
 
     def matrix(self) -> str:
-        """Returns a table of the time of a call without an optimisation, divided by the time with all optimisations.
+        """Returns a table of ratios: the time of a call without one optimisation, divided by the time with all
+        optimisations.
 
         The table has a row for each optimisation and a column for each case.
         """

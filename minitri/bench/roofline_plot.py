@@ -1,4 +1,4 @@
-"""Draws the benchmark: each case of minitri and of the other implementations on the roofline of the chip.
+"""Draws the results of the benchmark: a roofline plot of the cases, and the speedups of minitri.
 
     minitri bench --json out.json --plot out.svg
     minitri bench --from docs/log/benchmarks.json --plot docs/log/benchmarks.svg       without a GPU

@@ -227,8 +227,8 @@ class Captured(Bound):
 
 
 def replayable(call: Call) -> bool:
-    """Checks whether all arrays of a call are tensors on a GPU, so that the key of the call describes the call
-    completely.
+    """Checks whether the key of a call describes the call completely. All arrays of the call must then be tensors on a
+    GPU.
     """
     tensors = all(a.kind == "torch" and a.device != "cpu" and not a.library for a in call.arrays.values())
     return bool(call.arrays) and tensors and not any(isinstance(v, float) for v in call.instance.statics.values())

@@ -185,7 +185,7 @@ class _Analysis:
         """Returns the extra error of exp(x - h) if a kernel computes it as 2**(x * log2 e - h * log2 e)
         (minitri/optimize/fast_math/relax.py).
 
-        The extra error has two causes: the two products are rounded, and a denormal result can become 0.
+        The extra error has two causes: the products in the exponent are rounded, and a denormal result can become 0.
         """
         if node.op not in ("exp", "exp2"):
             return 0.0
@@ -200,10 +200,10 @@ class _Analysis:
     def cast(self, node: Apply) -> tuple[Any, Any]:
         """Returns each element's value and radius (largest possible error) after a conversion to another dtype.
 
-        Rounding is monotone, so the interval of an output ends at the rounded ends of its operand's interval. A fused
-        kernel can round a later result instead of a node that is not an output. For example, a kernel for `softmax(x) @
-        v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums by s. For a node that is
-        not an output, the analysis keeps the unrounded value, and adds one rounding error to the radius.
+        Rounding is monotone, so it is enough to round both ends of the operand's interval. In a fused kernel, a value
+        that is not an output can stay unrounded, and a later result is rounded instead. For example, a kernel for
+        `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums by s. For a
+        node that is not an output, the analysis keeps the unrounded value, and adds one rounding error to the radius.
         """
         (x,) = node.args
         v, e = self.values[x], self.radii[x]
@@ -325,11 +325,11 @@ class _Analysis:
         return value, np.where(surely_nan, 0, np.where(seen == specials, radius, np.inf))
 
     def never_skipped(self, factor: Node) -> Any:
-        """Returns 1 for each element of a factor that a kernel must multiply, and 0 for each element that a kernel can
-        skip.
+        """Returns 1 for each element that a kernel must multiply, and 0 for each element that a kernel can skip.
 
-        A kernel can skip a zero that the program computes or that padding adds (minitri/optimize/skip_blocks).
-        Infinities and NaNs in the other factor of a skipped product have no effect. Zeros of inputs are never skipped.
+        A kernel can skip zeros that the program computes, and zeros of padding (minitri/optimize/skip_blocks).
+        Infinities and NaNs in the other factor of a skipped product have no effect. Zeros in input arrays are never
+        skipped.
         """
         return 1.0 * ((self.values[factor] != 0) | (not isinstance(_origin(factor), (Apply, Concat))))
 

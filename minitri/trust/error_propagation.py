@@ -1,5 +1,4 @@
-"""Computes how far the result of an operator, a sum or a product can move, because of errors in the operands and
-because of rounding.
+"""Computes the largest possible error of the result of one operator, from the errors of its operands.
 
 In: the operands of one operator, each with a radius (its largest possible error). Out: for each element, how far the
 result can lie from the result for exact operands. The one idea: each operand lies in an interval, so the possible

@@ -55,8 +55,8 @@ def magnitude(graph: Graph) -> Graph:
 class _Magnitudes:
     """Builds the graph that computes the magnitude (the scale of the rounding errors) of each float output.
 
-    The dict `value` maps each old node to its copy in the new graph. The dict `size` has, for each old node that
-    rounding can change, the new node that computes the scale of its rounding errors (its magnitude).
+    The dict `value` maps each old node to its copy in the new graph. The dict `size` maps each inexact old node to the
+    new node that computes its magnitude.
     """
 
     def __init__(self, graph: Graph) -> None:

@@ -237,8 +237,8 @@ class _Proving:
         return f"{a.name} meets 0 … {extent - 1} once: {blocks}{end}{apart}"
 
     def _all_inside(self) -> Iterator[Fact]:
-        """Yields the facts that hold for every element that a store must write. Along each axis, the index of the
-        element is below the extent, and its position in the block is below the block size.
+        """Yields facts about every element that a store must write. Along each axis, the index of the element is below
+        the extent, and its position in the block is below the block size.
         """
         for a in self.program.axes:
             yield Fact(a.extent - 1 - a.index, f"{a.name} is inside")

@@ -148,7 +148,7 @@ class Watch:
     def past_end(self, op: Op, axis: str, elements: Any, before: Any = None) -> None:
         """Checks that elements past the end of a reduced axis do not change the reduction.
 
-        If `before` is given, `elements` and `before` belong to an accumulator, after and before one loop iteration, and
+        If a loop updates an accumulator, `before` and `elements` are its values before and after one iteration, and
         must be equal. If `before` is None, each element must be neutral, such as 0 for a sum.
         """
         neutral = operators.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
