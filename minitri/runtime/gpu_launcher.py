@@ -235,8 +235,8 @@ def _by_torch(compiled: Any, device: int, profiled: Start) -> Start | None:
 
 
 def _active_hook(hook: Any) -> Any:
-    """Returns `hook`, or None if no function is registered with `hook`. A profiler registers functions with a hook, and
-    Triton calls these functions at each launch.
+    """Returns a launch hook of Triton, or None if the hook has no functions. A profiler registers functions with a
+    hook, and Triton calls these functions at each launch.
     """
     return hook if getattr(hook, "calls", hook) else None
 
