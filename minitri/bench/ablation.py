@@ -77,8 +77,7 @@ class Cell(Record):
     def best(self) -> float:
         """The largest of the three ratios of this cell (`time`, `memory` and `first`).
 
-        If the version without the optimisation fails or gives a wrong result, `best` is inf, because the case then
-        needs the optimisation.
+        `best` is inf if the version without the optimisation fails or gives a wrong result.
         """
         return float("inf") if self.note else max(self.time, self.memory, self.first)
 
@@ -92,9 +91,7 @@ class Ablation:
     cells: list[Cell] = field(default_factory=list)
 
     def of(self, name: str) -> list[Cell]:
-        """Returns the results (`Cell`s) of all cases without one optimisation; the result with the largest ratio comes
-        first.
-        """
+        """Returns the `Cell`s of the optimisation `name` in all cases, sorted by `best` in descending order."""
         return sorted((c for c in self.cells if c.without == name), key=lambda c: -c.best)
 
     def __str__(self) -> str:
@@ -107,7 +104,8 @@ class Ablation:
         return (name, str(len(cells)), *(number(ratio, ".2f") for ratio in most), cells[0].case if cells else "-")
 
     def matrix(self) -> str:
-        """Returns a table of the time of a call without an optimisation, divided by the time with all optimisations.
+        """Returns a table of ratios: the time of a call without one optimisation, divided by the time with all
+        optimisations.
 
         The table has a row for each optimisation and a column for each case.
         """
@@ -119,7 +117,8 @@ class Ablation:
 
 
 def measure(case: Case, optimisations: Sequence[str], clock: Clock, device: str) -> list[Cell]:
-    """Returns a `Cell` for each version of the case that leaves out an optimisation.
+    """Measures the effect of each optimisation on one case. Returns a `Cell` for each optimisation that changes the
+    generated code of the case.
 
     The function `clock` times all versions together, so that the versions alternate.
     """

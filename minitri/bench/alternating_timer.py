@@ -10,8 +10,8 @@ implementation raised.
     warm-up      the first calls of a measurement do not count. A kernel that computes a lot reaches the chip's
                  power limit: its clock rate falls for about a tenth of a second, and then stays the same
 
-An implementation is called with one set of inputs after another, and then with the first set again. The timer keeps the
-result of each call in memory until the next call with the same inputs. There are enough sets of inputs to push the
+The calls of an implementation use the sets of inputs in a cycle: the first set follows the last set. The timer keeps
+the result of each call in memory until the next call with the same inputs. There are enough sets of inputs to push the
 inputs and results of a call out of the L2 cache before their next use (measure_case.py). The timer does not clear the
 L2 cache by writing zeros to it, because the GPU would write them back to memory during the call. If the GPU also had to
 copy zeros from its cache to memory, a kernel that mostly reads would be slower.
@@ -83,9 +83,8 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace) -> dict[str, float
 class _Peer:
     """The calls of one implementation, and its measured times.
 
-    `length` is roughly the time of a call: the host's time or the GPU's time, whichever is longer. Each implementation
-    is measured twice. The first measurement finds `length`. The second measurement uses the same `length`, so that both
-    measurements have the same number of calls.
+    `length` is roughly the time of a call: the host's time or the GPU's time, whichever is longer. The method `measure`
+    computes the number of calls from `length`.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -94,7 +93,7 @@ class _Peer:
         self.failed: Exception | None = None
 
     def find_spins(self) -> None:
-        """Finds how often the GPU must spin before a call, so that the host has queued the call when the spins end."""
+        """Finds the number of spins before each call: the spins must last until the host has queued the call."""
         whole, host = _call_seconds(self.calls)
         computing = 3 * (whole - host)  # how long the GPU still runs when the host has queued three calls
         self.spins = min(max(math.ceil((SLACK * host - computing) / SPIN), 1), MOST_SPINS)
@@ -108,8 +107,8 @@ class _Peer:
         self.seconds += _timed_calls(self.calls, warm, repetitions, spins)
 
     def attempt(self, step: Callable[..., None], *arguments: Any) -> None:
-        """Runs a step of the measurement (`find_spins` or `measure`), and records its error if it fails. Does nothing
-        if an earlier step of this implementation has failed.
+        """Calls `step` (`find_spins` or `measure`), and stores the exception that it raises, if any. Does nothing if an
+        earlier step of this implementation has failed.
         """
         if self.failed is None:
             try:
@@ -125,7 +124,7 @@ class _Peer:
 def _call_seconds(calls: Calls) -> tuple[float, float]:
     """Returns two times: the seconds that a call takes, and the seconds that the host takes to queue the call.
 
-    Three batches of three calls are timed, and each returned time is a third of the shortest time of a batch.
+    Three batches of three calls are timed. Each returned time is the shortest of the three, divided by 3.
     """
     rotation, found = cycle(calls), list[tuple[float, float]]()
     for _ in range(3):

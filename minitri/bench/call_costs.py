@@ -106,9 +106,7 @@ def first_results() -> Table:
 
 
 def first(who: str, text: str) -> float:
-    """Returns the seconds that an implementation (its name is `who`) needs to compile and compute an expression in x
-    for the first time.
-    """
+    """Returns the seconds that the implementation `who` needs to compile an expression and compute its first result."""
     for module in IMPORTED:
         import_module(module)
     x = torch.randn(1000, 1000, device="cuda")

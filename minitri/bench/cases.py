@@ -8,7 +8,7 @@ function, a list of cases and a library function.
     cases = ["f32 512x131072"]
     library = "softmax(x, axis=-1)"
 
-The name of a case joins the name of a row of cases.toml and an element of the row's list `cases`. For example, "softmax
+The name of a case has two parts: the name of its row, and one string from the row's list `cases`. For example, "softmax
 f32 512x131072" is made of "softmax" and "f32 512x131072". The text "f32 512x131072" means that an array whose type in
 the program is `f32[M, N]` has f32 elements, 512 rows (M) and 131072 columns (N). The programs of the benchmark, in
 minitri's language, are functions of the module programs.mt.
@@ -65,7 +65,7 @@ class Case(NamedTuple):
 
     eager     the computation in torch, as several operations; `library` is a single function of torch with the same
               result
-    picks     whether the program reads only as many elements of its first input as the output has
+    picks     whether the program reads only a part of its first input: as many elements as the output has
     flops     the number of floating-point operations of matrix products; 0 for programs that mostly move memory
     kind      the group to which this case belongs; tables show the mean of each group of cases
     tf32      whether torch may round f32 factors to TF32 too

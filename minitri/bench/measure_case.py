@@ -120,8 +120,8 @@ def _copied(a: Any) -> Any:
 def _bytes_moved(case: Case, arrays: Arrays, reference: Arrays) -> int:
     """Returns the number of bytes that the case must read and write.
 
-    The arrays in `reference` have the shapes of the results, but the dtype f64. Each float element of a result is
-    counted with the bytes of an element of the first input, not with the 8 bytes of f64.
+    The arrays in `reference` have the shapes of the results, but the dtype f64. The function assumes that float results
+    have the dtype of the first input.
     """
     read, like = [a.nbytes for a in arrays], arrays[0]
     out = sum(r.numel() * (like if r.is_floating_point() else r).element_size() for r in reference)
@@ -132,8 +132,8 @@ def _bytes_moved(case: Case, arrays: Arrays, reference: Arrays) -> int:
 
 
 def _implementations(case: Case, sets: Sequence[Arrays], row: Row, tune: bool) -> dict[str, Maker]:
-    """Returns, for each implementation, a function that compiles or prepares the implementation, and then returns one
-    call for each set of inputs.
+    """Returns a dict from the name of each implementation to a function. The function prepares the implementation, and
+    returns one call for each set of inputs.
 
     If minitri's schedules are measured, the time for measuring the schedules is stored in `row`.
     """
@@ -187,7 +187,7 @@ def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: A
 
 
 def _begin(make: Maker) -> tuple[Iterable[Run], Run, Any]:
-    """Runs the first call of an implementation. Returns an iterator over the remaining calls, the first call itself,
+    """Runs the first call of an implementation. Returns three values: an iterator over the other calls, the first call,
     and the result of the first call.
     """
     calls = iter(make())

@@ -9,10 +9,10 @@ any other case. The module torch_twin.py makes the torch function of the `Case` 
         v2 = gelu(v1)
         return v2
 
-The table random_programs.toml has forms of statements, such as `gelu({x})`. The class `EverydayWriter` chooses forms of
-statements at random, and replaces placeholders such as {x} by names of values (minitri/testing/statement_writer.py).
-`EverydayWriter` runs each statement on torch's meta device, whose tensors have a shape but no data. A statement stays
-in the program if it runs on the meta device and if no array is too large.
+The file random_programs.toml lists statements with placeholders, such as `gelu({x})`. The class `EverydayWriter`
+chooses statements at random, and replaces placeholders such as {x} by names of values
+(minitri/testing/statement_writer.py). `EverydayWriter` runs each statement on torch's meta device, whose tensors have a
+shape but no data. A statement stays in the program if it runs on the meta device and if no array is too large.
 
 Left out: small programs of all kinds with awkward values, which `minitri fuzz` draws (minitri/testing).
 """
@@ -77,7 +77,7 @@ class RandomProgram(NamedTuple):
     def parts(self, length: int) -> Iterator[RandomProgram]:
         """Yields every part of the program that consists of `length` consecutive statements.
 
-        If a part reads values that earlier statements compute, the values become parameters of the part.
+        A value that the part reads, but does not compute, becomes a parameter of the part.
         """
         shapes = {s.name: Input(self.dtype, s.shape) for s in self.statements} | dict(self.arrays)
         for start in range(len(self.statements) - length + 1):
@@ -128,7 +128,7 @@ class EverydayWriter(StatementWriter):
         self.rng, self.dtype, self.sizes = rng, dtype, sizes
 
     def program(self, name: str) -> RandomProgram | None:
-        """Returns a random program; its results are the last values (at most three) that no statement reads.
+        """Returns a random program with one to three results. No statement of the program reads a result.
 
         The program has only the statements that its results need. Returns None if too few statements could be added, or
         if the matrix products need too many operations.
@@ -204,7 +204,7 @@ class EverydayWriter(StatementWriter):
         return self.array(name, shape, shape[DEPTHS[name]] if name in DEPTHS else 1)
 
     def scores(self, filled: Filled, of: Shape) -> Shape:
-        """Returns the shape of an attention's keys: the shape of its queries, which is the argument `of`.
+        """Returns the shape of the keys of attention. Keys and queries have the same shape.
 
         Raises DoesNotFit if the matrix of attention scores would be too large.
         """

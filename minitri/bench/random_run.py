@@ -7,14 +7,15 @@ right.
 torch.compile takes several seconds to compile a program. Because torch.compile is slow, worker processes (one for each
 processor core) compile a batch of programs before the batch is measured. After the compilation, the main process
 measures the programs one after another, while the workers do nothing. Inductor, the compiler behind torch.compile, has
-a cache, from which the main process loads the compiled code. Inductor chooses some schedules by measuring while many
-processes share the GPU: the main process deletes such schedules from inductor's cache. All caches are in a new folder,
-so the time to minitri's first result is measured with empty caches. The time to the first result of torch.compile is
-measured in a worker process, which shares the processor with other workers.
+a cache, from which the main process loads the compiled code. In the workers, inductor chooses some schedules by
+measuring. The main process deletes the chosen schedules from inductor's cache, because the workers disturbed each
+other's measurements. All caches are in a new folder, so the time to minitri's first result is measured with empty
+caches. The time to the first result of torch.compile is measured in a worker process, which shares the processor with
+other workers.
 
-A result is right if its error is small, or at most twice as large as the error of eager torch. If eager torch has no
-correct digit, ten times the error of eager torch is allowed. Eager torch has no correct digit if the exact result is a
-difference of nearly equal numbers, as in mean(x - mean(x)).
+A result is right if its error is small, or at most twice as large as the error of eager torch. If the relative error of
+eager torch is 1 or more, a result may have ten times this error. The relative error of eager torch can be 1 or more if
+the exact result is a difference of nearly equal numbers, as in mean(x - mean(x)).
 """
 
 import os
@@ -50,7 +51,7 @@ Measure = Callable[[Sequence[RandomProgram]], Iterator[Row]]
 class Session(NamedTuple):
     """The settings of a session, which measures random programs.
 
-    shrink   a program is shrunk if its ratio of times (result_tables.py) is smaller than `shrink`; 0 shrinks no program
+    shrink   the ratio of times (result_tables.py) below which a program is reduced to its smallest slow part; 0: never
     budget   the seconds after which no new program is started
     """
 
@@ -116,12 +117,11 @@ def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int
 
 
 def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Measure) -> Row:
-    """Measures the parts of a slow program alone, and returns the row of the smallest part that is slow too.
+    """Searches a slow program for its smallest slow part, and returns the measured row of this part.
 
-    If minitri is slower than torch by t seconds for the whole program, it is slower by at least t/2 for the returned
-    part.
+    The returned part causes at least half of the loss: the seconds by which minitri is slower than torch.
 
-    whole   the measured row of the whole program, which the function returns if no part is slow
+    whole   the measured row of the whole program; it is returned if no part is slow
     bound   a part is slow if its ratio (the time of torch divided by the time of minitri) is smaller than `bound`
     """
     for length in range(1, len(program.statements)):

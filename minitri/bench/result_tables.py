@@ -32,7 +32,7 @@ class Peer:
 
     If the time is missing, the field `note` gives the reason.
 
-    first   the seconds from the text of the program to its first result, compilation included
+    first   the time to the first result in seconds, including the compilation of the program
     """
 
     seconds: float | None = None
@@ -46,14 +46,14 @@ class Row:
     """The measurements of one case.
 
     program                 the text of the program in the language
-    within                  the largest relative error of a right answer
-    floor                   the seconds that a copy of the case's bytes takes
+    within                  the largest relative error that a right result can have
+    floor                   the seconds of a memory copy that moves as many bytes as the case
     copy_bytes_per_second   the rate of the copy that was timed together with the implementations
     peak                    the bytes of memory that a call of minitri's program allocates
     planned                 the bytes of the outputs and temporaries of a call of minitri's program
     predicted               the seconds that the cost model predicts (minitri/hardware/roofline.py)
     tuning                  seconds spent on measuring schedules
-    work                    predicted bytes and operations, by the stage of the compiler from which they were predicted
+    work                    for each stage of the compiler, the bytes and operations that are predicted from this stage
     peers                   the implementations by name; "minitri" is one of them
     beside                  other programs of the language that compute something else on the same inputs
     """

@@ -1,4 +1,4 @@
-"""Draws the benchmark: each case of minitri and of the other implementations on the roofline of the chip.
+"""Draws the results of the benchmark: a roofline plot of the cases, and the speedups of minitri.
 
     minitri bench --json out.json --plot out.svg
     minitri bench --from docs/log/benchmarks.json --plot docs/log/benchmarks.svg       without a GPU
@@ -48,8 +48,6 @@ def heat_map(found: Mapping[str, Any], path: str) -> None:
     optimisations.
 
     found   the data that `bench --ablate --json` wrote
-
-    Raises the errors that `plot` raises.
     """
     pyplot = _pyplot()
     rows, columns = found["optimisations"], list(dict.fromkeys(c["case"] for c in found["cells"]))
@@ -68,12 +66,11 @@ def heat_map(found: Mapping[str, Any], path: str) -> None:
 
 
 def plot_file(figures: str, path: str) -> None:
-    """Draws the figures of a JSON file: cases on the roofline, or an ablation.
+    """Draws the measurements of a JSON file: a roofline plot of the cases, or a heat map of an ablation.
 
     figures   the name of a file that `bench --json` wrote on a machine with a GPU
 
-    Raises CompileError MT0003 if the file cannot be read or contains no measurements of the benchmark. Raises the
-    errors that `plot` raises.
+    Raises CompileError MT0003 if the file cannot be read or contains no measurements of the benchmark.
     """
     name = printable(Path(figures).name)
     try:

@@ -78,7 +78,7 @@ def torch_twin(text: str) -> Callable[..., Any]:
 
 
 def _closure(node: ast.Node | None) -> Callable[[Scope], Any]:
-    """Returns a closure that computes an expression from a mapping of names to values.
+    """Returns a function that evaluates an expression. The function takes a dict with the values of the variables.
 
     Raises NotImplementedError if torch has no function for the expression.
     """

@@ -139,8 +139,7 @@ def _dlpack_view(value: Any, name: str) -> ArrayView:
 def _cuda_view(value: Any, name: str) -> ArrayView:
     """Returns the `ArrayView` of a GPU array with the attribute `__cuda_array_interface__`, such as an array of numba.
 
-    The results of a call with an array of numba, for example, are torch tensors. A torch tensor also has the attribute
-    `__cuda_array_interface__`.
+    A call with a numba array returns torch tensors, which have the attribute `__cuda_array_interface__` too.
     """
     try:
         import torch
@@ -161,8 +160,7 @@ def _cuda_view(value: Any, name: str) -> ArrayView:
 def _gpu_of(about: dict[str, Any], torch: Any) -> str:
     """Returns the GPU that holds an array.
 
-    The caller passes the number of the GPU that holds the array to torch. If torch got the number of another GPU, torch
-    would copy the array to that GPU.
+    The caller passes this GPU to `torch.as_tensor`. For any other GPU, `torch.as_tensor` would copy the array.
     """
     address, gpus = about["data"][0], torch.cuda.device_count()
     one = about | {"data": (address, False), "shape": (1,), "strides": None}

@@ -3,8 +3,9 @@
 In: the parameters of a function and the caller's arguments. Out: a `Call`. A `Call` has the size of each dimension, an
 `ArrayView` of each array, and an `Instance` of the function. The `Instance` holds facts that the annotations do not
 give: the number of axes of each pack such as `*B`, the types of parameters without annotation, and compile-time values.
-A pack is a name for any number of dimensions. Each mismatch raises a CompileError MT03xx. The message of a CompileError
-MT03xx names the parameter, the given type and the expected type, but never a value of the user's data.
+A pack is a name for any number of dimensions. An argument that does not fit its parameter raises a CompileError MT03xx.
+The message of a CompileError MT03xx names the parameter, the given type and the expected type, but never a value of the
+user's data.
 
 Instead of arrays, the method `Program.lower` also takes sizes, which the function given_sizes reads from keyword
 arguments:
@@ -310,8 +311,8 @@ def _check_size(
     """Raises CompileError MT0304 if an axis does not have its declared size, or if the declared size cannot be
     computed.
 
-    where    a dict from the name of a size, such as N, to the parameter that has N as a whole dimension
-    solved   a dict from the name of a size, such as N, to a parameter that has N only in an expression, such as 2*N
+    where    maps the name of a size, such as N, to a parameter with N as a dimension, such as f32[N]
+    solved   maps the name of a size, such as N, to a parameter with N only in an expression, such as f32[2*N]
     """
     names = [s.name for s in extent.symbols()]
     if missing := [n for n in names if n not in sizes]:

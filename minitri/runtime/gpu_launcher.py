@@ -12,9 +12,9 @@ for a launcher, and for a library that loads machine code.
 
 Some kernels still use Triton's launcher, because torch's launcher does not support them. Triton's launcher is used for
 kernels with tensor descriptors, kernels for GPUs that are not from NVIDIA, and kernels with an early start
-(programmatic dependent launch). While a profiler is active, all kernels use Triton's launcher. A call does not wait for
-the C compiler that makes a launcher for early starts. Until Triton's launcher is ready, torch's launcher starts the
-kernel after the previous kernel has ended.
+(programmatic dependent launch). While a profiler is active, all kernels use Triton's launcher. Another thread makes
+Triton's launcher for a kernel with an early start, and calls do not wait for this thread. Until Triton's launcher is
+ready, torch's launcher starts the kernel after the previous kernel has ended.
 """
 
 from __future__ import annotations
@@ -181,9 +181,8 @@ UNFINISHED = set[Future[None]]()  # unfinished launchers of kernels with an earl
 
 
 def finish_launchers() -> None:
-    """Waits until other threads have made Triton's launchers for all kernels with an early start. A kernel with an
-    early start begins while the previous kernel still runs. Code that measures times or captures a CUDA graph calls
-    this function first.
+    """Waits until Triton's launchers are ready for all kernels with an early start. A kernel with an early start begins
+    while the previous kernel still runs. Code that measures times or captures a CUDA graph calls this function first.
     """
     wait(UNFINISHED)
 
@@ -208,7 +207,7 @@ def _by_torch(compiled: Any, device: int, profiled: Start) -> Start | None:
     """Returns the function that launches a kernel through torch's launcher; None if torch's launcher does not support
     the kernel.
 
-    While a profiler is active, the function `profiled` launches the kernel instead of torch's launcher.
+    While a profiler is active, the kernel is launched by the function `profiled`, not by torch's launcher.
     """
     launcher, about = getattr(sys.modules["torch"]._C, "_StaticCudaLauncher", None), compiled.metadata
     types = ["O" if t.startswith("*") else TYPES.get(t) for t in compiled.src.signature.values()]
@@ -236,8 +235,8 @@ def _by_torch(compiled: Any, device: int, profiled: Start) -> Start | None:
 
 
 def _active_hook(hook: Any) -> Any:
-    """Returns `hook`, or None if no function is registered with `hook`. At each launch, Triton calls the functions that
-    a profiler has registered with a hook.
+    """Returns a launch hook of Triton, or None if the hook has no functions. A profiler registers functions with a
+    hook, and Triton calls these functions at each launch.
     """
     return hook if getattr(hook, "calls", hook) else None
 
@@ -283,8 +282,9 @@ def driver() -> Any:
 def current_device() -> Callable[[], int]:
     """Returns the fastest function that returns the number of the current GPU.
 
-    On a machine with several GPUs, the result is a C function of torch, if torch has this function. On a machine with a
-    single GPU, the result is Python's function `int`, because `int()` returns 0, the number of this GPU.
+    On a machine with several GPUs, the result is torch's C function `_cuda_getDevice`, or a slower Python function. On
+    a machine with a single GPU, the result is Python's function `int`, because `int()` returns 0, the number of this
+    GPU.
     """
     torch = sys.modules["torch"]
     if torch.cuda.device_count() == 1:

@@ -5,10 +5,10 @@ before the kernels end. On a CPU, each kernel runs in Triton's interpreter. No k
 on the device of the arguments. This module also moves the arrays of a call to the CPU or to a GPU, so that any stage
 can run on any device. `target_of` finds the target of a device.
 
-A system that overcommits memory promises a process more memory than the machine has. When the process uses the promised
-memory, the system kills the process. If a CPU array is larger than the machine's memory, minitri raises MT0401 before
-the system kills the process. Left out: a check of GPU memory, because torch itself raises an error if GPU memory is too
-small.
+A system that overcommits memory promises a process more memory than the machine has. If the process uses more memory
+than the machine has, the system kills the process. If a CPU array is larger than the machine's memory, minitri raises
+MT0401 before the system kills the process. Left out: a check of GPU memory, because torch itself raises an error if GPU
+memory is too small.
 """
 
 import math
@@ -107,7 +107,7 @@ class Bound:
 
 
 def launcher(launches: Sequence[Launch], call: Call) -> Callable[[], None]:
-    """Returns a function that runs launches of a call in the current stream of the arrays' device."""
+    """Returns a function that launches the kernels of a call. On a GPU, the kernels run in the current stream."""
     steps = [(x.start(), x.programs, x.arguments) for x in launches if x.programs]
     model, device, current, stream_of = call.model, 0, int, int  # the interpreter is device 0 and needs no stream
     if model is not None and model.device != "cpu":

@@ -5,8 +5,8 @@ compiled kernels.
     Captured   a call with the same arrays and the same outputs (`Bound`) as one CUDA graph
 
 Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. The check
-`again_like` compares the types and shapes of the next call's arguments with those of the previous call. This check is
-faster than making a `call_key`. `ReplayCache` keeps the `Replay` objects of a program.
+`again_like` compares the types and shapes of the next call's arguments with those of the previous call. The check
+`again_like` is faster than making a `call_key`. `ReplayCache` keeps the `Replay` objects of a program.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, lis
     kernels in the same way.
 
     The result is None if an argument is neither a dense tensor nor a number. The key does not contain the values of
-    float arguments: a `Replay` passes these values at run time. An integer can also be passed for a float parameter
-    (see `floats`). The key contains the value of such an integer only if the integer is too large for an exact float.
+    float arguments: a `Replay` passes these values at run time. An integer below 2**53 that is passed for a float
+    parameter (see `floats`) counts as a float argument.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -62,12 +62,12 @@ def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, lis
 def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> Again | None:
     """Returns a function that repeats a call with new arguments.
 
-    The returned function returns None, without running anything, if the new arguments possibly differ from `args` in
-    type, shape or layout.
+    The returned function launches kernels only if the new arguments have the types, shapes and layouts of `args`;
+    otherwise it returns None.
 
     The guards of torch.compile (checks of arguments in C code) compare the new arguments with `args`. If torch has no
-    guards, or if an argument is no tensor, `again_like` returns None. In many programs, the GPU waits for the host. To
-    save time on the host, all code of a repeated call is in one function.
+    guards, or if `args` contains a number, `again_like` itself returns None. In many programs, the GPU waits for the
+    host. To save time on the host, all code of a repeated call is in one function.
     """
     tensors_alone = len(pointers) == len(args) > 0 and all(p % 16 == 0 for p in pointers)
     check = _guards(args) if tensors_alone else None
@@ -227,8 +227,8 @@ class Captured(Bound):
 
 
 def replayable(call: Call) -> bool:
-    """Checks whether all arrays of a call are tensors on a GPU, so that the key of the call describes the call
-    completely.
+    """Checks whether the key of a call describes the call completely. All arrays of the call must then be tensors on a
+    GPU.
     """
     tensors = all(a.kind == "torch" and a.device != "cpu" and not a.library for a in call.arrays.values())
     return bool(call.arrays) and tensors and not any(isinstance(v, float) for v in call.instance.statics.values())
@@ -244,8 +244,8 @@ class ReplayCache:
     """The `Replay` objects (recorded calls) of one program.
 
     The first of several equal calls binds its arguments, finds its kernels and keeps a `Replay`. The second of several
-    equal calls finds the `Replay` of the first call by the key of the call. From the third of several equal calls on,
-    the guards of torch (fast checks of arguments) recognise the call, and no key is needed. If a call differs from the
+    equal calls finds the `Replay` of the first call by the key of the call. The third and later equal calls are
+    recognised by torch's guards (fast checks of arguments), without computing a key. If a call differs from the
     previous call, its `Replay` (recorded call) is found by the key, which is made from the arguments.
 
     floats   the position and the default of each float parameter; the key of a call leaves out the values of float

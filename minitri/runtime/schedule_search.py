@@ -143,9 +143,9 @@ def first_line(error: Exception) -> str:
 def close(result: Any, expected: Any, scale: Any = None) -> bool:
     """Checks whether a result equals the expected result, except for rounding errors.
 
-    The tolerance for an element x is a few units in the last place of |x| + rms, where rms is the root mean square of
-    the row of x. If `scale` is given, the tolerance also covers rounding errors of operands that are as large as
-    `scale` (minitri/trust/first_order_error.py).
+    The tolerance for an element x is a few units in the last place of |x| + rms. Here rms is the root mean square of
+    the row that contains x. If `scale` is given, a few units in the last place of `scale` are added to the tolerance
+    (minitri/trust/first_order_error.py).
     """
     if isinstance(expected, tuple):
         scales = scale if scale is not None else (None,) * len(expected)

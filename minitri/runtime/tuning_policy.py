@@ -44,7 +44,7 @@ def tune(
     """Measures schedules now, and returns the fastest options for the call `program(*arrays, **named)`.
 
     effort       "quick" measures 8 candidates in about 10 seconds; "full" measures all candidates
-    candidates   options to measure instead of the candidates that the effort chooses
+    candidates   the options to measure; if this argument is None, `effort` chooses them
     repeats      the number of measurements of each candidate
     show         whether to print a table of the candidates
 
@@ -114,7 +114,8 @@ def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[
 
 
 def known_options(program: BaseProgram, call: Call, target: Target | None) -> tuple[Options | None, str]:
-    """Returns the options that a call on a GPU uses, and a line about the options for `explain`, without measuring.
+    """Returns the options that a call on a GPU uses, and a line of text about the options. This function measures
+    nothing.
 
     The returned options are None if the cost model chooses the schedules. The parameter `target` is None if no array is
     on a GPU.
@@ -154,11 +155,9 @@ def _reference(program: BaseProgram, given: dict[str, Any]) -> Any:
 
 
 def _scale(program: BaseProgram, call: Call) -> Any:
-    """Returns the magnitude of the numbers whose rounding errors can reach each element of the result
-    (minitri/trust/first_order_error.py).
+    """Returns the scale of the rounding errors of each element of the result (minitri/trust/first_order_error.py).
 
-    Returns None if the magnitudes cannot be computed. There are two possible reasons: the program begins at a stage
-    after the graph, or there is not enough memory.
+    Returns None if the computation fails, for example because the program has no graph, or because memory is too small.
     """
     with suppress(Exception):
         context = replace(program.context(call, target_of(call.device)), options=Options())

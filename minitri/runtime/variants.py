@@ -2,8 +2,8 @@
 chooses the `Executable` for each call.
 
 On a GPU, each of the first eight shapes gets its own kernels, in which sizes and strides are literals. All later shapes
-share general kernels. A size is a literal in a general kernel only if the size was the same in all of the first eight
-shapes. The interpreter always gets kernels for the sizes of the call.
+share general kernels. General kernels receive the sizes as arguments, except for sizes that were the same in the first
+eight shapes. The interpreter always gets kernels for the sizes of the call.
 
 A program with the effort "quick" or "full" measures schedules at the first call of a shape (tuning_policy.py). Left
 out: calls that repeat an earlier call (replay.py).
@@ -71,9 +71,8 @@ class Variants:
         return True
 
     def unchanged(self, call: Call) -> dict[str, int]:
-        """Returns the sizes that the call has in common with all earlier calls whose kernels were compiled for their
-        own sizes. In a kernel that serves calls of many shapes, a size that all earlier calls have in common is a
-        constant number, not an argument.
+        """Returns each size of the call that is the same in all recorded `shapes`. A general kernel contains the
+        returned sizes as constants; all other sizes are arguments.
         """
         seen = [dict(sizes) for sizes, _ in self.shapes]
         return {n: size for n, size in call.sizes.items() if all(s.get(n) == size for s in seen)}

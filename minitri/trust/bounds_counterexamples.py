@@ -72,7 +72,7 @@ def not_written_once(
     """Returns an example in which the stores write an element of the buffer twice or never. Returns None if the search
     finds no such example.
 
-    `tests` has the conditions of each store's mask.
+    `tests[k]` has the conditions under which `stores[k]` writes an element.
     """
     buffer = stores[0].buffer
     for sizes in _sizes(program, conditions, far=True):
@@ -98,8 +98,8 @@ def not_written_once(
 def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False) -> Iterator[dict[str, int]]:
     """Yields combinations of sizes that a call of the program can have.
 
-    The smallest sizes come first, then sizes near the block sizes. If the argument `far` is true, combinations of sizes
-    that need large buffers are left out.
+    The smallest sizes come first, then sizes near the block sizes. If `far` is true, sizes that make a buffer very
+    large are left out.
     """
     exprs = [a.extent for a in program.axes] + [d for b in program.buffers for d in (*b.shape, *b.strides)]
     exprs += [d for c in conditions for d in (c.left, c.right)]
@@ -119,8 +119,7 @@ def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False)
 def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str, int], far: bool) -> bool:
     """Checks whether a call can have the given sizes, and whether the call runs at least one grid program.
 
-    If the argument `far` is true, the function returns False for sizes whose buffers are too large to count how often
-    each element is written.
+    If `far` is true, the function returns False for sizes that make a buffer very large.
     """
     symbols = {Symbol(name): n for name, n in sizes.items()}
     try:
@@ -136,11 +135,12 @@ def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str,
 
 
 class _Points:
-    """The points at which an access is tried: all combinations of indices along the axes and of loaded values. The
-    broadcasting of numpy forms the combinations.
+    """The points at which the search tries an access: combinations of an index for each axis and a number for each
+    loaded value.
 
     Each axis has an array of indices and an array of positions within a block. Each value that is loaded from memory
-    has an array of numbers to try. The attribute `complete` is true if the arrays hold every index of the axes.
+    has an array of numbers to try. Numpy broadcasts the arrays of all axes and values, which gives every combination.
+    The attribute `complete` is true if the arrays hold every index of the axes.
     """
 
     def __init__(self, program: Program, op: Access, sizes: Mapping[str, int], every: bool = False) -> None:
@@ -166,7 +166,8 @@ class _Points:
             self.env |= {s: array[place] for s, array in zip(symbols, arrays)}
 
     def _line(self, a: TileAxis, sizes: Mapping[str, int], lanes: bool) -> tuple[Any, Any]:
-        """Returns (indices, positions within a block) of the elements of all blocks of an axis.
+        """Returns two arrays for the elements of all blocks of an axis: their indices along the axis, and their
+        positions within a block.
 
         If `lanes` is false, only the first element of each block is returned.
         """
@@ -175,10 +176,11 @@ class _Points:
         return (first[:, None] + lane).reshape(-1), np.tile(lane, len(first))
 
     def _corners(self, a: TileAxis, sizes: Mapping[str, int], line: tuple[Any, Any]) -> tuple[Any, Any]:
-        """Returns a few indices of an axis, chosen from all its indices (`line`).
+        """Returns the few indices of an axis at which an access most likely goes wrong. `line` contains all indices of
+        the axis.
 
-        The returned indices lie near the ends of blocks and of the axis. Further returned indices lie near the points
-        at which the expression of a mask condition or an array index is 0.
+        The returned indices lie near the ends of blocks and of the axis. Other returned indices lie near the place
+        where a mask condition becomes false, or where an array index is 0.
         """
         if len(line[0]) <= 64:
             return line
@@ -191,10 +193,10 @@ class _Points:
         return block * a.block + lane, lane
 
     def _zeros(self, a: TileAxis, sizes: Mapping[str, int]) -> Iterator[int]:
-        """Returns each index along an axis at which one of the access's expressions is 0. The expressions of an access
-        are its mask conditions (each must be at least 0) and its indices.
+        """Yields each index along an axis at which a mask condition or an array index of the access is 0. A mask
+        condition is an integer expression that must be at least 0.
 
-        Only expressions that depend on nothing but the axis and sizes are examined.
+        Expressions that depend on another axis or on a loaded value are skipped.
         """
         for d in self.exprs:
             split = d.coefficient(a.symbol)
@@ -210,8 +212,8 @@ class _Points:
 
     def at(self, lane: Sequence[int]) -> dict[str, int]:
         """Returns the numbers of one tried point, by name: the index along each axis, and each value that is loaded
-        from memory. For each axis and each loaded value, the search has an array of numbers to try. The argument `lane`
-        says which number of each array belongs to the point.
+        from memory. `lane[k]` is the position of the point in the k-th array. The arrays of the axes come first, then
+        the arrays of the loaded values.
         """
         symbols = [*(a.symbol for a in self.axes), *self.values]
         return {s.name: int(self.env[s].reshape(-1)[lane[k]]) for k, s in enumerate(symbols)}

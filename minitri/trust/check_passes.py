@@ -151,8 +151,7 @@ class _Check:
 
         The function `run` returns the results that are compared.
 
-        The argument `times` says how many results `run` returns for each output: two if both the syntax tree and the
-        graph run, otherwise one.
+        If `run` evaluates both the syntax tree and the graph, it returns two results for each output, and `times` is 2.
         """
         start = time.perf_counter()
         try:
@@ -173,18 +172,14 @@ def compilation(program: BaseProgram, call: Call, variant: str) -> Compilation:
 
 
 def _origin(program: BaseProgram, call: Call) -> tuple[BaseProgram, Call]:
-    """Returns the program that defines the right result, and the call with its arguments bound to the parameters of
-    that program.
-    """
+    """Returns the program that computes the expected results, and a call of this program with the same arguments."""
     origin = program.against
     return (program, call) if origin is None else (origin, bind(origin.function, (), call.values))
 
 
 def _same(before: Any, after: Any) -> bool:
-    """Checks whether a pass changed nothing that can affect the result of numpy's evaluator.
-
-    For example, a changed tensor descriptor can affect the result of numpy's evaluator, but a changed number of warps
-    cannot.
+    """Returns True if a pass cannot have changed the results that numpy computes from the stage. For example, a pass
+    that only changes the number of warps cannot change these results.
     """
     if isinstance(before, Programs) and isinstance(after, Programs):
         return [_visible(p) for p in before] == [_visible(p) for p in after]
@@ -242,9 +237,7 @@ def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
 
 
 def _smallest(program: BaseProgram, call: Call, row: CheckRow) -> Failure:
-    """Makes the arguments of a failing call smaller, as long as the check still fails first at the pass and variant
-    that `row` names.
-    """
+    """Makes the arguments of a failing call smaller, while the pass of `row` is still the first pass that fails."""
 
     def first(arguments: Mapping[str, Any]) -> tuple[Call, CheckRow] | None:
         with suppress(CompileError):  # a program may refuse some sizes

@@ -47,7 +47,7 @@ class CheckRow(NamedTuple):
 class Failure(NamedTuple):
     """The smallest call found for which the wrong pass is still the first pass that fails.
 
-    before, after   the texts of two stages: the input and the output of the wrong pass
+    before, after   the printed input and the printed output of the wrong pass
     got             the results of the stage that the pass made; None if that stage does not run
     """
 
@@ -154,7 +154,8 @@ class CheckReport(NamedTuple):
 
 
 def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
-    """Returns the cells of the table's line for one pass. The line combines the rows of all variants.
+    """Combines the rows of one pass (a row for each variant) into one line of the table, and returns the cells of this
+    line.
 
     The cells show the error and the bound of the variant with the largest error relative to its bound.
     """

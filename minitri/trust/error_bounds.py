@@ -10,12 +10,11 @@ is running error analysis: the value and the radius of each node are computed fr
     exp(that)          ulps of exp                from its row in the operator table
     sum(that)          sum(e) + (n-1) u sum|v|    n terms that are not 0, in any order
 
-If all operands of an element are exact and the operator is correctly rounded, the language defines every bit of the
-result. If every bit of an element is defined, the `Enclosure` has the result in the operator's own dtype, and the
-radius (error bound) 0. Sums of small whole numbers are exact too, because no order of addition rounds them. Each
-rounding of an inexact element increases its radius (error bound) by a multiple of the rounding unit u. The rounding
-unit u of a dtype is half a unit in the last place of 1. The file error_propagation.py computes how far the result of an
-operator can move if its operands move.
+If all operands of an element are exact and the operator is correctly rounded, the element has only one correct result.
+An element with only one correct result has the radius (error bound) 0. Sums of small whole numbers are exact too,
+because no order of addition rounds them. Each rounding of an inexact element increases its radius (error bound) by a
+multiple of the rounding unit u. The rounding unit u of a dtype is half a unit in the last place of 1. The file
+error_propagation.py computes how far the result of an operator can move if its operands move.
 
 A radius of inf means that the result can be any number. For example, the largest possible error is inf if a sum
 overflows in some orders of addition, or if rounding can change an index. An element whose error bound is inf is not
@@ -72,14 +71,14 @@ def enclosures(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]
 
 
 def widened(x: Any, dtype: DType) -> Any:
-    """Converts floats to f64, and f64 to numpy's longdouble. Returns arrays of integers and bools unchanged."""
+    """Converts f64 to numpy's longdouble, and smaller floats to f64. Returns integers and bools unchanged."""
     if not dtype.is_float:
         return np.asarray(x, dtype.numpy)
     return np.asarray(x).astype(np.longdouble if dtype.name == "f64" else np.float64)
 
 
 class Terms(NamedTuple):
-    """Two facts about each element of a matrix product, which is a sum of terms.
+    """Two numbers for each element of a matrix product. Each element is a sum of terms.
 
     `rounds` is the largest number of roundings of a term. `size` is the sum of the absolute values of the terms.
     """
@@ -92,9 +91,9 @@ class _Analysis:
     """The value and the radius (largest possible error) of each node of a graph.
 
     Kernels that write only 16-bit results use fast math, so the errors of their f32 operators are larger
-    (minitri/optimize/fast_math/relax.py). An analysis for fast math gets the argument `strict`: the analysis of the
-    same graph without fast math. Values and errors of discontinuous functions, such as floor, come from the analysis
-    without fast math, because kernels compute the operands of such functions without fast math.
+    (minitri/optimize/fast_math/relax.py). For fast math, the argument `strict` is an analysis of the same graph without
+    fast math. Kernels compute the operands of discontinuous functions, such as floor, without fast math. The values and
+    errors of discontinuous functions are therefore copied from `strict`.
     """
 
     def __init__(
@@ -186,8 +185,7 @@ class _Analysis:
         """Returns the extra error of exp(x - h) if a kernel computes it as 2**(x * log2 e - h * log2 e)
         (minitri/optimize/fast_math/relax.py).
 
-        The extra error comes from rounding the products x * log2 e and h * log2 e, and from replacing a denormal result
-        by 0.
+        The extra error has two causes: the products in the exponent are rounded, and a denormal result can become 0.
         """
         if node.op not in ("exp", "exp2"):
             return 0.0
@@ -202,10 +200,10 @@ class _Analysis:
     def cast(self, node: Apply) -> tuple[Any, Any]:
         """Returns each element's value and radius (largest possible error) after a conversion to another dtype.
 
-        Rounding keeps order, so the value of an output lies between the converted smallest and largest values of its
-        operand. If a node is no output, a fused kernel can round a later result instead of the node. For example, a
-        kernel for `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums
-        by s. The value of a node that is no output is not rounded, and its error grows by one rounding error.
+        Rounding is monotone, so it is enough to round both ends of the operand's interval. In a fused kernel, a value
+        that is not an output can stay unrounded, and a later result is rounded instead. For example, a kernel for
+        `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums by s. For a
+        node that is not an output, the analysis keeps the unrounded value, and adds one rounding error to the radius.
         """
         (x,) = node.args
         v, e = self.values[x], self.radii[x]
@@ -259,16 +257,13 @@ class _Analysis:
                 return value, _argument(node, x, e, value)
 
     def running_means_error(self, node: Reduce) -> Any:
-        """Returns the extra error that comes from computing a variance, or a similar sum of products of deviations from
-        means, in parts.
+        """Returns the extra error of a variance or covariance that a kernel computes in parts.
 
         Online reductions compute variances in parts (minitri/graph/partial_sum_correction.py). Each part of a variance
         uses the running mean, the mean of the elements so far. A running mean is rounded, so a variance that uses it
         has an extra error even if every term is exact.
 
-        If the running mean changes by d after m elements, the error grows by at most m |d| times the error of the mean.
-        The sum of m |d| over all these changes is at most sqrt(2 n V), where n elements x have V = sum (x - mean)^2.
-        The rounding errors of the sums themselves are added to the errors from running means.
+        The returned error also includes the rounding errors of the sums.
         """
         means = deviations(node)
         if means is None:
@@ -276,12 +271,14 @@ class _Analysis:
         u, shape = unit(node.dtype), self.values[node.x].shape
         n = float(np.prod([shape[k] for k in node.axes]))
         spread, off = zip(*[self._spread(y) for y in means])
+        # If the mean of m elements changes by d, the error grows by at most m |d| times the error of the mean.
+        # For n elements with V = sum (x - mean)^2, the sum of all m |d| is at most sqrt(2 n V).
         lost = off[0] * np.sqrt(2 * n * spread[1]) + off[1] * np.sqrt(2 * n * spread[0]) + n * off[0] * off[1]
         return np.where(n > 1, lost + 2 * (n + 8) * u * np.sqrt(spread[0] * spread[1]), 0)
 
     def _spread(self, y: Reduce) -> tuple[Any, Any]:
-        """Returns two numbers about the operand x of the sum `y`: sum (x - mean)^2, and the largest error of a running
-        mean of x.
+        """Returns sum (x - mean)^2, and the largest error of any running mean of x. Here x is the operand of the sum
+        `y`.
         """
         x = self.values[y.x].astype(np.float64)
         x = np.where(np.isfinite(x), x, 0)
@@ -292,11 +289,11 @@ class _Analysis:
     def contract(self, node: Contract) -> tuple[Any, Any]:
         """Returns the value of a matrix product, and the radius (error bound) of each element.
 
-        An element of a matrix product is a sum of products. If m products in the sum of an element are not 0, each
-        product is rounded at most m times. For 16-bit operands a tensor core truncates instead of rounding, which
-        doubles the error. If a kernel rounds the factors before the multiplication, as in TF32, the returned error
-        bound includes these rounding errors. If the sums have many terms, a product with the precision "f32" counts as
-        "tf32x3", because a kernel can use either. A bf16 product that another kernel reads can be rounded to bf16.
+        An element of a matrix product is a sum of products. In a sum with m nonzero products, each product is rounded
+        at most m times. For 16-bit operands a tensor core truncates instead of rounding, which doubles the error. If a
+        kernel rounds the factors before the multiplication, as in TF32, the returned error bound includes these
+        rounding errors. If the sums have many terms, a kernel with the precision "f32" can compute in "tf32x3", so the
+        error of "tf32x3" is assumed. A bf16 product that another kernel reads can be rounded to bf16.
         """
         wide = widened(0, node.dtype).dtype
         a, b = (self.values[n].astype(wide) for n in (node.a, node.b))
@@ -328,16 +325,17 @@ class _Analysis:
         return value, np.where(surely_nan, 0, np.where(seen == specials, radius, np.inf))
 
     def never_skipped(self, factor: Node) -> Any:
-        """Returns 0 for each element of a factor whose products a kernel can skip, and 1 for each other element.
+        """Returns 1 for each element that a kernel must multiply, and 0 for each element that a kernel can skip.
 
-        A kernel can skip a product if one factor is a computed zero or a padding zero (minitri/optimize/skip_blocks).
-        Infinities and NaNs in the other factor of a skipped product have no effect. No kernel skips a zero of an input.
+        A kernel can skip zeros that the program computes, and zeros of padding (minitri/optimize/skip_blocks).
+        Infinities and NaNs in the other factor of a skipped product have no effect. Zeros in input arrays are never
+        skipped.
         """
         return 1.0 * ((self.values[factor] != 0) | (not isinstance(_origin(factor), (Apply, Concat))))
 
 
 def _origin(x: Node) -> Node:
-    """Returns the node from which x results by views and casts alone, or x itself if x is no view or cast."""
+    """Goes back from x through views and casts, and returns the first node that is neither."""
     while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
         x = x.x if isinstance(x, View) else x.args[0]
     return x
@@ -360,9 +358,9 @@ def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
 def _fast_math_error(row: Operator, value: Any, args: list[Any]) -> Any:
     """Returns the extra error of an operator in a kernel with fast math.
 
-    The extra error is `RELAXED` rounding errors if fast math has a faster instruction for the operator. Without a
-    faster instruction, the extra error of the operator is one rounding error. If the divisor is so small or large that
-    its reciprocal can overflow or become 0, the extra error is inf.
+    If fast math has a faster instruction for the operator, the extra relative error is `RELAXED` * 2**-23. For all
+    other operators, the extra relative error is 2**-23. If the divisor is so small or large that its reciprocal can
+    overflow or become 0, the extra error is inf.
     """
     size, tiny = np.abs(value), float(np.finfo(np.float32).tiny)
     loose = (RELAXED if row.relaxed or row.cost == "special" else 1) * 2.0**-23 * np.maximum(size, tiny)
@@ -388,7 +386,7 @@ def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
 def _argument(node: Reduce, x: Any, e: Any, v: Any) -> Any:
     """Returns how far rounding can move the index that argmax or argmin returns.
 
-    Rounding can make another element the largest (for argmin: the smallest), and argmax then returns its index.
+    Rounding can change which element is the largest or smallest, and so change the returned index.
     """
     (k,) = node.axes
     sign = 1.0 if reduction(node.op).combine == "greater" else -1.0

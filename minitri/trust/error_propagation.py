@@ -1,19 +1,18 @@
-"""Computes how far the result of an operator, a sum or a product can move, because of errors in the operands and
-because of rounding.
+"""Computes the largest possible error of the result of one operator, from the errors of its operands.
 
 In: the operands of one operator, each with a radius (its largest possible error). Out: for each element, how far the
-result can lie from the result for exact operands. The one idea: the values that the operands can have, each within its
-radius, form a box. If a function is monotone or convex in each operand, its result moves farthest at a corner of the
-box of operand values. For an operator that is neither monotone nor convex, a function in the table `WILD` gives the
-largest distance that its result can move.
+result can lie from the result for exact operands. The one idea: each operand lies in an interval, so the possible
+operands of an operator form a box. If an operator is monotone or convex in each operand, its result changes most at a
+corner of the box: each operand is then at an end of its interval. For an operator that is neither monotone nor convex,
+a function in the table `WILD` computes the largest change of the result.
 
     sin, cos             never farther than the operand moved
     tan, x / y, 1 / x    anything, if the box holds a pole
     x == y               the other answer, if the intervals of x and y overlap
     x % y                |y|, if the rounded quotient is not certain; twice that for fmod
 
-A sum or product of many terms is computed in an unknown order, and each partial result is rounded. A sum moves by at
-most the errors of its terms plus the rounding errors of its additions.
+A sum or product of many terms is computed in an unknown order, and each partial result is rounded. The error of a sum
+is at most the sum of the errors of its terms, plus the rounding errors of its additions.
 
     sum of n terms x, each with radius e    sum(e) + (n-1) u sum|x|
     sum of small whole numbers              0, because no order of addition rounds
@@ -46,8 +45,8 @@ Fold = Callable[[str, Any], Any]  # (name of a reduction, array) → the reducti
 
 
 def moved(row: Operator, operand: DType, args: Arrays, radii: Arrays, centre: Any) -> Any:
-    """Returns how far an operator's result can lie from the value `centre`, if each operand has an error of at most its
-    entry in `radii`.
+    """Returns how far an operator's result can lie from the value `centre`. The error of the operand `args[k]` is at
+    most `radii[k]`.
     """
     far = farthest(centre, [row.numpy(*c) for c in corners(args, radii)])
     if operand.is_integer:
@@ -60,20 +59,18 @@ def corners(args: Arrays, radii: Arrays) -> list[list[Any]]:
     """Returns every combination of the operands' smallest and largest possible values: the corners of a box that
     contains all possible operands.
 
-    An operand without any error (radius 0) has a single possible value, so all returned combinations contain this
-    value.
+    If the radius of an operand is 0 everywhere, the operand has the same value in all combinations.
     """
     choices = [[x] if not e.any() else [shifted(x, e, -1), shifted(x, e, 1)] for x, e in zip(args, radii)]
     return [list(c) for c in itertools.product(*choices)]
 
 
 def shifted(x: Any, e: Any, sign: int) -> Any:
-    """Returns x + sign * e, one end of the interval of x. Where the radius e (the error bound of x) is 0, both ends of
-    the interval are x itself.
+    """Returns x + sign * e: the largest possible value of x if `sign` is 1, and the smallest if `sign` is -1. An
+    element with the error bound e = 0 is returned unchanged.
 
-    Integers stop at the limits of their dtype. A truth value whose error bound is not 0 becomes True if the argument
-    `sign` is 1, and False if `sign` is -1. A NaN whose error bound is inf becomes the largest float, with the sign
-    `sign`.
+    An integer result is limited to the range of its dtype. A bool whose error bound is not 0 becomes True if `sign` is
+    1, and False if `sign` is -1. A NaN whose error bound is inf becomes the largest float, with the sign `sign`.
     """
     if x.dtype.kind == "b":
         return np.where(e > 0, sign > 0, x)
@@ -117,8 +114,8 @@ def _holds_zero(x: Any, e: Any) -> Any:
 
 
 def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
-    """Returns how much a small change of x or y can change x % y at a discontinuity. The returned change of x % y is
-    inf where y can be 0, |y| where x / y can round to different integers, and 0 elsewhere.
+    """Returns how far x % y can jump because of the errors of x and y. The result is inf where y can be 0. The result
+    is the largest |y| where the integer quotient of x and y is not certain, and 0 elsewhere.
     """
     places = [whole(x / y) for x, y in corners(args, radii)]
     jumps = np.logical_or.reduce([p != places[0] for p in places]) & ((radii[0] > 0) | (radii[1] > 0))
@@ -129,8 +126,8 @@ def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
 def _power(args: Arrays, radii: Arrays) -> Any:
     """Returns inf where a small change of an operand can change a power by any amount, and 0 elsewhere.
 
-    The returned bound is inf only where the base of the power can be 0 or negative. If the exponent is exact (has no
-    error) and not negative, the returned bound is 0.
+    The result is inf only where the base of the power can be 0 or negative. The result is 0 where the exponent is not
+    negative and has no error.
     """
     (b, n), (eb, en) = args, radii
     return np.where((b - eb <= 0) & ((en > 0) | ((eb > 0) & (n < 0))), np.inf, 0)
@@ -159,8 +156,8 @@ WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {  # of the operands x and th
 
 
 def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any:
-    """Returns an additional error for each integer result: inf where an uncertain operand can make the result jump or
-    wrap around, else 0.
+    """Returns the extra error of each integer result. The extra error is inf where an inexact operand can change the
+    result by any amount, for example by integer overflow.
     """
     unsure = np.logical_or.reduce([e > 0 for e in radii])
     if row.name in ERRATIC or row.name.startswith("bitwise"):
@@ -180,8 +177,8 @@ def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any
 def unit(dtype: DType) -> float:
     """Returns the largest relative rounding error u of a dtype: |rounded(x) - x| <= u |x|.
 
-    The returned error of f64 is doubled if numpy's longdouble is only f64 on this machine. On such a machine, the
-    reference result is rounded to f64 too.
+    If numpy's longdouble is only f64 on this machine, u is doubled for f64, because the reference result is rounded to
+    f64 too.
     """
     return 2.0 ** -BITS[dtype.name] * (2 if dtype.name == "f64" and not LONGER else 1)
 
@@ -199,9 +196,7 @@ def summed(x: Any, e: Any, dtype: DType, fold: Fold) -> Any:
 
 
 def on_grid(x: Any, e: Any, grid: float) -> Any:
-    """Returns True for each element of x that has the error e = 0 and is a multiple of the fraction 1 / `grid`, such as
-    1/256.
-    """
+    """Returns True for each element of x that is a multiple of 1 / `grid` and has no error (e is 0)."""
     return (e == 0) & (x * grid == np.rint(x * grid)) & np.isfinite(x)
 
 

@@ -1,12 +1,12 @@
-"""graph → graph: computes the magnitude of the terms of each result, to tell rounding errors from wrong results.
+"""graph → graph: computes how large the rounding errors of each result can be.
 
     sum(x - y)        becomes    sum(2 * abs(x - y))
     exp(x - y)                   exp(x - y) * (1 + abs(x - y)), about
 
-In: a graph. Out: a graph that has the same inputs and returns the magnitude of each float output. The magnitude is the
-size of the numbers whose rounding errors can reach the output. The results of two correct implementations, with any
-orders of addition, differ by a few units in the last place of the output's magnitude. If terms cancel each other, the
-result is small, but its magnitude is as large as the terms.
+In: a graph. Out: a graph that has the same inputs and returns the magnitude of each float output. The magnitude of an
+output is the scale of its rounding errors. The results of two correct implementations, with any orders of addition,
+differ by a few units in the last place of the output's magnitude. If terms cancel each other, the result is small, but
+its magnitude is as large as the terms.
 
 The method is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms", 2nd
 edition, section 3.3). The analysis is itself a graph, so it runs on the same device as the program. The file
@@ -53,11 +53,10 @@ def magnitude(graph: Graph) -> Graph:
 
 
 class _Magnitudes:
-    """Builds the graph that computes, for each float output, the size of the numbers whose rounding errors can reach
-    the output (the magnitude).
+    """Builds the graph that computes the magnitude (the scale of the rounding errors) of each float output.
 
-    The dict `value` maps each old node to its copy in the new graph. The dict `size` has, for each old node that
-    rounding can change, the new node that computes the scale of its rounding errors (its magnitude).
+    The dict `value` maps each old node to its copy in the new graph. The dict `size` maps each inexact old node to the
+    new node that computes its magnitude.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -73,9 +72,7 @@ class _Magnitudes:
                 self.size[node] = size
 
     def output(self, node: Node) -> Node:
-        """Returns the magnitude of a float node, which is 0 if the node is exact. For a node that is not a float,
-        returns the value of the node.
-        """
+        """Returns the magnitude of a float node (0 if the node is exact), or the value of any other node."""
         if not node.dtype.is_float:
             return self.value[node]
         return self.size[node] if node in self.size else number(self.i, self.absolute(node), 0.0)
@@ -101,7 +98,7 @@ class _Magnitudes:
     def folded(self, node: Reduce | Scan, fold: Callable[[str, Node], Node]) -> Node | None:
         """Returns the magnitude (the scale of the rounding errors) of the result of a reduction or scan.
 
-        `fold(name, x)` builds the reduction `name` of x along the same axes.
+        `fold(name, x)` returns a new node: the reduction or scan `name` of x along the axes of `node`.
         """
         match reduction(node.op).kind:
             case "sum":
@@ -133,12 +130,10 @@ class _Magnitudes:
         return self.total(*sizes) if sizes else None
 
     def moved(self, node: Apply, k: int) -> Node:
-        """Returns how much argument k adds to the magnitude (the scale of the rounding errors) of a function value. The
-        added magnitude estimates how much the function value changes if argument k changes by its own magnitude.
+        """Returns how much argument k adds to the magnitude (the scale of the rounding errors) of the result.
 
-        The function is evaluated with argument k moved up and down by a small fraction s of the argument's magnitude.
-        The fraction s is `STEP` units in the last place of 1. The larger of the two changes of the function value is
-        divided by the fraction s.
+        The estimate is a numerical derivative: the function is evaluated with a slightly larger and a slightly smaller
+        argument k.
         """
         dtype = node.dtype.compute
         args = [self.i.cast(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]
@@ -153,24 +148,26 @@ class _Magnitudes:
         return self.scaled(self.op("maximum", *changes), 1 / (STEP * UNITS[dtype.name]))
 
     def of_factor(self, x: Node) -> Node:
-        """Returns 1 + e(x) / |x| for each element x of a factor, where e(x) is the scale of the rounding errors of x."""
+        """Returns 1 + e(x) / |x|: what each factor x adds to the relative error of a product. Here e(x) is the scale of
+        the rounding errors of x.
+        """
         size = self.absolute(x)
         one = number(self.i, size, 1.0)
         return self.op("add", one, self.op("divide", self.size[x], size)) if x in self.size else one
 
     def contract(self, node: Contract, a: Node, b: Node) -> Node:
-        """Returns the product a @ b, one of the terms whose sum is the magnitude (the scale of the rounding errors) of
-        a matrix product. The factors a and b contain absolute values or magnitudes.
+        """Returns a node for a @ b. The magnitude (the scale of the rounding errors) of a matrix product is a sum of
+        such nodes. The factors a and b contain absolute values or magnitudes.
 
-        For f32, the product is computed in the less exact format TF32, because a rough estimate of an error is enough.
+        An f32 product is computed in the faster format TF32, because a rough estimate of an error is enough.
         """
         precision = "tf32" if node.dtype == f32 else node.precision
         a, b = (self.i.cast(x, node.dtype) for x in (a, b))
         return self.i.contract(a, b, precision)
 
     def sizes(self, node: Node) -> list[Node]:
-        """Returns a list with the magnitude of a node (the scale of its rounding errors), or an empty list if rounding
-        cannot change the node.
+        """Returns a list with the magnitude of `node` (the scale of its rounding errors). The list is empty if rounding
+        cannot change the value of `node`.
         """
         return [self.size[node]] if node in self.size else []
 

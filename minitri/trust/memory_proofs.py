@@ -94,7 +94,7 @@ class _Proving:
         return found + [self._written_once(group) for group in self.stores.values()]
 
     def _verdict(self, op: Access, claim: str, subject: str, **more: Any) -> Callable[..., Verdict]:
-        """Returns a function that makes the verdict on a claim from its status, its reason, and the proofs if any."""
+        """Returns a function that makes a `Verdict` from the status, the reason and the proofs of a claim."""
         return partial(Verdict, self.program.name, op, self.statements[op], claim, subject, **more)
 
     def _facts(self, op: Access, tests: Sequence[Dim]) -> list[Fact]:
@@ -165,8 +165,8 @@ class _Proving:
         return example._replace(at={names.get(n, n): v for n, v in example.at.items()})
 
     def _meaning(self, op: Load, test: Dim) -> str | None:
-        """Returns why a load needs the condition `test` of its mask, although the load would be in bounds without this
-        condition. Returns None if there is no reason why the load needs the condition.
+        """Returns a reason, other than the bounds of the array, why a load needs the mask condition `test`. Returns
+        None if there is no such reason.
         """
         if test in op.guards:
             return f"the program asks for {op.other} elsewhere"
@@ -193,7 +193,7 @@ class _Proving:
         return verdict("not proven", f"no proof of {', '.join(missing)}")
 
     def _once(self, op: Store, slices: int) -> tuple[list[Proof], list[str], list[str]]:
-        """Returns three lists: the proofs of claims, the claims without a proof, and the argument in words.
+        """Returns three lists: the proofs that were found, the claims without a proof, and an explanation in English.
 
         If all claims hold, the store writes each element of its buffer exactly once. If several stores write slices of
         the buffer, the claims concern only the slice of this store. The argument `slices` is the number of slices.
@@ -220,8 +220,8 @@ class _Proving:
         return [p for _, p in found if p is not None], missing, parts or ["it is one element"]
 
     def _covers(self, a: TileAxis, extent: Dim, facts: Sequence[Fact], inside: Sequence[Fact]) -> Iterator[Goal]:
-        """Returns goals (claims to prove). Together, the goals say that the blocks of an axis contain every index below
-        the extent exactly once.
+        """Yields claims to prove. If all of these claims are true, the blocks of an axis contain every index below
+        `extent` exactly once.
         """
         yield f"{a.name} reaching {extent}", a.blocks * a.block - a.extent, inside
         yield f"{a.extent} <= {extent}", extent - a.extent, inside
@@ -237,10 +237,8 @@ class _Proving:
         return f"{a.name} meets 0 … {extent - 1} once: {blocks}{end}{apart}"
 
     def _all_inside(self) -> Iterator[Fact]:
-        """Yields what the proofs know about an element that a kernel must write to a buffer.
-
-        The index of an element that must be written is inside the range of every axis. The position of the element in a
-        block is inside the block.
+        """Yields facts about every element that a store must write. Along each axis, the index of the element is below
+        the extent, and its position in the block is below the block size.
         """
         for a in self.program.axes:
             yield Fact(a.extent - 1 - a.index, f"{a.name} is inside")
@@ -255,7 +253,7 @@ class _Proving:
     def _shown(self, op: Access, proofs: Sequence[Proof]) -> str:
         """Returns the facts that the given proofs use, in words.
 
-        Only proofs about an index that depends on an axis or on a loaded value are described.
+        A proof is left out if its inequality contains only sizes and constants.
         """
         varying = [p for p in proofs if p.goal.constant is None and any(s.kind != "size" for s in p.goal.symbols())]
         clauses: dict[str, None] = {}
@@ -271,7 +269,7 @@ class _Proving:
 
 
 def _checked(conditions: Sequence[Condition]) -> Iterator[Fact]:
-    """Returns the facts about sizes that follow from the conditions that each call checks before any kernel runs."""
+    """Yields facts about sizes: conditions that each call checks before it runs a kernel."""
     for c in conditions:
         if c.relation in ("==", ">="):
             yield Fact(c.left - c.right, f"checked: {c.left} {c.relation} {c.right}")

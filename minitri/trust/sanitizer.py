@@ -1,7 +1,7 @@
 """The sanitizer: checks the accesses of a tile program while it is evaluated, and reports errors.
 
-In: each access to memory, for each element of a tile, while the evaluator runs. Out: nothing, or an `AccessError` whose
-kind says what is wrong, such as "out of bounds" or "race".
+In: every load and store that the evaluator runs, with the index of each element. Out: nothing, or an `AccessError`
+whose kind says what is wrong, such as "out of bounds" or "race".
 
     out of bounds   an access that no mask stops and that leaves its array
     not written     a read of an element that nothing has written yet
@@ -63,7 +63,7 @@ def element(buffer: Buffer, index: Sequence[int]) -> str:
 class Watch:
     """Checks every access while all tile programs of a plan run.
 
-    runs      the grid programs that have begun: the name of the kernel, and the position in the grid
+    runs      a list of all grid programs that have begun: the name of the kernel, and the position in the grid
     writers   for each temporary and output: the number of the run that wrote each element; -1 if no run wrote it
     readers   for each array that the present kernel both reads and writes: the number of the last run that read each
               element
@@ -82,8 +82,8 @@ class Watch:
         self.program: Program | None = None
 
     def enter(self, program: Program, place: tuple[int, ...]) -> None:
-        """Records that a grid program starts. All accesses up to the next call of `enter` belong to the grid program
-        that starts.
+        """Records that the grid program at the position `place` starts. Accesses belong to the grid program for which
+        `enter` was last called.
         """
         if program is not self.program:
             loaded = {op.buffer.name for op in program.ops() if isinstance(op, Load)}
@@ -95,7 +95,7 @@ class Watch:
 
     @property
     def run(self) -> int:
-        """The number of the grid program that is being executed. Executed grid programs of all kernels are counted from 0."""
+        """The number of the current grid program: how many grid programs started before it, in all kernels."""
         return len(self.runs) - 1
 
     # ---- accesses --------------------------------------------------------------------
@@ -112,7 +112,9 @@ class Watch:
                 raise self._error("out of bounds", problem, op, found)
 
     def load(self, op: Load, offset: Any, inside: Any) -> None:
-        """Checks that the loaded elements were written before, and not by a different grid program of the same kernel."""
+        """Checks that the loaded elements have been written. Other grid programs of the same kernel must not have
+        written them.
+        """
         writer = self.writers.get(op.buffer.name)
         if writer is None:
             return
@@ -146,8 +148,8 @@ class Watch:
     def past_end(self, op: Op, axis: str, elements: Any, before: Any = None) -> None:
         """Checks that elements past the end of a reduced axis do not change the reduction.
 
-        The argument `before` is the value that a loop carries into this iteration. If no loop carries a value, `before`
-        is None. Elements past the end of the axis must not change the carried value.
+        If a loop updates an accumulator, `before` and `elements` are its values before and after one iteration, and
+        must be equal. If `before` is None, each element must be neutral, such as 0 for a sum.
         """
         neutral = operators.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
         wanted = np.asarray(neutral, elements.dtype) if before is None else before
@@ -162,8 +164,8 @@ class Watch:
         """A hook that does nothing. The evaluator calls the hook after each op, so that a subclass can look at the
         computed values.
 
-        `env` has, for each axis, the indices of the present tile. `real[axis]` is how many indices of the present tile
-        lie inside the axis.
+        `env` maps each axis to the indices that the current tile covers. `real[axis]` is the number of these indices
+        that are not past the end of the axis.
         """
 
     def finish(self) -> None:
@@ -217,8 +219,7 @@ class Watch:
         writes.
 
         A read and a write by two grid programs are an error, because the order of the read and the write is not
-        defined. The argument `others` has the offsets of the elements that one grid program reads and another grid
-        program writes.
+        defined. The array `others` has the memory offsets of the elements with a race.
         """
         if others.size:
             at = self._index(op.buffer, others[0])
@@ -242,7 +243,7 @@ def _span(program: Program, op: Op) -> Span | None:
     If the tile program was loaded from the text of a stage, the result is the line of the op in this text.
 
     If the tile program was compiled from source text, the result for a load is the text of the op that uses the loaded
-    value. The source text of a load itself would be only the type of a parameter, such as `f32[M, N]`.
+    value. A load's own source text is not useful, because it is only the type of a parameter, such as `f32[M, N]`.
     """
     if op.spans and op.spans[0].text.startswith("%"):
         return op.spans[0]
