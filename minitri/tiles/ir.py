@@ -89,7 +89,7 @@ Stmt = Union[Op, Loop]
 class Hints(Record):
     """Hints about how the target compiles one op or loop. A hint with its default value has no effect. An operator with
     the hint `fast` can give a slightly different result than without this hint. A load with the hint `descriptor`
-    returns zeros past the end of its array. All other hints leave every value unchanged.
+    returns zeros past the end of its array. Except for the hints `fast` and `descriptor`, a hint changes no value.
 
     descriptor     the access uses a tensor descriptor with a block of these sizes, one for each axis of the array
     evict_first    the L2 cache may drop the loaded elements before others
@@ -309,7 +309,7 @@ def ends_whole(loop: Loop, axis: TileAxis) -> bool:
 class Programs(Record, eq=False):
     """The tile programs of a plan, in launch order.
 
-    From the plan, tile programs use only the inputs, the outputs, the conditions and the temporaries.
+    Tile programs use the inputs, outputs, conditions and temporaries of the plan, but not the kernels.
     """
 
     plan: Plan

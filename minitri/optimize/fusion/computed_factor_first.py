@@ -36,8 +36,8 @@ def _any_buffer(node: Node) -> Buffer:
 
 
 def _is_second_computed(kernel: Kernel) -> bool:
-    """Checks whether some second factor of the products is computed, while all first factors are loaded. Returns False
-    unless all second factors are 16-bit floats.
+    """Checks whether all first factors of the products are loaded, and at least one second factor is computed. Returns
+    False unless all second factors are 16-bit floats.
 
     A product with few rows is worth transposing only if one of its factors is computed from 8-bit values.
     """

@@ -223,8 +223,8 @@ class FusedIndexing(Indexing):
         return self._count_shared(node.x, Demand(with_axes(demand.index, node.axes, names), demand.guards))[0]
 
     def _count_shared(self, node: Node, demand: Demand, limit: int = 64) -> tuple[int, int]:
-        """Counts the operands that the node needs for the index `demand`. Returns the number of operands that the
-        kernel already needs at the same index, and the number of new operands.
+        """Counts the operands that the node needs for the index `demand`. The first returned number counts operands
+        that the kernel already needs. The second returned number counts all other operands.
 
         If the kernel already needs an operand, the search does not continue to the operands of this operand. The search
         stops after `limit` demands (needed indices of nodes).

@@ -13,8 +13,8 @@ exists, the pass adds ops that compute it. In the text of a kernel, `old %1` is 
 maximum m'. The numpy evaluator of kernels reduces all elements at once, so no partial sum needs a correction. In the
 numpy evaluator, every correction factor (`rescale`) is 1, and every correction summand (`shift`) is 0.
 
-For example, the sum of (e / l) * v becomes (sum of e * v) / l, if l is another sum. Factors that depend on another
-reduction, but not on the summed axes, are first moved out of a sum.
+For example, the sum of (e / l) * v becomes (sum of e * v) / l, if l is another sum. A factor such as 1 / l, which is
+the same for all summed elements, is first moved out of the sum.
 
 A mean is a sum divided by the number of elements. Inside the loop, the mean is the partial sum divided by `count`, the
 number of elements so far.
@@ -164,8 +164,8 @@ class _Online(OpBuilder):
         sum. For example, the sum of e / l is the sum of e, divided by l.
 
         A divisor can move out of a sum if it is constant along the summed axes and at least 1. If the quotient is cast
-        to another dtype, the divisor can move only if the dividend is an exponential. An exponential of x - max is at
-        most 1, so its cast does not overflow.
+        to another dtype, only a divisor of an exponential can move. An exponential of x - max is at most 1, so its cast
+        does not overflow.
         """
         match x:
             case Compute(op="cast", args=(y,)) if y.dtype.is_computed_as(x.dtype):

@@ -199,9 +199,8 @@ def _kind(dot: Dot) -> str:
 
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
-    """Returns a tile with more `stages` (blocks loaded at the same time) if a 16-bit product has no more tiles than the
-    chip has multiprocessors. Returns `tile` unchanged if factors do not have 16 bits, or if there are more tiles than
-    multiprocessors.
+    """Returns a tile with more `stages` (blocks loaded at the same time) for a 16-bit product if each multiprocessor
+    computes at most one tile. Returns `tile` unchanged for all other products.
     """
     return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and tiles <= chip.multiprocessors else tile
 

@@ -87,9 +87,9 @@ def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: 
 def _longest(kernel: Kernel) -> int:
     """Returns the length, in elements, of the longest row that a program keeps in registers.
 
-    The functions argmax and argmin need three registers for each element, and special functions of f32 need many. If a
-    kernel only reduces rows, the longest row that stays in registers is shorter. If each element is read only once, a
-    loop over blocks of a long row is as fast as a row in registers.
+    The functions argmax and argmin need three registers for each element, and special functions of f32 need many. The
+    limit is lower for rows that are only reduced. If each element is read only once, a loop over blocks of a long row
+    is as fast as a row in registers.
     """
     if _only_reduces(kernel):
         return 2 * ENOUGH if _finds_positions(kernel) or _is_dear(kernel) else WHOLE_ROW // 2
@@ -280,9 +280,9 @@ def _columns(kernel: Kernel, weight: dict[str, int], chip: Chip) -> Schedule:
 
     If the contiguous axis and the reduced axis are both short, a program covers several indices of the other parallel
     axes. In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one
-    element. If there are few programs and each element takes long (special functions or unaligned loads), each program
-    covers 32 columns instead of 64. A program with a long scan has one warp, whose threads add up the elements of a
-    column without exchanging partial results.
+    element. If there are few programs, a program with slow elements (special functions or unaligned loads) covers 32
+    columns instead of 64. A program with a long scan has one warp, whose threads add up the elements of a column
+    without exchanging partial results.
     """
     lanes, few = innermost(kernel.parallel, weight), FEW * chip.multiprocessors
     second, bytes, aligned = rival(lanes, kernel), widest_bytes(kernel), _is_aligned(kernel, lanes[0])
@@ -383,10 +383,10 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, chip: Chip) -> tupl
     few columns, longer columns than usual are kept in registers. If a column has more than HELD_COLUMN elements, a
     program covers fewer columns, down to one memory sector of each row. There are then more programs.
 
-    If an element takes many instructions, a thread has eight elements. A thread can have sixteen elements instead, so
-    that all programs run at the same time. A value that is computed once for each column, such as a square root, is
-    computed again by every thread with elements of this column. If there are many columns, divisions of a column by one
-    value, such as its sum, are not counted as special functions.
+    If an element takes many instructions, a thread has eight elements. If some programs would have to wait for others,
+    a thread has sixteen elements, so that all programs run at once. A value that is computed once for each column, such
+    as a square root, is computed again by every thread with elements of this column. If there are many columns,
+    divisions of a column by one value, such as its sum, are not counted as special functions.
     """
     bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
     few = FEW * chip.multiprocessors

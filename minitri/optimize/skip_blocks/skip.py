@@ -156,8 +156,8 @@ class _Skipping:
         return first is not None and last is not None and first >= last
 
     def _may_end_short(self) -> bool:
-        """Checks whether the last block gets a loop of its own. The last block gets its own loop if the loop computes
-        products and reductions, and if the last block can be incomplete.
+        """Checks whether the last block gets a loop of its own. In a loop with products and reductions, a last block
+        that can be incomplete gets its own loop.
         """
         kinds, extent = {type(op) for op in self.loop.body}, self.axis.extent
         # an axis of one or two blocks: the last block is a large part of it
