@@ -57,8 +57,8 @@ class TileAxis(Axis):
 
     @property
     def blocks(self) -> Dim:
-        """The number of blocks along this axis that all grid programs together compute. A "whole" axis has one block,
-        even if the axis is empty.
+        """The number of blocks into which the tile program divides the axis. A "whole" axis has one block, even if the
+        axis is empty.
         """
         return ONE if self.role == "whole" else self.tiles
 
@@ -89,7 +89,7 @@ Stmt = Union[Op, Loop]
 class Hints(Record):
     """Hints about how the target compiles one op or loop. A hint with its default value has no effect. An operator with
     the hint `fast` can give a slightly different result than without this hint. A load with the hint `descriptor`
-    returns zeros past the end of its array. All other hints leave every value unchanged.
+    returns zeros past the end of its array. Except for the hints `fast` and `descriptor`, a hint changes no value.
 
     descriptor     the access uses a tensor descriptor with a block of these sizes, one for each axis of the array
     evict_first    the L2 cache may drop the loaded elements before others
@@ -176,8 +176,8 @@ class Program(LaunchOptions, eq=False):
 
     @property
     def peeled_tests(self) -> frozenset[Dim]:
-        """The bounds checks that a tile skips if it lies completely inside the last grid axis. The result is empty if
-        the tile program does not have the option `peeled`.
+        """The bounds checks that a tile skips if none of its elements lies past the end of the last grid axis. The
+        result is empty if the tile program does not have the option `peeled`.
         """
         if not self.peeled or not self.grid or self.grid[-1].lanes != self.grid[-1].block:
             return frozenset()
@@ -222,11 +222,10 @@ def index_axes(op: Access) -> set[str]:
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
     """Solves `condition >= 0` for the index of one axis. For example, `n - 3 - i >= 0` becomes `i < n - 2`, where the
-    index i is alone on one side. The other side of the solved inequality contains no value that was loaded from memory,
-    and no index of an axis in `lanes` (axes with several elements).
+    index i is alone on one side. The bound of the index, such as `n - 2`, contains no loaded value and no index of an
+    axis in `lanes` (axes with several elements).
 
-    If one side of a bounds check is a single index, Triton finds how many neighbouring elements have the same result of
-    the check.
+    From a bounds check such as `i < n - 2`, Triton finds out how many neighbouring elements pass or fail together.
     """
 
     def varies(s: Symbol) -> bool:
@@ -298,8 +297,7 @@ def enclosing(program: Program, op: Op) -> tuple[str, ...]:
 def ends_whole(loop: Loop, axis: TileAxis) -> bool:
     """Checks whether every block of a loop lies completely inside its axis.
 
-    If the loop ends at or before the last multiple of the block size within the extent, every block lies inside the
-    axis.
+    The loop must end at the last multiple of the block size in the extent, or earlier.
     """
     whole = axis.extent // axis.block * axis.block
     if loop.last is None or len(loop.axes) != 1:
@@ -311,7 +309,7 @@ def ends_whole(loop: Loop, axis: TileAxis) -> bool:
 class Programs(Record, eq=False):
     """The tile programs of a plan, in launch order.
 
-    From the plan, tile programs use only the inputs, the outputs, the conditions and the temporaries.
+    Tile programs use the inputs, outputs, conditions and temporaries of the plan, but not the kernels.
     """
 
     plan: Plan

@@ -46,7 +46,7 @@ class Nest:
     loops    the axes of the loops
     body     the op builder that makes the ops of the innermost loop
     carries  the values that the loop carries, each with its value for the next iteration
-    values   a dict from each op of the kernel to its value in the current iteration
+    values   maps each op of the kernel to its value in the current iteration
     """
 
     loops: tuple[str, ...]
@@ -110,8 +110,8 @@ class Lowering:
         return self.out.ops
 
     def level(self, op: Op, levels: dict[Op, int]) -> int:
-        """Returns the number of phases (groups of loops) that must end before an op can run. The dictionary `levels`
-        has the number of phases for each operand of the op.
+        """Returns the number of phases (groups of loops) that must end before an op can run. The argument `levels`
+        contains the results of this method for the operands of the op.
         """
         return max((levels[o] + bool(self.looped_over(o)) for o in ir.children(op)), default=0)
 
@@ -149,8 +149,8 @@ class Lowering:
     # ---- one phase -------------------------------------------------------------------
 
     def phase(self, loops: tuple[str, ...], sinks: list[Op]) -> None:
-        """Writes the loop nest that computes the ops `sinks` (stores, and reductions over looped axes), and the
-        reductions after the loop nest.
+        """Writes a loop nest, and the reductions that run after the loop nest. The loop nest computes the ops `sinks`:
+        stores, and reductions over looped axes.
         """
         nest, needed = Nest(loops, OpBuilder(self.axes)), self.needed(sinks, self.top)
         for op in needed:

@@ -191,7 +191,7 @@ def deep(dot: Dot, extent: int, most: int) -> int:
 
 def _least_blocks(kernel: Kernel) -> dict[str, int]:
     """Returns the least block size of each axis of matrix products, except axes with the role "whole". In a kernel with
-    products, the caller can choose block sizes for axes of products only.
+    products, the caller can choose the block sizes of the returned axes, but of no other axes.
     """
     if kernel.shared_loop is not None:
         return {name: LEAST for name in (kernel.dots[0].tile[0], kernel.shared_loop)}
@@ -232,13 +232,12 @@ def _with_block(role: str, block: int, wanted: int | None) -> tuple[str, int]:
 
 
 def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan]]) -> None:
-    """Raises CompileError MT0404 if the caller gives a block size for an axis that the minitri program never has. Such
-    a block size would have no effect.
+    """Raises CompileError MT0404 if the caller gives a block size for an axis that the minitri program never has.
 
     The function `general` makes plans (lists of kernels) of the same program for other sizes or for symbolic sizes. An
     axis can be missing for some sizes only, for example because its size is 1 or because it is merged into its
-    neighbour. A block size for an axis is accepted if the program has this axis for at least one choice of sizes. A
-    caller can thus tune block sizes for arrays of one shape, and pass the same block sizes for arrays of all shapes.
+    neighbour. A block size is accepted if the program has the axis for at least some array sizes. A caller can thus
+    tune block sizes for arrays of one shape, and pass the same block sizes for arrays of all shapes.
     """
     missing = [name for name in options.blocks if name not in axis_names(plan)]
     if not missing:

@@ -20,7 +20,7 @@ multiplication:
 An f32 ulp is `2**-16` of a bf16 ulp and `2**-13` of an f16 ulp. A less exact f32 value changes a 16-bit result only if
 the value is almost midway between two 16-bit numbers. Kernels that write f32 or f64 are not relaxed.
 
-The rule `power_of_two` computes exp(x - h), where h is one value for the whole row, as a power of two:
+The rule `power_of_two` rewrites exp(x - h) to a power of two, if h is one value for the whole row:
 
     %3: f32[i, r] = multiply %2, 0.125                 %3: f32[i] = reduce.max %2
     %4: f32[i] = reduce.max %3             becomes     %4: f32[i] = multiply %3, 0.18…        (0.125 * log2 e)
@@ -35,13 +35,12 @@ constant, as a score of attention is, log2 e is merged into that constant. For c
 times the maximum of x, because rounding is monotone.
 
 Accuracy: for exp(x - h) with one value h for the whole row, the product of h and log2 e is rounded. The rounding error
-of h * log2 e changes the exponent by up to `|h| * 2**-24`. The exponents of all elements of a row change by the same
-amount. A score of attention already has a rounding error of up to `2**-24` of its value, because the score is
-multiplied by a constant. Values loaded from memory have no rounding error, so for loaded values `x - h` is computed
-before the multiplication by log2 e. The rule for exp(x - h) also computes `x - h` before the multiplication if the
-product of x and log2 e could overflow. The factor exp(h(old) - h(new)) that corrects a running sum is always computed
-from the difference of h(old) and h(new). In exp(h(old) - h(new)), the multiplication by log2 e comes after the
-subtraction, so that rounding errors do not accumulate from block to block.
+of h * log2 e changes all exponents of a row by the same amount, which is at most `|h| * 2**-24`. A score of attention
+already has a rounding error of up to `2**-24` of its value, because the score is multiplied by a constant. Values
+loaded from memory have no rounding error, so for loaded values `x - h` is computed before the multiplication by log2 e.
+If x * log2 e could overflow, `x - h` is computed first and then multiplied by log2 e. The factor exp(h(old) - h(new))
+that corrects a running sum is always computed from the difference of h(old) and h(new). In exp(h(old) - h(new)), the
+multiplication by log2 e comes after the subtraction, so that rounding errors do not accumulate from block to block.
 """
 
 import math
@@ -187,7 +186,7 @@ def one_plus_tanh(op: Op, new: _Rewriting) -> Op | None:
 
 
 def scale_last(op: Op, new: _Rewriting) -> Op | None:
-    """Multiplies by a positive constant c after another op, not before it:
+    """Moves a multiplication by a positive constant c from the operand of an op to the result of the op:
 
         where(p, y * c, -inf)      where(p, y, -inf) * c
         max(y * c)                 max(y) * c
@@ -239,16 +238,16 @@ def is_of_a_row(h: Op) -> bool:
     a loop of a tile program carries is treated as a reduction of the row, because loops carry the results of
     reductions.
 
-    If h depends on a reduction such as the maximum of the row, `exp(x - h)` is one of many terms that are summed over
-    the row. Denormal terms are too small to matter among the other terms of a row.
+    For example, a softmax subtracts the maximum h of a row from each element, and adds up the terms `exp(x - h)`.
+    Denormal terms are too small to matter among the other terms of a row.
     """
     return any(isinstance(o, (Reduce, ir.Carry)) for o in ir.needed(h))
 
 
 def _may_be_spread(y: Op, c: float) -> bool:
     """Checks whether exp(y * c), for a value y and a constant c, can be computed as `2**(y * k)` with the constant k =
-    c * log2 e. The value y must already have a rounding error, so that the rounding of the constant k = c * log2 e
-    matters little. For the constants c and k = c * log2 e, the product y * k is allowed to overflow only if y * c
+    c * log2 e. Returns False if y is exact, as a loaded value is. If y already has a rounding error, the rounding error
+    of k matters little. For the constants c and k = c * log2 e, the product y * k is allowed to overflow only if y * c
     overflows too.
     """
     inner = y
@@ -260,9 +259,7 @@ def _may_be_spread(y: Op, c: float) -> bool:
 
 
 def _scaled(x: Op) -> tuple[Op, float] | None:
-    """Returns (y, c) if x is `y * c` or `y / (1 / c)` for a positive constant c. Returns None if x is not y multiplied
-    or divided by a positive constant.
-    """
+    """Returns (y, c) if x is `y * c` or `y / (1 / c)` for a positive constant c. Returns None for every other x."""
     match x:
         case (
             Compute(op="multiply", args=(Constant() as c, y))

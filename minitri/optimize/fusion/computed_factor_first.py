@@ -36,10 +36,10 @@ def _any_buffer(node: Node) -> Buffer:
 
 
 def _is_second_computed(kernel: Kernel) -> bool:
-    """Checks whether some second factor of the products is computed, while all first factors are loaded. Returns False
-    unless all second factors are 16-bit floats.
+    """Checks whether all first factors of the products are loaded, and at least one second factor is computed. Returns
+    False unless all second factors are 16-bit floats.
 
-    Returns False for a product with few rows unless a factor is computed from 8 bits.
+    A product with few rows is worth transposing only if one of its factors is computed from 8-bit values.
     """
     first, second = ([not isinstance(f, Load) for f in factors] for factors in zip(*((d.a, d.b) for d in kernel.dots)))
     halves = all(d.b.dtype.is_float and d.b.dtype.bits == 16 for d in kernel.dots)

@@ -145,9 +145,8 @@ class FirstParts:
         return len(cone) <= MAX_REPEATED_OPS and again < stored
 
     def _cone(self, node: Node, known: Collection[Node] = ()) -> tuple[set[Node], set[Node]]:
-        """Returns two sets of nodes. The first set has `node` and the elementwise nodes that must be computed again
-        together with `node`. The second set has the values that the nodes of the first set load. Values in the
-        collection `known` are available, so they are not computed again.
+        """Returns the set of elementwise nodes that must be computed again to compute `node`, and the set of values
+        that these nodes load. Values in the collection `known` are available, so they are not computed again.
         """
         again, loads, stack = set[Node](), set[Node](), [node]
         while stack and len(again) <= MAX_REPEATED_OPS:

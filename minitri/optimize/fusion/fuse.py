@@ -75,12 +75,12 @@ def _as_one(rows: Sequence[Decision]) -> Decision:
 
 
 def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, int]]:
-    """Yields a tuple (reader, part, fused, accesses) for each node that reads the value of `node`.
+    """Yields one tuple for each node that reads the value of `node`. A tuple has four fields:
 
     reader    the node that reads the value
     part      the number of the part (future kernel) that contains the reader
-    fused     whether the part with this reader computes the value itself, instead of loading it
-    accesses  the loads and stores that fusion saves (for a fused reader), or that the reader causes (otherwise)
+    fused     True if the part of the reader computes the value; False if this part loads the value
+    accesses  the number of loads and stores that a fused reader saves, or that another reader causes
 
     A reader in the kernel that computes the value (a fused reader) saves one load. In a kernel that does not compute
     the value, one load serves all readers of the value. The store of the value is counted only once, not for each

@@ -163,9 +163,8 @@ def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract,
 
     The column index of a product inside the shared loop is the loop's axis `r`, or `r` plus an offset, such as `r + 1`.
     The row index and the batch indices of a product inside the shared loop are plain axes such as `i`, not sums such as
-    `i + 1`. A batch index of a product inside the loop may be 0 instead of an axis, but the row index must be an axis.
-    A guard (a condition of a load) is allowed to depend on rows or on columns but not on both, because no factor has
-    both axes.
+    `i + 1`. A batch index of the product may also be the number 0. A guard (a condition of a load) is allowed to depend
+    on rows or on columns but not on both, because no factor has both axes.
     """
     if part.loop is None or not isinstance(node, Contract) or not axis_names(demand.index) & part.reduced:
         return False

@@ -72,8 +72,8 @@ class Partition(FirstParts):
             raise NotOneKernel("it would read too many arrays", *cuts)
 
     def _indexed(self, homes: Iterable[int]) -> tuple[dict[int, FusedIndexing], list[NotOneKernel]]:
-        """Returns the index notation of each part that can be one kernel. For each part that cannot be one kernel, the
-        method also returns an exception with the reason.
+        """Returns the axes and indices of each part that can be one kernel. For each part that cannot be one kernel,
+        the method also returns an exception with the reason.
         """
         indexed: dict[int, FusedIndexing] = {}
         refused: list[NotOneKernel] = []
@@ -186,8 +186,8 @@ class Partition(FirstParts):
             nx.contracted_nodes(graph, b, a, self_loops=False, copy=False)
 
     def _merge_siblings(self, graph: nx.DiGraph[int]) -> None:
-        """Merges independent parts that read the same arrays or have results of the same shape. After each success, the
-        next attempt merges twice as many parts at once.
+        """Merges independent parts that read the same arrays or have results of the same shape. After a successful
+        merge, the method tries to merge twice as many parts at once.
         """
         for chain in _chains(self._sibling_pairs()):
             first, more = 0, 1  # where one pair merges, the next ones usually do: each success doubles `more`
@@ -217,15 +217,14 @@ class Partition(FirstParts):
         return home
 
     def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
-        """Moves the first elementwise operations of a part into the part that computes their operands, if this saves
-        stores or repeated operations.
+        """Moves the first elementwise operations of a part to the part that computes their operands. The move must save
+        stored bytes or repeated operations.
 
         Operations move to the kernel that computes their operands if the kernels then store fewer bytes in total. For
         example, if one kernel computes a, b and c, and another kernel needs only `a+b-c`, the first kernel computes and
-        stores `a+b-c`. Storing `a+b-c` is cheaper than storing a, b and c. Operations whose results have few elements
-        move to the kernel that computes their operands, even if the kernels then store as many bytes as before. For
-        example, a part that begins with the root of the variance of each column would compute the root again for each
-        row.
+        stores `a+b-c`. Storing `a+b-c` is cheaper than storing a, b and c. An operation with a small result also moves
+        if the kernels then store as many bytes as before. For example, the square root of the variance of each column
+        moves, because it would otherwise be computed again for each row.
         """
         for a, b in sorted(graph.edges):
             self._move(self._first_steps(b), a, graph)
@@ -266,9 +265,9 @@ class Partition(FirstParts):
         return steps & feeding
 
     def _few_elements(self, a: int, b: int) -> set[Node]:
-        """Returns small elementwise nodes of part `b` that can move to part `a`, because they use values of part `a`. A
-        returned node uses no node of part `b` except other returned nodes. The value of a returned node has at most
-        1/64 of the bytes of the largest value in part `b`.
+        """Returns small elementwise nodes of part `b` that can move to part `a`, because they use values of part `a`.
+        Within part `b`, a returned node uses only other returned nodes. The value of a returned node has at most 1/64
+        of the bytes of the largest value in part `b`.
         """
         found, part = set[Node](), self.parts[b]
         largest = max(map(self.bytes, part))
@@ -280,8 +279,8 @@ class Partition(FirstParts):
         return found
 
     def _assign(self, home: int, part: set[Node]) -> None:
-        """Sets the nodes of the part with the number `home` to the set `part`. The homes of a node are the parts that
-        contain the node.
+        """Replaces the nodes of the part with the number `home` by the nodes in `part`. The homes of a node are the
+        parts that contain the node.
         """
         for n in self.parts[home] | part:
             rest = [h for h in self.homes[n] if h != home]

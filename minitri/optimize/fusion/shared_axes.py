@@ -5,10 +5,10 @@
 
 In: a part of a graph (the nodes that one kernel computes). Out: the demands of the part: for each node, the indices at
 which the node is needed. A *demand* is an index at which a node is needed, such as `x[i, r]`. The file
-minitri/kernels/demand.py computes the demands of a part with a single operation. In a part with several operations,
-each further result or reduction reuses existing axes with the same extent. If several axes have the extent that a
-result needs, the chosen axis lets operations read the same elements as often as possible. If a reduction is split into
-parts, each grid program that reduces one part can also store the same part of another result.
+minitri/kernels/demand.py handles parts with a single operation. In a part with several operations, each further result
+or reduction reuses existing axes with the same extent. If several existing axes have the same extent, the kernel uses
+the axis with which its operations share the most loads. If each grid program reduces one piece of an array, the program
+can also store another result that is computed from this piece.
 
     t[i] = sum over r of x[16384*i + r]      the index reaches each element of out once,
     out[16384*i + r] = 2 * x[16384*i + r]    so both need the same elements of x
@@ -35,8 +35,8 @@ class FusedIndexing(Indexing):
 
     loop, held   axes that the reductions and products of the kernel share (set in
                  minitri/optimize/fusion/one_kernel.py)
-    in_parts     maps each result that is stored in the parts of a reduction to True if its axes are permuted, otherwise
-                 to False
+    in_parts     the results that the programs of a split reduction store piece by piece; each result comes with True if
+                 its axes are permuted
     transposed   whether columns of products come before rows, as set by
                  minitri/optimize/fusion/computed_factor_first.py
     """
@@ -69,10 +69,9 @@ class FusedIndexing(Indexing):
     def _root_demand(self, node: Node) -> Demand:
         """Returns the index at which a result of the kernel is computed and stored.
 
-        If a node of the kernel needs the result at an index of single axes, such as `[i, j]`, the result is stored at
-        this index. A result that the kernel needs and stores at the same index is computed only once. If no node needs
-        the result at an index such as `[i, j]`, each dimension of the result gets an existing axis with the same
-        extent.
+        If the kernel already needs the result at an index such as `[i, j]`, the result is stored at this index. A
+        result that the kernel needs and stores at the same index is computed only once. If no node needs the result at
+        an index such as `[i, j]`, each dimension of the result gets an existing axis with the same extent.
         """
         for demand in self.demands.get(node, ()):
             if not demand.guards and self._plain(node, demand):
@@ -88,13 +87,13 @@ class FusedIndexing(Indexing):
         return Demand(tuple(index))
 
     def _index_in_parts(self, root: Node) -> tuple[Dim, ...] | None:
-        """Returns an index for storing a result in a kernel that reduces an array in parts and computes the result from
-        the same array. Returns None if the result cannot be computed at any index that the kernel reads, or if memory
-        accesses at the index would be slow.
+        """Returns an index for storing a result in a kernel that reduces an array piece by piece. The result is
+        computed from the same array. Returns None if the result cannot be computed from elements that the kernel
+        already reads. Returns None if stores at the index would be slow.
 
-        For example, the kernel needs `x[16384*i + r]` for a part of `sum(x)`. At the index `16384*i + r`, the kernel
-        can also store the result `2 * x`, so `sum(x)` and `2 * x` share one load of x. If the result also reads an
-        array whose axes are in another order, the function returns None, because such an array needs square tiles.
+        For example, each program of `sum(x)` adds up 16384 elements `x[16384*i + r]`. At the index `16384*i + r`, the
+        kernel can also store the result `2 * x`, so `sum(x)` and `2 * x` share one load of x. If the result also
+        depends on an array with another order of axes, the function returns None: transposes need square tiles.
         """
         if not self.reduced:
             return None
@@ -111,14 +110,14 @@ class FusedIndexing(Indexing):
         return None
 
     def _operands(self, e: Element) -> list[Element]:
-        """Returns the elements that the kernel combines to compute an element of an elementwise node."""
+        """Returns the operands' elements from which one element of an elementwise node is computed."""
         args = e.node.args if isinstance(e.node, Apply) and not self.is_leaf(e.node) else ()
         return [element(a, e.at) for a in args]
 
     def _visits_all(self, root: Node, node: Node, needed: Shape, index: Sequence[Dim]) -> bool:
         """Checks whether the index of `node`, such as `16384*i + r`, reaches each element of the result `root` exactly
-        once. Returns False if a thread cannot store 16 bytes of the result at once, or if each entry of the index is a
-        single axis.
+        once. Returns False if a thread cannot store 16 bytes of the result at once. Returns False if each entry of the
+        index is a single axis, as in `[i, r]`.
 
         The argument `needed` has the number of indices along each axis of `node` that the result needs. Returns False
         if the result needs only a part of each row of `node`, as in `sum(x), x[:, :64] * 2`. Returns False if the
@@ -160,8 +159,8 @@ class FusedIndexing(Indexing):
 
     def _match(self, node: Node, k: int, index: list[Dim]) -> str | None:
         """Returns an axis of the kernel that can become axis k of a result. Returns None if no free axis of the kernel
-        has the extent of axis k. If several axes of the kernel have the right extent, the function chooses the axis for
-        which the kernel must load the fewest further operands.
+        has the extent of axis k. If several axes of the kernel have the extent of axis k, the function chooses the axis
+        that needs the fewest additional operands.
         """
         free = [a for a in self.axes if a not in map(plain_axis, index)]
         candidates = [a for a in free if self.axes[a] == node.shape[k]]
@@ -189,8 +188,8 @@ class FusedIndexing(Indexing):
         """Returns the axes that a reduction runs over: existing axes of the kernel if their extents match, or else new
         axes.
 
-        If several axes match, the function counts for each axis the operands that the reduction and the kernel then
-        share at the same indices. The function chooses the axis with the most shared operands.
+        If several axes match, the function chooses the axis with which the reduction shares the most operands with the
+        kernel.
         """
         kept = {s.name for d in demand.index for s in d.symbols()} | self._product_axes()
         chosen: list[str] = []
@@ -218,14 +217,14 @@ class FusedIndexing(Indexing):
         return {a for a in sides if a is not None} - self.reduced
 
     def _reused(self, node: Reduce, demand: Demand, names: Sequence[str]) -> int:
-        """Returns how many operands the kernel and a reduction have in common, at the same indices, if the reduction
-        runs over the axes `names`.
+        """Returns how many operands a reduction over the axes `names` shares with the kernel. A shared operand is
+        needed at the same index.
         """
         return self._count_shared(node.x, Demand(with_axes(demand.index, node.axes, names), demand.guards))[0]
 
     def _count_shared(self, node: Node, demand: Demand, limit: int = 64) -> tuple[int, int]:
-        """Counts the operands that the node needs for the index `demand`. Returns the number of operands that the
-        kernel already needs at the same index, and the number of new operands.
+        """Counts the operands that the node needs for the index `demand`. The first returned number counts operands
+        that the kernel already needs. The second returned number counts all other operands.
 
         If the kernel already needs an operand, the search does not continue to the operands of this operand. The search
         stops after `limit` demands (needed indices of nodes).
@@ -246,8 +245,8 @@ class FusedIndexing(Indexing):
 
     def _operand_demand(self, node: Reduce, demand: Demand) -> list[tuple[Node, Demand]]:
         """Returns a list with one pair: the operand of a reduction, and the index at which the reduction needs the
-        operand. The reduction is assumed to run over axes that the kernel already reduces. If the kernel does not
-        reduce enough axes with the extents of the reduction's axes, the returned list is empty.
+        operand. The reduction is assumed to run over axes that the kernel already reduces. Returns an empty list if the
+        kernel does not reduce axes with the same extents as the reduction.
         """
         over: list[str] = []
         for extent in (node.x.shape[k] for k in node.axes):

@@ -33,9 +33,9 @@ from minitri.tiles.lower import Lowering, Nest
 
 
 def followed(op: Op) -> tuple[Op, ...]:
-    """Returns the reductions and element counts whose old values (from before the current block) correct the partial
-    sum of an op. For example, the loop of a softmax needs the old maximum to correct the partial sum, so the sum
-    *follows* the maximum.
+    """Returns the reductions and element counts that correct the partial sum of an op. The correction uses their values
+    from before the current block. For example, the loop of a softmax needs the old maximum to correct the partial sum,
+    so the sum *follows* the maximum.
     """
     transports = [t for name in ("rescale", "shift") if (t := getattr(op, name, None)) is not None]
     olds = [o for t in transports for o in ir.needed(t) if isinstance(o, Old)]
@@ -172,16 +172,16 @@ class OnlineLowering(Lowering):
         return self._transport_or_identity(body, self._is_bottom(body, self.top[y]), new.rescale, 1.0)
 
     def _transport_or_identity(self, body: OpBuilder, untouched: Op, transport: Op, identity: float) -> Op:
-        """Returns the correction of a partial sum for each row. The correction is the value `transport`, or the number
-        `identity` (0 or 1) in rows whose partial sum does not need a correction yet. The argument `untouched` is true
-        for rows whose partial sum does not need a correction yet.
+        """Returns the correction of a partial sum for each row. The correction is the value `transport`. In rows where
+        `untouched` is true, the correction is the number `identity` (0 or 1), which has no effect. The argument
+        `untouched` is true for rows whose partial sum does not need a correction yet.
         """
         return body.once(body.computed("where", untouched, self.constant(transport, identity), transport))
 
     def _corrected_after_loop(self, op: Reduce | Dot) -> Op:
         """Returns the final sum of `op`, multiplied by a correction factor for rows that contain only -inf. In a row
         that contains only -inf, the loop uses a finite number instead of the maximum, because -inf - -inf is nan. After
-        the loop, a factor changes the sum of a row of -inf to the value that the true maximum -inf would give.
+        the loop, the correction factor makes the sum the same as with the true maximum -inf.
         """
         assert op.rescale is not None
         (y,) = followed(op)

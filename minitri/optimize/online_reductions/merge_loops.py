@@ -1,4 +1,4 @@
-"""kernels → kernels: computes a reduction in the loop of another reduction that it depends on ("online softmax").
+"""kernels → kernels: computes two reductions in one loop, although one depends on the other ("online softmax").
 
     m[i] = max over r of x[i, r]             in one loop over blocks of r:
     s[i] = sum over r of exp(x[i, r] - m)       m' = max(m, max of the block of x)
@@ -13,8 +13,8 @@ exists, the pass adds ops that compute it. In the text of a kernel, `old %1` is 
 maximum m'. The numpy evaluator of kernels reduces all elements at once, so no partial sum needs a correction. In the
 numpy evaluator, every correction factor (`rescale`) is 1, and every correction summand (`shift`) is 0.
 
-For example, the sum of (e / l) * v becomes (sum of e * v) / l, if l is another sum. Factors that depend on another
-reduction, but not on the summed axes, are first moved out of a sum.
+For example, the sum of (e / l) * v becomes (sum of e * v) / l, if l is another sum. A factor such as 1 / l, which is
+the same for all summed elements, is first moved out of the sum.
 
 A mean is a sum divided by the number of elements. Inside the loop, the mean is the partial sum divided by `count`, the
 number of elements so far.
@@ -142,12 +142,12 @@ class _Online(OpBuilder):
         return bool(self.looped & set(ir.reduced_by(op)))
 
     def _is_sum(self, op: Op) -> TypeGuard[Reduction]:
-        """Checks whether an op is a sum or a matrix product of floats over a looped axis."""
+        """Checks whether an op reduces a looped axis by a sum of floats or by a matrix product."""
         is_sum = isinstance(op, Dot) or isinstance(op, Reduce) and op.op == "sum" and op.dtype.is_float
         return is_sum and self._over(op)
 
     def _sum(self, op: Reduction) -> Op:
-        """Adds a sum to the kernel, with the transport that corrects its partial sums. Factors that can move out of the
+        """Adds a sum to the kernel, together with ops that correct the partial sums. Factors that can move out of the
         sum are applied to the result of the sum.
         """
         factors: list[tuple[str, Op]] = []
@@ -163,9 +163,9 @@ class _Online(OpBuilder):
         """Splits a summed expression x into an expression that is still summed, and divisors that are applied after the
         sum. For example, the sum of e / l is the sum of e, divided by l.
 
-        A divisor can move out of a sum if it is constant along the summed axes and at least 1. The divisor of a
-        quotient stays in the sum if the quotient is cast to another dtype and its numerator is no exponential. An
-        exponential of x - max is at most 1, so its cast does not overflow.
+        A divisor can move out of a sum if it is constant along the summed axes and at least 1. If the quotient is cast
+        to another dtype, only a divisor of an exponential can move. An exponential of x - max is at most 1, so its cast
+        does not overflow.
         """
         match x:
             case Compute(op="cast", args=(y,)) if y.dtype.is_computed_as(x.dtype):
@@ -233,8 +233,8 @@ class _Online(OpBuilder):
         self.decisions.append(ir.Decision(value, name, name, True, rule, self._read_again(needs), again, spans))
 
     def _read_again(self, needs: Iterable[Reduction]) -> Dim:
-        """Returns how many bytes a second loop would read again. A second loop is necessary if the reductions in
-        `needs` must end before a reduction that depends on them can start.
+        """Returns how many bytes a second loop would read again. A second loop is necessary if a reduction must wait
+        for the results of the reductions in `needs`.
         """
         ops = {op for y in needs for op in ir.needed(y)}
         loads = [op for op in ops if isinstance(op, Load) and set(op.axes) & self.looped]
@@ -258,8 +258,9 @@ class _Online(OpBuilder):
 
     def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
         """Rewrites a sum of products of deviations from two means, as in a covariance. In each deviation, the running
-        mean replaces the mean of all elements. If two running means change from a to a' and from b to b', the pass adds
-        `n * (a - a') * (b - b')` to the partial sum over n elements.
+        mean replaces the mean of all elements. A block changes the first running mean from a to a' and the second
+        running mean from b to b'. For this change, the pass adds `n * (a - a') * (b - b')` to the partial sum over the
+        n elements so far.
         """
         count = self.once(ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over))
         before = self._old(count)
@@ -289,7 +290,7 @@ class _Online(OpBuilder):
         return made.get(root, root)
 
     def _compute(self, name: str, *args: Op) -> Op:
-        """Adds an elementwise op. Several sums may share this op."""
+        """Adds an elementwise op. If the kernel already contains an equal op, returns the existing op."""
         return self.once(self.computed(name, *args))
 
 

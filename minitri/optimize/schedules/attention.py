@@ -3,10 +3,10 @@
     for r { scores of some rows, by a product; their maximum; sums; another product }
 
 In: the products of a loop, the sizes of these products and their operands. Out: an `AttentionTile`: the rows of a
-program, the length of a block of the loop, the warps, and how blocks are loaded. A program keeps all elements in
-registers along every axis of a product, except the batch axes, the row axis and the axis of the loop. The rules take
-the number of multiprocessors from the description of the chip. The numbers in this module were measured on an H200,
-which has 65,536 registers on each multiprocessor.
+program, the length of a block of the loop, the warps, and how blocks are loaded. A program has one index of each batch
+axis, some rows, and one block of the loop at a time. Along all other axes of the products, a program keeps all elements
+in registers. The rules take the number of multiprocessors from the description of the chip. The numbers in this module
+were measured on an H200, which has 65,536 registers on each multiprocessor.
 
     many rows           A tile has many rows if there are enough such tiles for all multiprocessors. A tile has few rows
                         if masks leave each row only a short part of the loop. This rule does not hold for
@@ -84,12 +84,11 @@ class Task(NamedTuple):
     average_steps: int
 
     def is_filled_by(self, tile: AttentionTile, at_once: int, chip: Chip) -> bool:
-        """Checks whether the chip is nearly full in each wave of programs, with `at_once` programs on each
-        multiprocessor.
+        """Checks whether nearly all multiprocessors are busy in each wave of programs (the programs that run at the
+        same time). A multiprocessor runs `at_once` programs at the same time.
 
-        Returns False if all programs fit into one wave (run at the same time), and masks give them different numbers of
-        iterations. In a single wave of programs with different lengths, many multiprocessors are idle until the longest
-        program ends.
+        Returns False for a single wave of programs if masks shorten the loop of some programs. In a single wave of
+        programs with different lengths, many multiprocessors are idle until the longest program ends.
         """
         programs = self.batch * -(-self.rows // tile.rows)
         wave = chip.multiprocessors * at_once
@@ -112,8 +111,7 @@ def attention(kernel: Kernel, request: Request) -> Schedule | None:
     """Returns the schedule of a kernel whose products share a loop with other reductions. Returns None if no product of
     the kernel shares a loop with other reductions.
 
-    Each program computes some rows of the result and iterates over the loop. A program covers all indices along the
-    axes of the products, except the batch axes, the row axis and the axis of the loop.
+    Each program computes some complete rows of the result and iterates over the loop.
     """
     loop = kernel.shared_loop
     if loop is None:

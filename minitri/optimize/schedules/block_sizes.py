@@ -26,9 +26,9 @@ ENOUGH = 1024  # the usual number of elements of a program, if they have more th
 def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) -> dict[str, int]:
     """Returns block sizes whose product is about `elements`, or less if the axes are short.
 
-    The argument `blocks` gives the smallest allowed block sizes. Blocks grow along the first axis, and after that along
-    the next axis. An axis of unknown size is assumed to be long. For example, an array of shape [1000, 528] gets blocks
-    of 8 by 128, because a block of 1 by 1024 would have 496 indices past the end of its row.
+    The argument `blocks` gives the smallest allowed block sizes. Block sizes are chosen for one axis after another, in
+    the given order. An axis of unknown size is assumed to be long. For example, an array of shape [1000, 528] gets
+    blocks of 8 by 128, because a block of 1 by 1024 would have 496 indices past the end of its row.
     """
     made, axes = dict(blocks), [*axes]
     left = elements // math.prod(blocks.values())
@@ -41,8 +41,8 @@ def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) 
 
 
 def _fitting(extent: int, block: int, most: int, times: int) -> int:
-    """Returns the largest block size that leaves few indices past the end of an axis. The returned block size lies
-    between `block * times` and `most`, if the axis is long enough.
+    """Returns the largest block size that leaves few indices past the end of an axis. The returned block size is at
+    most `most`. If the axis is long enough, the returned block size is at least `block * times`.
     """
     largest = max(block, min(most, ceil_pow2(extent)))
     fewest = -(-extent // LEAST) * LEAST
@@ -91,8 +91,8 @@ def _step(offset: Dim, symbol: Symbol) -> int:
 
 
 def _counts_along(remainder: Remainder, symbol: Symbol) -> bool:
-    """Checks whether a remainder such as `i % 64` grows by 1 from one index of an axis to the next. Returns False if a
-    row of 2-byte elements with the length of the divisor (64 in `i % 64`) fits into one memory sector.
+    """Checks whether a remainder such as `i % 64` grows by 1 from one index of an axis to the next. Returns False for a
+    divisor n if n elements of 2 bytes fit into one memory sector.
     """
     split = remainder.a.coefficient(symbol)
     return split is not None and split[0] == 1 and (remainder.b.constant or 0) * 2 > SECTOR
@@ -109,9 +109,8 @@ def rival(order: Sequence[Axis], kernel: Kernel) -> Axis | None:
 
 
 def touched(kernel: Kernel, op: Load | Store) -> int:
-    """Returns the number of different elements that a load or store accesses. This number is at most the size of the
-    array. For example, the load of a bias with a single axis accesses few different elements, even if a large tile uses
-    them.
+    """Returns the number of different elements that a load or store accesses. For example, a kernel that computes
+    `x + bias` reads each element of the bias for many rows, but each element counts once.
     """
     indexed = math.prod(size(a, 4096) for a in kernel.axes if a.name in op.indexed_by)
     return min(indexed, math.prod(e.constant or 4096 for e in op.buffer.shape))

@@ -1,19 +1,20 @@
-"""Finds out whether results of a kernel depend on its reductions, so that a loop must read elements twice.
+"""Finds out whether a kernel must read its elements a second time to compute results that depend on its reductions.
 
     x / sum(x, axis=1)            each result depends on the sum of its row
     sum(x, axis=1), 2 * x         a loop that adds up a row can store 2 * x at once
 
-In: a kernel. Out: facts that the rules in reductions.py use. Left out: facts about the length and the number of rows.
+In: a kernel. Out: facts that the rules in reductions.py use. Left out: how long the rows are, and how many rows there
+are.
 """
 
 from minitri.kernels.ir import Kernel, Reduce, Scan, Store, needed
 
 
 def streams_results(kernel: Kernel) -> bool:
-    """Checks whether a loop over the blocks of a row can already store the results that are as long as the row. The
-    loop can store such results only if they depend on no reduction. For example, a kernel stores `2 * x` while it
-    computes the sum of a part of x. Returns False if one reduction uses the result of another reduction, as a variance
-    uses the mean.
+    """Checks whether a loop over the blocks of a row can store results as long as the row while it computes reductions.
+    For example, one loop can compute `sum(x, axis=1)` and store `2 * x`. Returns False if one of the stored results
+    depends on a reduction. Returns False if one reduction uses the result of another reduction, as a variance uses the
+    mean.
     """
     reduced = {a.name for a in kernel.reduced}
     stores = [op for op in kernel.body if isinstance(op, Store) and reduced & op.indexed_by]

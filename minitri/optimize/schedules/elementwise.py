@@ -9,11 +9,11 @@ contiguous along one axis and stores along another axis. The tile of a transpose
 is short, so that loads and stores both access whole cache lines. If the contiguous axis is short, the tile covers the
 next axis too.
 
-Except for transposes, a program has about 1024 elements (2048 if they have 16 bits or fewer) and at most 4 warps. A
-program of a transpose has 8 warps, or 16 if it computes much for each element. If the accesses of a transpose move
-single elements of 16 bits, the transpose has smaller tiles and 4 warps. A transpose of few elements also has smaller
-tiles, so that more multiprocessors have a tile. In Triton's interpreter a program costs about a millisecond and an
-element costs almost nothing, so tiles are very large.
+Without a transpose, a tile has about 1024 elements, or 2048 elements of at most 16 bits. A program without a transpose
+has at most 4 warps. A program of a transpose has 8 warps, or 16 if it computes much for each element. If the accesses
+of a transpose move single elements of 16 bits, the transpose has smaller tiles and 4 warps. A transpose of few elements
+also has smaller tiles, so that more multiprocessors have a tile. In Triton's interpreter a program costs about a
+millisecond and an element costs almost nothing, so tiles are very large.
 """
 
 import math
@@ -53,7 +53,7 @@ def _transpose(kernel: Kernel, order: Sequence[Axis], second: Axis, chip: Chip) 
     """Returns the block sizes and the number of warps of a transpose. Memory accesses are contiguous along two axes:
     the first axis in the list `order`, and the axis in the argument `second`.
 
-    A tile has at most SQUARE elements, and fewer if not all multiprocessors would have a tile.
+    A tile has at most SQUARE elements. Small arrays get smaller tiles, so that more multiprocessors have a tile.
     """
     first, is_16_bit = order[0], widest_bytes(kernel) <= 2
     share = math.prod(size(a, SQUARE) for a in kernel.axes) // chip.multiprocessors

@@ -2,13 +2,13 @@
 
     gelu(x).T, x: bf16[4096, 4096]      a tile of 128 by 128: 16 warps, so a thread has 32 elements instead of 64
 
-Triton's compilers unroll a tile: each thread has its own instructions for each element that it computes. The time to
-compile a kernel grows with the instructions of a thread, up to a second for 64 elements of a long body. With more
-warps, each thread has fewer elements of the same tile. On an H200, more warps made no program with 32 or more elements
-a thread slower, and made some programs up to 1.2 times as fast.
+Triton's compilers unroll a tile: each thread has its own instructions for each element that it computes. A kernel takes
+longer to compile if each thread has more instructions. With 64 elements per thread, a long expression can take a second
+to compile. With more warps, each thread has fewer elements of the same tile. On an H200, twice as many warps made some
+programs with at least 32 elements per thread up to 1.2 times as fast. No such program became slower.
 
-In: a kernel, its block sizes and its number of warps. Out: the same number of warps, or twice as many. Left out: tiles
-with fewer than 32 elements for each thread, because with more warps a thread would load less at once.
+In: a kernel, its block sizes and its number of warps. Out: the same number of warps, or twice as many. Left out:
+threads with fewer than 32 elements. With twice as many warps, such a thread would load fewer bytes at once.
 """
 
 import math
@@ -22,8 +22,8 @@ MANY = 32  # elements of a thread
 
 
 def more_warps(kernel: Kernel, blocks: Mapping[str, int], warps: int, most: int) -> int:
-    """Returns `2 * warps` if a thread would have at least `MANY` elements and more than `most` instructions, or else
-    `warps`.
+    """Returns `2 * warps` if a thread would have at least `MANY` elements and more than `most` instructions. Otherwise,
+    returns `warps`.
     """
     threads = 32 * warps
     computed = [op for op in kernel.body if isinstance(op, Compute)]

@@ -75,7 +75,7 @@ class Tile(NamedTuple):
         return self.depth * sum(n * (self.stages * _read(f, d) + _made(f, d)) for n, f, d in factors)
 
     def within(self, shared: int, dots: Sequence[Dot]) -> Tile:
-        """Returns the tile, with fewer `stages` (blocks loaded at once) if `shared` bytes of memory are too few."""
+        """Returns the tile with as many of its `stages` (loaded blocks) as fit into `shared` bytes of memory."""
         fitting = (self._replace(stages=n) for n in range(self.stages, 0, -1))
         return next((t for t in fitting if t.bytes(dots) <= shared), self._replace(stages=1))
 
@@ -110,8 +110,8 @@ TABLE = table_beside(__file__, "tiles.toml")
 
 
 def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
-    """Returns the tiles that tiles.toml lists for a group, in the field `tiles` and in the fields whose names are in
-    `more`.
+    """Returns the tiles of a group in the file tiles.toml. The argument `more` names fields to read after the field
+    `tiles`.
     """
     return tuple(Tile(*tile) for name in ("tiles", *more) for tile in TABLE[group][name])
 
@@ -199,9 +199,8 @@ def _kind(dot: Dot) -> str:
 
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
-    """Returns a tile with more `stages` (blocks loaded at the same time) if a 16-bit product has no more tiles than the
-    chip has multiprocessors. Returns `tile` unchanged if factors do not have 16 bits, or if there are more tiles than
-    multiprocessors.
+    """Returns a tile with more `stages` (blocks loaded at the same time) for a 16-bit product if each multiprocessor
+    computes at most one tile. Returns `tile` unchanged for all other products.
     """
     return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and tiles <= chip.multiprocessors else tile
 
@@ -232,7 +231,7 @@ def _transposed(m: int, n: int, batch: int, depth: int, chip: Chip) -> Tile:
 
 
 def _streaming(m: int, n: int, batch: int, dot: Dot, chip: Chip) -> Tile:
-    """Returns the tile of a product with few rows. Such a product mostly waits for loads of its second factor."""
+    """Returns the tile of a product with few rows. Loads of the second factor take most of the time."""
     rows = max(16, 1 << (m - 1).bit_length())
     columns = next((c for c in (128, 64) if batch * -(-n // c) >= chip.multiprocessors - 4), NARROW)
     one = Tile(rows, columns, 128 if columns == 128 else 256, 4, 1)
@@ -321,8 +320,8 @@ def are_described(dot: Dot, blocked: Sequence[str] = ()) -> bool:
 
 
 def _is_one_described(dot: Dot) -> bool:
-    """Checks whether both factors are computed from exactly two loaded matrices, and descriptors can load at least one
-    matrix.
+    """Checks whether the factors of a product are computed from exactly two loaded matrices. A tensor descriptor must
+    be able to load one of the two matrices.
     """
     loads = _rows_of(dot.a, dot) | _rows_of(dot.b, dot)
     return len(loads) == 2 and any(is_described(load, (*dot.tile, dot.over)) for load in loads)
@@ -331,7 +330,7 @@ def _is_one_described(dot: Dot) -> bool:
 def is_described(load: Load, blocked: Sequence[str] = ()) -> bool:
     """Checks whether a tensor descriptor can load complete blocks of the array that `load` reads.
 
-    Each index of the load must be an axis, a number, or the sum of an offset and an axis in the list `blocked`.
+    Each index of the load must be an axis or a number. An index along an axis in `blocked` may also have an offset.
     """
     return may_be_described(load) and has_steps(load.buffer) and all(_is_along(d, blocked) for d in load.index)
 
@@ -344,8 +343,8 @@ def _is_along(index: Dim, blocked: Sequence[str]) -> bool:
 
 
 def may_be_described(load: Load) -> bool:
-    """Checks whether a load reads no index from memory, masks only elements outside of its array, and returns 0 for
-    masked elements.
+    """Checks whether the elements of a load suit a tensor descriptor. The indices of the elements must not be read from
+    memory. Masks may only exclude elements past the end of the array, and must replace them by 0.
     """
     ends = {e - 1 - d for d, e in zip(load.index, load.buffer.shape)}
     return not load.picks and load.other == 0 and set(load.guards) <= ends
@@ -376,7 +375,7 @@ def has_steps(buffer: Buffer) -> bool:
 
 def persistent_choice(kernel: Kernel, chip: Chip) -> TileChoice | None:
     """Returns the tile for persistent programs that load factors through descriptors. Returns None if the tile does not
-    fit into shared memory, or if there are no more tiles than multiprocessors.
+    fit into shared memory. Returns None if each multiprocessor would compute at most one tile.
     """
     dots, extents = kernel.dots, {a.name: size(a, 1) for a in kernel.parallel}
     tile, ends = LARGE[_kind(dots[0])][0][0], _end_bytes(kernel, dots[0])

@@ -17,8 +17,8 @@ results as long as a row.
                       on a multiprocessor, they have more warps and larger blocks.
 
 A program has few warps, because each reduction must wait for all warps of its program. If rows are only reduced, each
-warp has about a thousand elements. If results as long as a row are written, each warp processes one kilobyte of rows,
-or two kilobytes of 16-bit elements. If much is computed for each element, a row has twice as many warps
+warp has about a thousand elements. If results as long as a row are written, each warp processes 1024 bytes of the row
+(2048 bytes for elements of at most 16 bits). If much is computed for each element, a row has twice as many warps
 (long_bodies.py). The numbers in this module come from measurements on an H200 with rows of 256 to 131072 elements of 16
 and 32 bits (tests/sweep_rows.py measures them again). Rows of unknown size get smaller blocks than long rows. The
 functions `_columns` and `_whole_columns` choose the block sizes for columns.
@@ -87,9 +87,9 @@ def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: 
 def _longest(kernel: Kernel) -> int:
     """Returns the length, in elements, of the longest row that a program keeps in registers.
 
-    The functions argmax and argmin need three registers for each element, and special functions of f32 need many. If a
-    kernel only reduces rows, the longest row that stays in registers is shorter. If each element is read only once, a
-    loop over blocks of a long row is as fast as a row in registers.
+    The functions argmax and argmin need three registers for each element, and special functions of f32 need many. The
+    limit is lower for rows that are only reduced. If each element is read only once, a loop over blocks of a long row
+    is as fast as a row in registers.
     """
     if _only_reduces(kernel):
         return 2 * ENOUGH if _finds_positions(kernel) or _is_dear(kernel) else WHOLE_ROW // 2
@@ -114,8 +114,7 @@ def _read(kernel: Kernel) -> int:
 
 def _special(kernel: Kernel, by_one: bool = True) -> int:
     """Returns the number of special functions, such as exp, that the kernel computes for each element of a row. If the
-    argument `by_one` is false, a division of the whole row by one value is not counted, because it becomes a
-    multiplication.
+    argument `by_one` is false, divisions of a whole row by one value do not count.
     """
     reduced = {a.name for a in kernel.reduced}
     computed = [op for op in kernel.body if isinstance(op, Compute) and op.op != "cast" and reduced & {*op.axes}]
@@ -154,10 +153,10 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
 
 
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
-    """Returns the number of elements of a program that computes several rows.
+    """Returns how many elements a program computes if it computes several rows.
 
-    A program has twice as many elements if its threads load few bytes at once and its rows are only reduced. A program
-    also has twice as many elements if its threads load few bytes at once and all rows use the same bias or scale.
+    Two kinds of kernels compute twice as many elements per program if their threads load few bytes at once. One kind
+    only reduces rows. The other kind uses the same bias or scale for all rows.
     """
     inner, narrow = max(kernel.reduced, key=lambda a: weight[a.name]), widest_bytes(kernel) <= 2
     if _is_aligned(kernel, inner) and not narrow:
@@ -181,9 +180,10 @@ def _shares(kernel: Kernel, inner: Axis) -> bool:
 def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
     """Returns the number of warps of a program that keeps rows in registers.
 
-    A program has one warp per kilobyte of rows, or one warp per 1024 elements of rows that are only reduced. A program
-    of short rows has one warp. A program of rows with much padding has few warps, so that no warp has only padding. If
-    an element takes many instructions, a thread has eight elements.
+    A program has one warp per 1024 bytes of row elements (2048 bytes for elements of at most 16 bits). If rows are only
+    reduced, a program has one warp per 1024 elements. A program of short rows has one warp. If more than a quarter of
+    each block is padding, a program has few warps, so that no warp has only padding. If an element takes many
+    instructions, a thread has eight elements.
     """
     narrow, reduces = widest_bytes(kernel) <= 2, _only_reduces(kernel)
     if _is_dear(kernel):
@@ -215,7 +215,7 @@ def _reads_again(kernel: Kernel) -> bool:
 
 
 def _warps_of_few(kernel: Kernel, chip: Chip) -> int:
-    """Returns the minimum number of warps for a loop over blocks of a row. With many programs, the minimum is 0.
+    """Returns the minimum number of warps for a loop over blocks of a row. Returns 0 if the kernel has many programs.
 
     If a multiprocessor runs one program, this program alone must keep the memory busy. By Little's law, 4 TB/s at a
     latency of 0.7 µs need 21 KB in flight for each multiprocessor: 32 warps with 8 elements of f32 a thread load 32 KB.
@@ -280,9 +280,9 @@ def _columns(kernel: Kernel, weight: dict[str, int], chip: Chip) -> Schedule:
 
     If the contiguous axis and the reduced axis are both short, a program covers several indices of the other parallel
     axes. In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one
-    element. If there are few programs and each element takes long (special functions or unaligned loads), each program
-    covers 32 columns instead of 64. A program with a long scan has one warp, whose threads add up the elements of a
-    column without exchanging partial results.
+    element. If there are few programs, a program with slow elements (special functions or unaligned loads) covers 32
+    columns instead of 64. A program with a long scan has one warp, whose threads add up the elements of a column
+    without exchanging partial results.
     """
     lanes, few = innermost(kernel.parallel, weight), FEW * chip.multiprocessors
     second, bytes, aligned = rival(lanes, kernel), widest_bytes(kernel), _is_aligned(kernel, lanes[0])
@@ -326,7 +326,8 @@ def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, 
     size.
 
     The argument `most` is the number of rows in the longest column that a program keeps in registers. Longer columns
-    get a loop, even if one iteration reads all their rows. One iteration reads at most `more * deep` rows.
+    get a loop, even if one iteration reads all their rows. In one iteration, a program reads at most `more * deep`
+    rows.
     """
     axes: dict[str, tuple[str, int]] = {}
     for a in reversed(kernel.reduced):
@@ -339,8 +340,8 @@ def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, 
 
 def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, chip: Chip) -> Schedule | None:
     """Returns the schedule of a program that keeps columns in registers. Returns None if the columns are too long for
-    registers. Returns None if there are few columns, and no result is as long as a column. Returns None for short
-    columns with elements of 8 or 16 bits if the size of a row is no multiple of 16 bytes.
+    registers. Returns None if the kernel has fewer columns than a program would cover. Short columns of 8-bit or 16-bit
+    elements are kept in registers only if the size of a row is a multiple of 16 bytes.
 
     For example, a softmax along columns uses each element twice, but a program that keeps its columns in registers
     reads each element only once (`_kept_columns`). The function `_reduced_columns` decides whether columns stay in
@@ -379,11 +380,11 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, chip: Chip) -> tupl
 
     A program covers 256 bytes of each row. A program covers fewer bytes of each row if columns are long, and more bytes
     if columns are very short. Each warp of a grid program loads at least two kilobytes of column elements. If there are
-    few columns, longer columns than usual are kept in registers. If columns have more than HELD_COLUMN elements, a
-    program covers as little as one memory sector of each row, so that there are more programs.
+    few columns, longer columns than usual are kept in registers. If a column has more than HELD_COLUMN elements, a
+    program covers fewer columns, down to one memory sector of each row. There are then more programs.
 
-    If an element takes many instructions, a thread has eight elements. A thread has sixteen elements if otherwise a few
-    programs would start only after the other programs have ended. A value that is computed once for each column, such
+    If an element takes many instructions, a thread has eight elements. If some programs would have to wait for others,
+    a thread has sixteen elements, so that all programs run at once. A value that is computed once for each column, such
     as a square root, is computed again by every thread with elements of this column. If there are many columns,
     divisions of a column by one value, such as its sum, are not counted as special functions.
     """

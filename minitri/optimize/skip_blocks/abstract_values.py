@@ -176,8 +176,7 @@ def _kinds_reached(op: str, dtype: DType, operands: tuple[Operand, ...]) -> froz
 
 def _between(kinds: set[str]) -> set[str]:
     """Returns the given kinds of numbers, and all kinds between them in the order -inf, negative, zero, positive, inf.
-    For example, if a number can be negative or positive, the function adds zero, which lies between negative and
-    positive numbers.
+    For example, the function adds the kind zero to the kinds negative and positive.
     """
     places = [ORDER.index(k) for k in kinds if k in ORDER]
     return kinds | set(ORDER[min(places) : max(places) + 1]) if places else kinds

@@ -148,7 +148,7 @@ def _is_near(test: Dim) -> bool:
     """Checks whether a test of a position, and the loop bounds that are computed from this test, fit into 32-bit
     integers.
 
-    32 bits are certainly enough if the test is a sum of a few positions and a small number.
+    Returns True for a sum of a few positions and a small constant, because 32 bits are certainly enough for this sum.
     """
     constant = next((c for m, c in test.terms if not m), 0)
     is_sum = all(len(m) <= 1 for m, _ in test.terms)
@@ -208,8 +208,8 @@ def surely_holds(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
 def _where_positive(expr: Dim, axis: Symbol, extent: Dim, ends: Ends, end: int) -> Interval | None:
     """Returns the interval of the indices along `axis` at which expr >= 0, or None if the interval is unknown.
 
-    The expression `expr` has the form c * index + rest. If the argument `end` is 0, the summand `rest` takes its least
-    value in a block. If the argument `end` is 1, the summand `rest` takes its largest value in a block.
+    The expression `expr` has the form c * index + rest. The argument `end` says which value of `rest` in a block is
+    used: 0 for the least value, 1 for the largest value.
     """
     coefficient, others = expr.coefficient(axis) or (ZERO, ZERO)
     c, found = coefficient.constant, ends(others)

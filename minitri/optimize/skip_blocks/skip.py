@@ -8,8 +8,7 @@
 In: a tile program. Out: the same program, in which some loops run over only a part of their axis. The bounds of a loop
 (the indices at which it starts and ends) depend on the start of the block that a grid program computes. With loop
 bounds, causal and windowed attention compute half of their blocks or fewer. The pass works for all loops and contains
-no rule for attention in particular. A block is skipped if it is proven that a condition fails in the whole block, and
-that the iteration then changes nothing:
+no rule for attention in particular. The pass skips a block if two facts are proven:
 
     failing          a condition fails for every element of the block (optimize/skip_blocks/condition_ranges.py)
     no change        an iteration in which the condition fails changes no carried value
@@ -77,8 +76,8 @@ class _Skipping:
         self.condition = ranges.all_of(dict.fromkeys(ranges.formula(c.op.args[0], c.holds) for c in self.choices))
 
     def _neutral_choices(self) -> list[_Choice]:
-        """Returns the `where` ops that let the loop skip blocks, each with a truth value. The loop can skip a block if
-        the condition of a returned op differs from the op's truth value for every element of the block.
+        """Returns the `where` ops that let the loop skip blocks, each with True or False. The loop can skip a block if
+        the condition of a returned op has the opposite value for every element of the block.
         """
         before = list(self.program.ops())
         before = before[: before.index(self.loop.body[0])] if self.loop.body else before
@@ -98,8 +97,8 @@ class _Skipping:
         Reverse order of the pieces puts the piece with the most iterations last, where it needs fewer registers than in
         another place. In causal attention, the loop over the blocks at the diagonal always has iterations. If the loop
         over the blocks at the diagonal came last, NVIDIA's assembler would make the tensor cores wait for each
-        instruction (message C7515). A later pass, minitri/optimize/software_pipelining.py, puts each loop that it
-        pipelines before the other pieces of the original loop.
+        instruction (message C7515). Later, minitri/optimize/software_pipelining.py moves each pipelined loop before the
+        other pieces of the original loop.
         """
         pieces = self._pieces()
         return pieces[::-1] if self._may_reverse() else pieces
@@ -157,8 +156,8 @@ class _Skipping:
         return first is not None and last is not None and first >= last
 
     def _may_end_short(self) -> bool:
-        """Checks whether the last block gets a loop of its own. The last block gets its own loop if the loop computes
-        products and reductions, and if the last block can be incomplete.
+        """Checks whether the last block gets a loop of its own. In a loop with products and reductions, a last block
+        that can be incomplete gets its own loop.
         """
         kinds, extent = {type(op) for op in self.loop.body}, self.axis.extent
         # an axis of one or two blocks: the last block is a large part of it
