@@ -13,10 +13,10 @@ the same matrix, the batch becomes one matrix with the rows of all these matrice
 or store would need a quotient or a remainder of the merged index. For example, if i and j became one axis k, the load
 of a bias `b[j]` would need `k % N` for an extent N of j.
 
-Only the last two axes of a kernel can be merged if the index of a load then needs a quotient or a remainder. The last
-two axes stay separate if a merged axis costs more instructions for each element. The number of instructions for each
-element includes the instructions for quotients and remainders. The function `_cost` estimates the number of
-instructions for each element. In two example programs, one merged axis saves instructions:
+As an exception, the last two axes of a kernel may be merged although the index of a load then needs a quotient or a
+remainder. The last two axes stay separate if a merged axis costs more instructions for each element. The number of
+instructions for each element includes the instructions for quotients and remainders. The function `_cost` estimates the
+number of instructions for each element. In two example programs, one merged axis saves instructions:
 
     x[:, 1:] * 2, rows of 4095 elements      stores across the ends of rows are aligned, and so are wide
     concat((x, y), axis=1), rows of 400      no block of 512 elements has 112 elements past the end of a row

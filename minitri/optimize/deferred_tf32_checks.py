@@ -23,8 +23,8 @@ each iteration, so it needs little code and few registers.
 In: a tile program with masks. Out: the same program with additional loops that compute a sum again. After each loop
 that adds a product of TF32 parts to a carried value, there is a second loop, marked by its field `redo`. If several
 loops add products to one sum (skip_blocks/skip.py), the loops that compute the sum again come after all loops that add
-products. Left out: loops with several carried values, and loops with ops other than loads, products, conditions of
-indices and elementwise operators.
+products. Left out: loops with several carried values. Apart from the product, a loop may contain only loads, conditions
+of indices and elementwise operators.
 """
 
 from dataclasses import replace

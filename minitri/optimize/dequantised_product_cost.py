@@ -13,8 +13,8 @@ If the tiles have fewer rows, more programs share the work, but the second facto
 divided into more parts, more additions are needed. The cost model in product_cost.py estimates the time of the product
 for each number of parts and each number of rows in a tile.
 
-In: a chip, and the sizes of a product. Out: the number of parts of the depth (for split_k.py) and the number of rows in
-a tile (for schedules/products.py) with the least estimated time. For each number of rows in a tile, the time that a
+In: a chip, and the sizes of a product. Out: two numbers for which the estimated time is least: the parts of the depth
+(for split_k.py), and the rows of a tile (for schedules/products.py). For each number of rows in a tile, the time that a
 block takes was measured on an H200. The script tests/sweep_dequantised_product_cost.py measures all choices on a chip
 and compares them with the choice of the cost model. Only products whose second factor is computed from 8-bit elements
 were measured. If a second factor is computed from wider elements, such as f16, the cost model assumes the times for

@@ -5,9 +5,9 @@
     %7: f16[r, k] = cast %6                        %7: f16[r, k] = cast %6           now f16 to f16, so it does nothing
 
 The product computed in f16 has the same bits as the product that is computed in f32 and then rounded to f16. The
-product of two f16 numbers is exact in f32. A multiplication in f16 rounds the exact product once. A multiplication in
-f32 followed by a cast to f16 also rounds the exact product once. An operand can also be converted from 8-bit integers,
-because f16 represents every 8-bit integer exactly.
+product of two f16 numbers is exact in f32, so only the cast to f16 rounds. A multiplication in f16 rounds the exact
+product once, too. An operand can also be converted from 8-bit integers, because f16 represents every 8-bit integer
+exactly.
 
 In: a tile program with masks. Out: the same program, in which some multiplications and some of their operands have
 dtype f16. A multiplication gets the dtype f16 only if all users cast its result to f16, and if f16 represents both
@@ -29,8 +29,8 @@ def halve(program: Program) -> Program:
 
 def _halved(program: Program) -> set[Op]:
     """Returns the f32 ops that can be computed in f16. A multiplication can be computed in f16 only if its result is
-    rounded to f16 anyway, and if only f16 multiplications use its operands. A cast can be computed in f16 only if all
-    its users are f16 multiplications.
+    rounded to f16 anyway. The operands of the multiplication become f16 too, so only f16 multiplications may use the
+    operands.
     """
     ops = list(program.ops())
     if not any(isinstance(op, Dot) for op in ops):

@@ -16,9 +16,8 @@ Bounds tests are left out not only in mask_elision.py, but also in four other fi
 skip_blocks/skip.py gives the last, shorter block a loop of its own, so that the loop over complete blocks needs no
 test. The pass in boundary_peeling.py runs before this pass and marks some programs `peeled`. In a peeled program, the
 code for complete tiles does not test the end of the last grid axis. If tensor descriptors load a block
-(tensor_descriptors.py), the GPU's copy engine tests the bounds, so the program needs no test. The loop that
-deferred_tf32_checks.py adds needs no bounds test, because each iteration reads a single index, and this index is always
-inside the axis.
+(tensor_descriptors.py), the GPU's copy engine tests the bounds, so the program needs no test. The file
+deferred_tf32_checks.py adds a loop that needs no bounds test, because each iteration visits a single index of the axis.
 
 Left out: proofs that need relations between several axes. The proof that a test is needless uses the range of each axis
 (minitri/base/intervals.py). If an index is not a polynomial, the proof that its test is needless uses facts about

@@ -3,7 +3,7 @@ operation.
 
     %3: i64[i, r] = subtract %1, %2             becomes     %3: i32[i, r] = subtract %1, %2
 
-Positions (indices of elements as values) have dtype i64, as in numpy, but positions are rarely large.
+Positions, such as the values of `arange(n)`, have dtype i64, as in numpy, but positions are rarely large.
 
 In: a tile program with masks. Out: the same program with a narrower dtype for some ops. An op is narrowed (computed in
 32 bits) only if its value and all its operands fit into 32 bits. An op is computed in 32 bits only if each user of its

@@ -7,9 +7,9 @@
 After this pass, a kernel that loads a transposed array stores its result in the same memory order, so grid programs
 store neighbouring elements. The libraries numpy and torch also keep the layout of operands: the result of `2 * x.T` has
 the strides of `x.T`. Only the strides of a result change, not its shape and its elements. If operands have different
-layouts, the result gets the most frequent layout of the operands. An operand counts once for each byte of an element,
-so an operand of f32 counts twice as much as an operand of f16. If two layouts are equally frequent, the row-major
-layout is preferred. A temporary is treated as a result of the kernel that stores it.
+layouts, the result gets the most frequent layout of the operands. An operand of f32 counts twice as much as an operand
+of f16, because its elements have twice as many bytes. If two layouts are equally frequent, the row-major layout is
+preferred. A temporary is treated as a result of the kernel that stores it.
 
 This pass also aligns the rows of some temporaries. A temporary that a product loads gets rows that begin at multiples
 of 16 bytes, with gaps between the rows if necessary. Tensor descriptors (tensor_descriptors.py) and wide asynchronous
@@ -186,7 +186,7 @@ def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
 
 
 def _axes_by_stride(index: Dim) -> Iterator[str]:
-    """Yields the axes of an index, the largest stride first: i before r in `8*i + r`, and also in `(8*i + r) % 100`."""
+    """Yields the axes of an index in order of decreasing stride: for example, i and then r for `8*i + r`."""
     for monomial, _ in sorted(index.terms, key=lambda term: -term[1]):
         for atom in monomial:
             if isinstance(atom, Pair):

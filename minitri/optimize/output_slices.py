@@ -6,11 +6,11 @@
                                                                               (out seen as f32[M, 2, N])
 
 Without this optimisation, a kernel computes all operands of a concatenation for every element of the result, and
-selects one of them. A loop over a row of the result cannot compute the softmax of an operand, because the rows of the
-operand are shorter. With this optimisation, the kernel loops over rows of the operands instead of rows of the result.
-Each operand is computed once, and is stored into its own slice of the result. So the operands of the concatenation must
-have equal extents. While fusion decides which nodes share a kernel, the slices count as separate results of the
-program. After fusion, all slices of a result lie in one array again.
+selects one of them. A loop over a row of the concatenation cannot compute the softmax of one operand, because the
+operand has shorter rows. With this optimisation, the kernel loops over rows of the operands instead of rows of the
+result. Each operand is computed once, and is stored into its own slice of the result. So the operands of the
+concatenation must have equal extents. While fusion decides which nodes share a kernel, the slices count as separate
+results of the program. After fusion, all slices of a result lie in one array again.
 
 Operations after a concatenation are applied to each slice. For example, `relu(concat((x, y)))` has the slices `relu(x)`
 and `relu(y)`.
@@ -44,8 +44,8 @@ SECTOR = 32  # bytes that a GPU stores together
 
 
 def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Plan:
-    """Returns a plan that stores results of the graph in slices. If slices make a cost larger, the function returns the
-    plan `whole`.
+    """Returns a plan that stores results of the graph in slices. Returns the plan `whole` if slices would increase a
+    cost, for example the memory traffic.
 
     whole   the plan without slices
     fuse    the function that divides a graph into kernels

@@ -8,9 +8,9 @@ independent chains of comparisons run at the same time.
 
 In: a tile program with masks. Out: the same program, in which some maxima have the hint `in_parts`. The maximum of each
 row of a product gets the hint `in_parts` if the product has at least COLUMNS (128) columns. Each warp must compute
-complete rows. If a loop carries the product from one iteration to the next, CARRIED_COLUMNS (32) columns are enough. If
-a loop that carries a product compares elements in a single chain, NVIDIA's assembler makes the tensor cores wait for
-each instruction.
+complete rows. If a loop carries the product from one iteration to the next, CARRIED_COLUMNS (32) columns are enough for
+the hint. If a loop carries a product and compares the elements of a row one after another, NVIDIA's assembler makes the
+tensor cores wait for each instruction.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Reduce
@@ -34,8 +34,8 @@ def _is_of_a_wide_product(program: Program, op: Op) -> bool:
 
 
 def _product(op: Op) -> tuple[Op, bool]:
-    """Follows elementwise ops from `op` back to the op whose value they read. Returns a pair: the op that is found, and
-    whether a loop carries the value of this op from one iteration to the next.
+    """Searches backwards from `op`, through elementwise ops, for an op of another kind. Returns a pair: the op that is
+    found, and whether a loop carries the value of this op from one iteration to the next.
     """
     while isinstance(op, Compute):
         op = max(op.args, key=lambda o: len(o.axes))

@@ -145,7 +145,7 @@ class _Rotation:
 
     def _rest(self, product: Op, following: Container[Op]) -> set[Op]:
         """Returns the ops that remain in an iteration after its first product has moved to the previous iteration. An
-        op stays in the iteration if a remaining op needs its value.
+        operand of the product also remains if another remaining op uses the operand.
         """
         wanted = [op for op in self.loop.body if op not in following] + [n for _, n in self.loop.carries]
         return {*postorder(wanted, lambda op: () if op is product else children(op))} - {product}

@@ -124,5 +124,5 @@ def _unit(node: Contract, depth: int) -> int:
 
 
 def is_read(node: Node) -> bool:
-    """Checks whether a factor is computed from inputs without reductions, scans and products."""
+    """Checks whether a factor is computed without reductions, scans and products."""
     return not any(isinstance(n, (Contract, Reduce, Scan)) for n in made_of(node))

@@ -17,9 +17,9 @@ by the sum of the exponentials, instead of dividing the first factor.
 
 A loop of unknown length gets at most 32 parts, and some of these parts can be empty. Left out: unknown sizes other than
 the length of the loop, and products with too many columns for one grid program. If a loop cannot be split into equal
-parts, its last part is padded with elements that add 0 to the product. For example, the last part of exp(s - max s) @ v
-can be padded, but not the last part of (w * exp(s - max s)) @ v for an array w with the shape of s. A loop is left out
-if its last part is shorter and cannot be padded.
+parts, its last part is padded with elements that add 0 to the product. For example, exp(s - max s) @ v can be padded,
+because exp(-inf) is 0. If w is an array with the shape of s, (w * exp(s - max s)) @ v cannot be padded. A loop is left
+out if its last part is shorter and cannot be padded.
 """
 
 from __future__ import annotations

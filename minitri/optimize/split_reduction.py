@@ -67,8 +67,8 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
 
 def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
     """Returns the reductions that are computed in two steps: first a result for each row, then the combined result of
-    the rows. The returned dict maps each reduction to the first axis of its rows. If k is the first axis of the rows, a
-    row extends along the axes k, k + 1 and so on, up to the last axis.
+    the rows. The returned dict maps each reduction to an axis k: a row has the axes k, k + 1 and so on, up to the last
+    axis.
 
     A reduction is computed row by row if another reduction or a scan runs along the same rows, so that one kernel can
     compute both. For example, in a program with `max(x, axis=1)` and `sum(x)`, the sum is computed row by row. Left

@@ -22,10 +22,10 @@ eight roundings are needed. Eight roundings cause an error of at most 4 units in
 library's power function is also at most 4 units in the last place (`ulp` in minitri/base/operators.toml). Integer
 products wrap around on overflow, as integer powers do. The multiplication that replaces a division by a power of two
 gives the same bits, because both operations round the same number once. The expression `tanh(softplus(x))`, a part of
-the activation function mish, becomes a quotient that follows from `tanh(y) = (exp(2*y) - 1) / (exp(2*y) + 1)`. The
-numerator and the denominator of the quotient that replaces `tanh(softplus(x))` are divided by exp(2 * max(x, 0)), so
-that nothing overflows. In the quotient that replaces `tanh(softplus(x))`, all terms are positive, so no digits cancel.
-Left out: powers with exponents that need more than eight roundings.
+the activation function mish, becomes a quotient that follows from `tanh(y) = (exp(2*y) - 1) / (exp(2*y) + 1)`. To avoid
+overflow, the numerator and the denominator of the quotient for `tanh(softplus(x))` are divided by exp(2 * max(x, 0)).
+All terms of the quotient for `tanh(softplus(x))` are positive, so no digits cancel. Left out: powers with exponents
+that need more than eight roundings.
 """
 
 import math

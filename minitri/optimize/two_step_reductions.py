@@ -82,9 +82,9 @@ class Cut:
     def made(self, cuts: dict[Node, Cut]) -> Halves:
         """Returns the reduction in two steps. Records the split reduction in the dict `cuts`.
 
-        If a sum depends on a split maximum or mean, each part of the sum uses the maximum or mean of the part. A sum
-        that cannot be corrected for the maximum or mean of all parts reads its elements again, after this maximum or
-        mean is complete.
+        If a sum depends on a split maximum or mean, each part of the sum uses the maximum or mean of the part. If the
+        partial sums cannot be corrected, the sum reads its elements again after the maximum or mean of all elements is
+        known.
         """
         elements = self.length * product([self.node.x.shape[a] for a in self.node.axes if a != self.k])
         if self.node.op in POSITIONS:
@@ -222,9 +222,9 @@ class Following(Record):
     cuts: Cuts
 
     def made(self, cut: Cut, needs: list[Reduced[Element]]) -> Node | None:
-        """Returns the sum, computed in the parts of `cut`. The argument `needs` lists the split reductions on which the
-        sum depends. Returns None if the sum has no transport (correction of partial sums). Returns None if the sum and
-        the reductions in `needs` have different parts.
+        """Returns the sum, divided into the parts that `cut` describes. The argument `needs` lists the split reductions
+        that the sum uses, such as a maximum. Returns None if the partial sums cannot be corrected. Returns None if a
+        reduction in `needs` is divided into other parts than the sum.
         """
         found = self.terms.transport(self.terms.root, needs)
         theirs = [self.cuts[y.y.node] for y in needs]
@@ -239,8 +239,8 @@ class Following(Record):
     # ---- a maximum -------------------------------------------------------------------
 
     def with_own(self, root: Element, found: Rescale[Element], cut: Cut) -> Node:
-        """Replaces the maximum over all elements by the maximum over each part in `root`, an expression such as exp(x -
-        max x).
+        """Returns the expression `root`, such as exp(x - max x), with the maximum of each part in place of the maximum
+        of all elements.
         """
         y, maximum = found.y, self.cuts[found.y.y.node]
         if cut.missing != 0 and not only_exponentials(self.terms, root, y):
@@ -280,9 +280,8 @@ class Following(Record):
         """Returns the factor by which a sum is multiplied when the maximum that it depends on changes from `old` to
         `new`. For example, a sum of exp(x - m), where m is the maximum, is multiplied by exp(old - new). If a function
         h of the maximum m is subtracted, as in exp(x - h(m)), the sum is multiplied by exp(h(old) - h(new)). If a term
-        contains several exponentials that depend on the maximum, the method multiplies the correction factors of these
-        exponentials. The argument `place` is the number of the axis that has one index for each part, or None if there
-        is no such axis.
+        contains several exponentials, their factors are multiplied. The argument `place` is the number of the axis that
+        has one index for each part, or None if there is no such axis.
         """
         i, at = self.i, self._axes(place)
 
