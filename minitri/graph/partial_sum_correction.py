@@ -19,8 +19,8 @@ over different elements can be added after both are corrected for the same value
 
 In an exponent X - m, m must be the maximum of X itself: then no exponent is positive, and no exponential overflows. A
 mean is the sum over n elements divided by n. A deviation is the difference X - m of an element and the mean m of all
-elements. The deviations from a mean add up to 0, so the means and the number of elements suffice to correct a sum of
-products of deviations. The square of a deviation, (X - m) ** 2, is the product of two equal deviations.
+elements. The deviations from a mean add up to 0, so the means and the number of elements suffice for the correction
+`Shift`. The square of a deviation, (X - m) ** 2, is the product of two equal deviations.
 
 Online softmax uses the correction `Rescale` (Milakov and Gimelshein, "Online normalizer calculation for softmax",
 2018). The correction `Shift` updates the sum in a variance or a covariance. Welford published the formula of `Shift`
@@ -30,9 +30,9 @@ computing sample variances", 1979). The compiler derives the corrections `Rescal
 summed expression.
 
 Left out: correcting a sum of where(p, F, 0), where p is a condition. Example: for a row X that contains only -inf, F =
-exp(X - max(X)) is nan, so the sum of where(p, F, 0) is nan or 0, depending on p. The factor exp(old max - new max) is
-the same for every p, so multiplying by the factor gives a wrong sum for some p. Also left out: correcting a sum of (x -
-mean(x)) ** 3, because the correction needs the sum of (x - mean(x)) ** 2 too.
+exp(X - max(X)) is nan. For such a row, the sum of where(p, F, 0) is nan or 0, depending on p. The factor exp(old max -
+new max) is the same for every p, so multiplying by the factor gives a wrong sum for some p. Also left out: correcting a
+sum of (x - mean(x)) ** 3, because the correction needs the sum of (x - mean(x)) ** 2 too.
 """
 
 from collections.abc import Callable, Iterable, Sequence
