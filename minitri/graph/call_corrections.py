@@ -7,8 +7,7 @@ to the rejected call.
 
 In: the rejected call, the values of its arguments, and the `re.Match` for the error message. Out: possible corrections
 of the call (`Edit`s), the best first. The one idea: a rule replaces a wrong or missing argument by an argument that
-fits. Examples of arguments that fit: the last axis, the only possible size, and the example that signatures.toml has
-for the parameter.
+fits. For example, the last axis replaces an axis that does not exist, and -1 replaces a wrong size in `reshape`.
 """
 
 import re

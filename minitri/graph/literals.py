@@ -4,8 +4,8 @@
     x + 2 ** N     x: i8[K]     the condition N <= 6
     x + reshape([200, 1], (2, 1))     MT0208: 200 does not fit i8
 
-In: a `Typer`, which makes graph nodes, and a value that is known at compile time. Out: nodes, conditions that each call
-checks, or a CompileError.
+In: a `Typer`, which makes graph nodes, and a value that is known at compile time. Out: a graph node, and conditions
+such as N <= 127 that each call checks. A number that cannot fit its dtype raises a CompileError.
 """
 
 from __future__ import annotations

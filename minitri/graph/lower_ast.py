@@ -316,7 +316,7 @@ class _Builder(Interpreter):
         """Stores an error and returns `BROKEN`, the value of the wrong expression.
 
         An error inside a library function is raised again with the span of the user's call. At the user's call, the
-        builder catches and stores this error.
+        builder catches and stores the error of the library function.
         """
         if self.site is not None:
             error.notes = error.notes or (f"in `{_short(node.span)}` at {node.span}",)

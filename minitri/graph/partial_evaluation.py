@@ -202,8 +202,8 @@ def _clip(t: Typer, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> V
 def _refuse_list(op: str, *operands: Value) -> None:
     """Raises CompileError MT0202 if an operand is a list.
 
-    In Python `2 * [1, 2]` repeats the list, and `[1, 2] == 1` is False. A user of arrays probably expects arithmetic
-    with the elements of a list, so an operator with a list as operand is rejected.
+    In Python `2 * [1, 2]` repeats the list, and `[1, 2] == 1` is False. A user probably expects numpy's arithmetic on
+    each element of the list, so a list as an operand is rejected.
     """
     for value in operands:
         message = f"{op} of {describe(value)} and a number is no arithmetic of arrays in Python"

@@ -4,11 +4,11 @@
     s[i] = sum over r of F(x[i, r], m[i])
 
 In: the summed expression F, and the reductions inside F, such as m. The sum s and the reduction m run over the same
-elements. Out: the transport T of the partial sum (its correction). When the value of m changes, T converts the partial
-sum for the old value to the partial sum for the new value. If no transport is known, the error Refused is raised.
-Because the partial sum can be corrected, one loop over blocks of elements computes the sum s and the reduction m
-together. After each block, the partial sum s is corrected for the new value of m, and the sum over the block is added.
-Two partial sums over different elements can be added after both are corrected for the same value of m.
+elements. Out: the correction of a partial sum of F, called its transport T. After m has changed, T turns the partial
+sum for the old m into the partial sum for the new m. If no transport is known, the error Refused is raised. Because the
+partial sum can be corrected, one loop over blocks of elements computes the sum s and the reduction m together. After
+each block, the partial sum s is corrected for the new value of m, and the sum over the block is added. Two partial sums
+over different elements can be added after both are corrected for the same value of m.
 
     F depends on    form of F                              transport of a partial sum s  name
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
@@ -19,21 +19,20 @@ Two partial sums over different elements can be added after both are corrected f
 
 In an exponent X - m, m must be the maximum of X itself: then no exponent is positive, and no exponential overflows. A
 mean is the sum over n elements divided by n. A deviation is the difference X - m of an element and the mean m of all
-elements. The deviations from a mean add up to 0. Therefore the correction `Shift` needs only the means and the number
-of elements. The square of a deviation, (X - m) ** 2, is the product of two equal deviations.
+elements. The deviations from a mean add up to 0, so the means and the number of elements suffice for the correction
+`Shift`. The square of a deviation, (X - m) ** 2, is the product of two equal deviations.
 
 Online softmax uses the correction `Rescale` (Milakov and Gimelshein, "Online normalizer calculation for softmax",
 2018). The correction `Shift` updates the sum in a variance or a covariance. Welford published the formula of `Shift`
 for one new element ("Note on a method for calculating corrected sums of squares and products", 1962). Chan, Golub and
-LeVeque published the formula for a block of new elements ("Updating formulae and a pairwise algorithm for computing
-sample variances", 1979). The compiler derives the corrections `Rescale` and `Shift` from the structure of the summed
-expression.
+LeVeque published the formula of `Shift` for a block of new elements ("Updating formulae and a pairwise algorithm for
+computing sample variances", 1979). The compiler derives the corrections `Rescale` and `Shift` from the structure of the
+summed expression.
 
-Left out: the correction of a sum of where(p, F, 0), where p is a condition. Example: for a row X that contains only
--inf, F = exp(X - max(X)) is nan. If p is true for an element of this row, the sum of where(p, F, 0) is nan. If p is
-false for all elements of this row, the sum of where(p, F, 0) is 0. The factor exp(old max - new max) does not depend on
-p, so the factor cannot correct both sums. Also left out: a sum of (x - mean(x)) ** 3, because its correction also needs
-the sum of (x - mean(x)) ** 2.
+Left out: correcting a sum of where(p, F, 0), where p is a condition. Example: for a row X that contains only -inf, F =
+exp(X - max(X)) is nan. For such a row, the sum of where(p, F, 0) is nan or 0, depending on p. The factor exp(old max -
+new max) is the same for every p, so multiplying by the factor gives a wrong sum for some p. Also left out: correcting a
+sum of (x - mean(x)) ** 3, because the correction needs the sum of (x - mean(x)) ** 2 too.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -93,8 +92,8 @@ class Reduced(NamedTuple, Generic[E]):
 
 
 class Rescale(NamedTuple, Generic[E]):
-    """Corrects a partial sum of exp(x - h(y)) when the running maximum y grows. The partial sum is multiplied by
-    exp(h(old y) - h(new y)). In a softmax, h(y) is y itself.
+    """Corrects a partial sum of exp(x - h(y)) when the running maximum y grows. The correction multiplies the partial
+    sum by exp(h(old y) - h(new y)). A softmax sums exp(x - y), so its h(y) is y.
 
     The field `shifts` contains one expression h(y) for each factor exp(x - h(y)) of the summed expression.
     """
@@ -113,16 +112,16 @@ class Mean(NamedTuple, Generic[E]):
 
 
 class Shift(NamedTuple, Generic[E]):
-    """Corrects a partial sum of (x - mean(x)) * (y - mean(y)) when the two means change. For n elements, n * (old
-    mean(x) - new mean(x)) * (old mean(y) - new mean(y)) is added to the partial sum.
+    """Corrects a partial sum of (x - mean(x)) * (y - mean(y)) when the two means change. The correction adds n * (old
+    mean(x) - new mean(x)) * (old mean(y) - new mean(y)), where n is the number of elements.
     """
 
     means: tuple[Mean[E], Mean[E]]
 
 
 def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[E] | Shift[E]:
-    """Returns the correction (transport) of a partial sum of the expression `root`. The argument `needs` contains the
-    reductions inside `root`, such as a maximum.
+    """Returns how to correct a partial sum of the expression `root` after the running maximum or mean in `root` has
+    changed. The argument `needs` contains the reductions inside `root`, such as a maximum.
 
     Raises Refused if no correction of the partial sum is known.
     """
@@ -175,7 +174,8 @@ def _shifts(terms: Terms[E], root: E, y: Reduced[E]) -> list[E]:
 
 def _exponent(terms: Terms[E], exponent: E, y: Reduced[E]) -> E:
     """Returns the subtracted expression h of an exponent x - h. Raises Refused if the exponent is not a subtraction.
-    Raises Refused if `y` is not the maximum of x. Raises Refused if h changes along the reduced axes.
+    Raises Refused if `y` is not the maximum of x. Raises Refused if the subtracted expression h is not the same for all
+    reduced elements.
     """
     name, operands = terms.look(exponent)
     if name != "subtract":

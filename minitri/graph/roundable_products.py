@@ -1,4 +1,5 @@
-"""Finds the matrix products whose results may be rounded to bf16. Also finds discontinuous operations, such as `floor`.
+"""Finds the matrix products whose results may be rounded to bf16. The function `is_discontinuous` recognises operations
+whose result can jump, such as `floor`.
 
     p = x @ w              a product of bf16 arrays
     y = sum(p, axis=1)     p may be rounded, because a reduction (or a scan, or a concat) uses it

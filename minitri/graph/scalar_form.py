@@ -59,7 +59,7 @@ class GraphTerms(Terms[Element]):
     def look(self, e: Element) -> tuple[str, tuple[Element, ...]]:
         """Returns the name of the operation that computes an element, and the operands of this operation.
 
-        The name "" stands for a reduction over the same axes as the reduction of `x`.
+        A reduction that loops over the same indices as the reduction of `x` has the name "" and no operands.
         """
         node = e.node
         match node:
@@ -84,7 +84,7 @@ class GraphTerms(Terms[Element]):
         return e.node
 
     def needs(self, root: Element | None = None) -> list[Reduced[Element]]:
-        """Returns the reductions in the expression that run over the same indices as the reduction of `x`.
+        """Returns the reductions in the expression that loop over the same indices as the reduction of `x`.
 
         If `root` is given, returns only the reductions in the subexpression `root`.
         """
@@ -92,7 +92,8 @@ class GraphTerms(Terms[Element]):
         return [Reduced(e, y.op, element(y.x, at)) for e, y, at in found if at is not None and isinstance(y, Reduce)]
 
     def transport(self, root: Element, needs: Sequence[Reduced[Element]]) -> Rescale[Element] | Shift[Element] | None:
-        """Returns the correction (transport) of a partial sum of the expression `root`.
+        """Returns how to correct a partial sum of the expression `root` after the running maximum or mean in `root` has
+        changed.
 
         Example: when a running maximum grows from m to n, a partial sum of exp(x - m) is multiplied by exp(m - n).
         Returns None if no correction is possible.
@@ -106,7 +107,7 @@ class GraphTerms(Terms[Element]):
         """If a reduction computes the element `e`, returns the index at which the reduction reads its operand.
 
         The returned index uses the symbols d0, d1, … of the axes of `x`. Returns None if no reduction computes the
-        element `e`. Returns None if the reduction does not run over the same indices as the reduction of `x`.
+        element `e`. Returns None if the reduction does not loop over the same indices as the reduction of `x`.
         """
         node = self.cut.get(e.node, e.node)
         if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):
@@ -158,8 +159,8 @@ def build(
 
 
 def _one(i: Interner, e: Element, shape: Shape, axes: Axes, args: tuple[Node, ...]) -> Node:
-    """Returns a graph node of the given shape for the subexpression `e`. The argument `args` contains the nodes of its
-    operands.
+    """Returns a graph node of the given shape for the subexpression `e`. The argument `args` contains the nodes of the
+    operands of `e`.
     """
     index = tuple(d.substitute(axes) for d in e.at)
     if args and isinstance(e.node, Gather):

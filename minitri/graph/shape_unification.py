@@ -40,8 +40,7 @@ def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes
     """Returns the array arguments by name, each with the sizes that its annotation declares.
 
     The function also finds the sizes of dimension names that occur only in expressions such as `2 * N`. A size from one
-    parameter can determine a size in another parameter. Therefore the search for sizes is repeated until it finds no
-    new size.
+    parameter can determine a size in another parameter, so the search is repeated until no new size is found.
     """
     arrays = [(p, p.annotation) for p in function.params if isinstance(p.annotation, ast.ArrayType)]
     arguments = [(p, type, t.array(scope[p.name]), f"argument `{p.name}` of {function.name} is") for p, type in arrays]
@@ -78,7 +77,7 @@ def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tup
     """Finds the size of each name that is the only unknown name in a dimension. Example: if G is 3 and `G * H + 1` is
     7, then H is 2.
 
-    Returns the conditions under which the found sizes are right: a pair (d, n) stands for the condition d >= n.
+    Returns conditions that make the found sizes valid: each pair (d, n) stands for the condition d >= n.
     """
     solved: list[tuple[dims.Dim, int]] = []
     for d, extents in ast.with_sizes(declared, shape):
@@ -100,8 +99,8 @@ def unbound(d: ast.Node, sizes: Sizes) -> list[ast.Name]:
 def _solved(d: ast.Expr, name: str, extent: dims.Dim, sizes: Sizes) -> tuple[dims.Dim, dims.Dim] | None:
     """Solves the equation `d == extent` for `name`, where `d` is linear in `name`: d = a * name + b.
 
-    Returns the solution (extent - b) // a, and the absolute value of a. Returns None if `d` is not linear in `name`.
-    Returns None if the sign of the factor a is unknown.
+    Returns two values: the size (extent - b) // a of `name`, and the absolute value of a. Returns None if `d` is not
+    linear in `name`. Returns None if the sign of the factor a is unknown.
     """
     x = dims.value("?")
     split = eval_dim(d, {**sizes, name: x}).coefficient(next(iter(x.symbols())))

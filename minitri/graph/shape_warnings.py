@@ -4,8 +4,8 @@
 
 In: the conditions of a graph. A condition is a relation between sizes, such as K == N, that each call must satisfy.
 Out: a warning for each pair of named sizes that must be equal. If two dimensions must be equal but have different
-names, the program is often wrong. Left out: a warning of a condition such as N % 4 == 0. The author of the program
-probably intends a condition that contains arithmetic.
+names, the program is often wrong. Left out: warnings of conditions with arithmetic, such as N % 4 == 0, because the
+author of the program probably intends such conditions.
 """
 
 import sys

@@ -14,7 +14,7 @@ and ends with the error that a call raises if the condition fails.
     require N >= 1 else MT0209 "max over an axis that may be empty"
 
 The text of a graph has everything that later passes need, except the positions of the nodes in the program text (source
-spans). The text of a graph contains strings as in JSON.
+spans). Strings are written as in JSON, in double quotes.
 
 `parse_graph` reads a text that `format_graph` wrote, even if a user has edited the text. The spans of a graph that
 `parse_graph` returns point into the text that was read. Each line is checked by the typing rules when it is read, so an
@@ -113,8 +113,8 @@ class Writer:
         return self.names[value]
 
     def named(self, d: Dim) -> Dim:
-        """Returns the index expression `d` with the names that the printed graph uses. Example: the size d0 becomes
-        `$d0`.
+        """Returns the index expression `d` with the names that the printed graph uses. Example: a size named d0 becomes
+        `$d0`, because d0 is also the name of an axis.
         """
         ambiguous = [s for s in d.symbols() if s.kind == "size" and self.axis_name.fullmatch(s.name)]
         return d.substitute({**self.values, **{s: size(f"${s.name}") for s in ambiguous}})

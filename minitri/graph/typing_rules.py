@@ -37,7 +37,7 @@ class Array(Record):
 
     weak   whether the value is a weak scalar, which takes the dtype of the other operand
     wide   a node that computes the same values in f64, or None. Only values that are f32 by default, such as a quotient
-           of integers, have this node
+           of integers, have an f64 node
     """
 
     node: Node
@@ -145,8 +145,7 @@ class Typer:
     def convert(self, value: Value, dtype: DType) -> Node:
         """Converts a value to `dtype` for arithmetic, and returns the graph node of the converted value.
 
-        The node has the compute dtype of `dtype`. The compute dtype of f16 and bf16 is f32, so the value is not rounded
-        to 16 bits.
+        For f16 and bf16, the returned node has the dtype f32, so the value is not rounded to 16 bits.
 
         Raises CompileError MT0208 for a number that does not fit an integer dtype.
         """
@@ -167,10 +166,9 @@ class Typer:
         return self.nodes.cast(self._most_precise(array, dtype), dtype.compute)
 
     def _most_precise(self, value: Array, dtype: DType) -> Node:
-        """Returns the most precise node of a value, for a cast to `dtype`.
+        """Returns the node from which a value is converted to `dtype`.
 
-        For a conversion to f64, the function returns the f64 node of the value (`value.wide`), if the value has such a
-        node.
+        A conversion to f64 uses the f64 node of the value (`value.wide`), if the value has such a node.
         """
         return value.wide if value.wide is not None and dtype == f64 else value.node
 
@@ -375,8 +373,8 @@ def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Arra
 
 
 def read_at(t: Typer, x: Array, places: Mapping[int, Dim], *added: Dim) -> Array:
-    """Returns the elements of x at the index `places[k]` along each axis k in `places`. The result lacks the axes that
-    are keys of `places`.
+    """Returns the elements of x at the index `places[k]` along each axis k in `places`. The result has all axes of x
+    except the axes in `places`.
 
     The result gets new axes of the sizes `added` at its end. An index in `places` can contain the symbols of new axes,
     for example to read a diagonal of x.

@@ -6,14 +6,14 @@
 
 The scale s of a column of weights is the product of two scales, `inside` and `outside`. The weights are multiplied by
 `inside`, and the sums of the matrix product are multiplied by `outside`. Usually `inside` is 1 and `outside` is s, so
-the matrix product uses the weights without a scale. If a weight times s could be inf or nan in f16, `inside` is s and
-`outside` is 1. Weights without a scale are whole numbers that f16 represents without rounding. Tensor cores need less
-electrical power for small whole numbers, so a chip that runs at its power limit computes faster.
+only the sums are scaled. If a weight times its scale could overflow f16, `inside` is the scale and `outside` is 1.
+Weights without a scale are whole numbers that f16 represents without rounding. Tensor cores need less electrical power
+for small whole numbers, so a chip that runs at its power limit computes faster.
 
 In: a matrix product (a `Contract` node). Out: the new second factor of the product, and the scale for the sums of the
-product. Scales are moved from the weights to the sums in f16 products only. A bf16 number x can be so large that the
-sum of x * w overflows, although the sum of x * w * s does not. Left out: scales of the first factor, and scales that
-change along the summed axis.
+product. Only products of f16 arrays are changed. A bf16 number x can be so large that the sum of x * w overflows,
+although the sum of x * w * s does not. Left out: scales of the first factor, and scales that change along the summed
+axis.
 """
 
 import numpy as np
@@ -109,8 +109,8 @@ def _largest(x: Node) -> int | None:
 
 def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
     """Returns two scales: the first multiplies the weights of a matrix product, and the second multiplies the sums of
-    the matrix product. Usually the two scales are 1 and `by`. If a weight times `by` could overflow f16, the two scales
-    are `by` and 1.
+    the matrix product. Usually the first scale is 1 and the second scale is `by`. If a weight times `by` could overflow
+    f16, the first scale is `by` and the second scale is 1.
     """
     one = number(i, by, 1.0)
     safe = i.apply("less_equal", bool_, by.shape, (compute(i, "abs", by), number(i, by, LARGEST / most)))

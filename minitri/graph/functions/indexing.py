@@ -144,8 +144,8 @@ def _one_element(item: slice, extent: Dim) -> Dim | None:
 def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Dim]:
     """Returns the start and the stop of a slice as indices of the axis.
 
-    Each bound of the slice is clipped at one end of the axis only. If a bound is past the other end, the slice is empty
-    without clipping. Clipping each bound at both ends of the axis would make every index expression longer.
+    A bound is clipped only if the slice would otherwise be too long. A bound that makes the slice empty is not clipped.
+    Clipping each bound at both ends of the axis would make every index expression longer.
     """
     (start, start_back), (stop, stop_back) = (_bound(t, v) for v in (item.start, item.stop))
     if forwards:
@@ -262,8 +262,8 @@ def searchsorted(t: Typer, x1: Array, x2: Array, side: Value, sorter: Value) -> 
 
 def _step(t: Typer, x: Array, wanted: Array, found: Array, more: int, size: Dim, equal: bool) -> Array:
     """Makes one step of a binary search in the sorted array x. All numbers in `wanted` are searched in parallel. The
-    array `found` contains a lower bound of the position of each number. If x[found + more - 1] comes before the number,
-    the step adds `more` to its lower bound.
+    array `found` contains a lower bound of the position of each number. If the element x[found + more - 1] comes before
+    a number, the step adds `more` to the lower bound of that number.
     """
     place = t.elementwise("add", [found, more])
     inside = t.elementwise("less_equal", [place, plain(size)])

@@ -76,7 +76,7 @@ def kron(t: Typer, x1: Array, x2: Array) -> Array:
     """Computes the Kronecker product.
 
     For vectors, element d of the result is x1[d // n] * x2[d % n], where n is the size of x2. For arrays of higher
-    rank, the index along each axis is split in the same way.
+    rank, the index d along each axis is split into d // n and d % n in the same way.
     """
     rank = max(x1.rank, x2.rank)
     left, right = ((*[dims.ONE] * (rank - x.rank), *x.shape) for x in (x1, x2))
@@ -236,7 +236,7 @@ class _Term(Record):
     def aligned(self, t: Typer, labels: Sequence[Label]) -> Array:
         """Returns the array with the axes `labels`, in this order.
 
-        An axis that the array does not have gets the size 1.
+        For each label that the array does not have, the result has an axis of size 1.
         """
         shape = [self.array.shape[self.labels.index(x)] if x in self.labels else dims.ONE for x in labels]
         return view(t, self.array, shape, [ir.axis(list(labels).index(x)) for x in self.labels])

@@ -3,7 +3,7 @@ this file.
 
     x @ w               contract x, w
 
-A Contract node multiplies [*B, M, K] by [*B, K, N]. GPUs have tensor cores for this operation. Products of integers,
+A Contract node multiplies [*B, M, K] by [*B, K, N]. GPUs have tensor cores for matrix products. Products of integers,
 and products with one row or one column, become an elementwise multiplication and a sum.
 """
 
@@ -83,7 +83,7 @@ def product(t: Typer, x: Array, y: Array, precision: str) -> Array:
 
 
 def _is_batch_of_rows(x: Shape, y: Shape) -> bool:
-    """Checks whether x is a batch of single rows, and every row is multiplied by the same matrix."""
+    """Checks whether x is a batch of one-row matrices that are all multiplied by the same matrix."""
     return len(x) > 2 and x[-2] == 1 and x[-3] != 1 and (len(y) < 3 or y[-3] == 1)
 
 

@@ -5,8 +5,8 @@ function `diff` in this file makes differences of neighbouring elements.
     mean(x, axis=1)                the sum, divided by the number of elements
     cumulative_sum(x, axis=1)      scan.sum x {axis = 1}
 
-Functions that differ only in their operator, such as sum and prod, share one Python function of this file. The keyword
-`op` of the Python function is the operator.
+Functions that differ only in their operator, such as sum and prod, share one Python function, and the keyword `op` of
+this function is the operator.
 """
 
 import math
@@ -104,8 +104,8 @@ def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
     """Returns count - correction, the divisor of a variance or mean.
 
     If the array has too few elements for the correction, the variance must be NaN. With the correction 0 or 1 and too
-    few elements, the divisor is 0, and the variance 0 / 0 is NaN. With any other correction and too few elements, the
-    divisor is NaN.
+    few elements, the divisor is 0, and the variance 0 / 0 is NaN. With any correction except 0 and 1, too few elements
+    make the divisor NaN.
     """
     if correction == 0:
         return plain(count)  # an empty sum is 0, and 0 / 0 is NaN

@@ -58,7 +58,7 @@ def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
 
 def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
     """Splits the old and the new shape of `reshape` into pairs of groups of axes. Both groups of a pair have equally
-    many elements. The groups of axes are as small as possible.
+    many elements. Each group has as few axes as possible.
 
     Example: the pairs for `[A, B, C]` and `[A*B, C]` are `([A, B], [A*B])` and `([C], [C])`.
     """
@@ -69,8 +69,8 @@ def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
 
 
 def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
-    """Returns how many axes of `old` and of `new` form the first pair of groups (see `_groups`). Example: for the
-    shapes [A, B, C] and [A*B, C], returns (2, 1).
+    """Returns how many axes of `old` and of `new` form the first pair of groups (see `_groups`). Example: the first two
+    axes of [A, B, C] match the first axis of [A*B, C], so the function returns (2, 1).
     """
     products = {dims.product(new[:q]): q for q in range(len(new), 0, -1)}
     for p in range(1, len(old) + 1):
