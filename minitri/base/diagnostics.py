@@ -101,7 +101,7 @@ class CompileError(Exception):
     def write(self, span: Span, text: str, help: str = "") -> Self:
         """Gives this error a correction that replaces the source text at `span` by `text`, and returns this error.
 
-        If `help` is "" and the error has no help yet, the error gets the help "write `text`".
+        An error that has no other help gets the help "write `text`".
         """
         return self.correct(Edit(span, text), help=help or self.help)
 

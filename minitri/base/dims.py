@@ -233,9 +233,9 @@ class Dim:
         """Solves the condition `self >= 0` for one symbol s. For example, N - 1 - i >= 0 means i < N, so the result is
         (i, -1, N).
 
-        Returns (s, 1, bound) if the condition means `s >= bound`, and (s, -1, bound) if it means `s < bound`. Symbols s
-        with `varies(s)` are tried first. The returned bound contains no symbol for which `varies` returns True. Returns
-        None if no symbol of the condition can be isolated.
+        The result (s, 1, bound) means `s >= bound`, and the result (s, -1, bound) means `s < bound`. Symbols s with
+        `varies(s)` are tried first. The returned bound contains no symbol for which `varies` returns True. Returns None
+        if no symbol of the condition can be isolated.
         """
         symbols = [s for s in self.symbols() if s.kind != "size"]
         for symbol in sorted(symbols, key=lambda s: (not varies(s), s.name)):
@@ -386,7 +386,7 @@ def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
 
     The result is 0 if d is the polynomial 0, 1 if d >= 0 is proven, and -1 if d <= 0 is proven. The sign is proven if
     all coefficients have the same sign, and all factors of the terms are >= 0. The sizes in the set `positive` are >=
-    1. A size N that is known to be >= 1 is replaced by N + 1 with N >= 0, so that N - 1 becomes N, which is >= 0.
+    1. A size N >= 1 is written as M + 1 with M >= 0, so that N - 1 becomes M.
     """
     if positive:
         d = d.substitute({s: Dim({(s,): 1}) + 1 for s in positive})

@@ -12,7 +12,7 @@ from 0 to scale - 1.
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
 The right side of this equation is a sum of products that are >= 0, so the left side, scale * goal + room, is >= 0 as
-well. From scale * goal + room >= 0 and room < scale follows goal > -1, which means goal >= 0 for an integer goal.
+well. If scale * goal + room >= 0 and room < scale, then goal > -1. An integer goal > -1 is >= 0.
 
 Both sides of a proof's equation are polynomials. Two polynomials are equal if each product of symbols (monomial) has
 the same coefficient in both. To find a proof, the search writes a linear equation for each monomial. The unknown
@@ -156,8 +156,8 @@ def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
 
 
 def _at_once(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Returns a proof that uses at most one fact, or None. Without a fact, the function `sign` must prove goal >= 0.
-    With a fact, `sign` must prove goal - fact >= 0.
+    """Returns a proof that uses at most one fact, or None. If the function `sign` proves goal >= 0, the proof uses no
+    fact. If `sign` proves goal - fact >= 0, the proof uses this fact.
     """
     if sign(goal) in (0, 1):
         return Proof(goal, steps=_plain(goal))
@@ -294,8 +294,8 @@ def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, F
 def _products(goal: Dim, facts: Sequence[Fact]) -> list[tuple[Dim, Fact]]:
     """Returns pairs (m, fact): a proof may multiply the fact by m, an expression that is >= 0.
 
-    Example: the goal has the term `N*i`, and a fact is `M - 1 - i >= 0`. Multiplied by N, the fact becomes `M*N - N -
-    N*i >= 0`, which has the term `N*i` too.
+    Example: if the goal has the term `N*i`, the fact `M - 1 - i >= 0` is multiplied by N. The product `M*N - N - N*i`
+    has the term `N*i` too.
     """
     wanted = {m for d in (goal, *(f.expr for f in facts)) for m, _ in d.terms if len(m) > 1}
     found: dict[tuple[Dim, Fact], None] = {}

@@ -59,8 +59,8 @@ def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim,
     """Replaces each quotient and remainder that contains axes by a new axis, because `bounds` needs expressions that
     are linear in the axes.
 
-    Returns the new expression, and a dict with the ranges of the axes. A new axis whose range is unknown is not in the
-    dict.
+    Returns the rewritten expression, and a dict with the range of each axis. A new axis whose range is unknown is not
+    in the dict.
     """
     fresh: dict[Symbol, Range] = {}
 
@@ -133,8 +133,8 @@ def joined(d: Dim, ranges: Ranges = {}) -> Dim:
 
 
 def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
-    """Returns other ways to write the sum `d`. Each result merges the remainder `low`, such as a % n, with another term
-    of `d`.
+    """Returns other ways to write the sum `d`. In each returned sum, the remainder `low` is merged with another term of
+    `d`.
 
     Examples: the sum a % n + n * (a // n) becomes a, and the sum a % n + n * (a // n % m) becomes a % (n * m).
     """
@@ -151,7 +151,7 @@ def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
 
 def mixed_radix(d: Dim, ranges: Ranges, whole: Dim) -> dict[Symbol, int]:
     """Returns the factor of each symbol in the index `d`, if the index takes each value from 0 to `whole` - 1 exactly
-    once. Returns an empty dict if the index repeats or skips a value.
+    once. For an index that repeats or skips a value, returns an empty dict.
 
     Example: if d0 has 4 values and d1 has 32 values, the index `32*d0 + d1` takes each value from 0 to 127 exactly
     once. The result is {d1: 1, d0: 32}, because d1 has the factor 1 and d0 has the factor 32.
@@ -172,7 +172,7 @@ def _units(x: Dim, y: Dim) -> list[Dim]:
     """Returns divisors of y that also divide a term of x, the largest first.
 
     A common divisor u can simplify x // y: if `y = u*q` and `x = u*p + r` with 0 <= r < u, then `x // y` is `p // q`.
-    Example with u = 4: `(4*i + j) // 64` is `i // 16` if 0 <= j < 4.
+    Example: 4 divides 64 and 4*i, so `(4*i + j) // 64` is `i // 16` if 0 <= j < 4.
     """
     if len(y.terms) != 1:
         return []

@@ -88,7 +88,7 @@ def _plain(value: Any) -> Any:
 
 
 def _is_ours(path: Path) -> bool:
-    """Checks whether a path is a folder of this user. A symbolic link to a folder does not count.
+    """Checks whether a path is a folder of this user. For a symbolic link to a folder, returns False.
 
     If other users have access to the folder, the function removes their access.
     """
@@ -105,8 +105,8 @@ def _is_ours(path: Path) -> bool:
 
 
 def _read(place: Path) -> bytes:
-    """Returns the bytes of the file that stores a cache entry. Raises OSError if the file is not a regular file of this
-    user, or is too large.
+    """Returns the content of a cache file. Raises OSError if the file is not a regular file of this user, or is too
+    large.
     """
     handle = os.open(place, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(handle, "rb") as file:

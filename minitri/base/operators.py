@@ -216,7 +216,7 @@ def reduction(op: str) -> Reduction:
 
 
 def running(op: str) -> Reduction:
-    """Returns the row of the table `REDUCTIONS` with the name `op`, for a reduction that has a scan.
+    """Returns the row of the table `REDUCTIONS` for a reduction that has a scan, such as "sum".
 
     Raises ValueError for an unknown name, and for a reduction that has no scan.
     """

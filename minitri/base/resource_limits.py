@@ -96,9 +96,9 @@ def assigned(variable: ContextVar[Any], value: Any) -> Iterator[Any]:
 def check_time() -> None:
     """Raises CompileError MT0401 if the time limit is exceeded.
 
-    Every loop over a program's operations calls this function. Reading the processor time is slow on some systems, so
-    the function reads it only after the wall-clock time has reached the limit. The processor time of one thread never
-    exceeds the wall-clock time that has passed.
+    The compiler's loops over the operations of a program call `check_time`. Reading the processor time is slow on some
+    systems, so the function reads it only after the wall-clock time has reached the limit. The processor time of one
+    thread never exceeds the wall-clock time that has passed.
     """
     ends = _deadlines.get()
     if ends is not None and time.perf_counter() > ends[0] and time.thread_time() > ends[1]:

@@ -85,8 +85,8 @@ def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial,
 
 
 def _pivot(table: list[list[Fraction]], r: int, entering: int) -> None:
-    """Eliminates the unknown of the column `entering` from all rows (equations) of the simplex tableau except row r. In
-    row r, the coefficient of this unknown becomes 1.
+    """Eliminates the unknown of the column `entering` from all rows (equations) of the simplex tableau except row r.
+    Row r is divided by its coefficient in the column `entering`.
     """
     pivot = table[r][entering]
     row = table[r] = [x / pivot for x in table[r]]

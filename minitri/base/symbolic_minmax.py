@@ -129,7 +129,7 @@ def at_most_one(d: Dim) -> bool:
 class Ramps(Record):
     """A piecewise linear function, stored as the sum of a linear function `plain` and terms c * max(n - k, 0).
 
-    The dict `bends` has the factor c of each term, under the key (n, k). The term c * max(n - k, 0) changes the slope
+    The dict `bends` stores a term c * max(n - k, 0) as `bends[n, k] == c`. The term c * max(n - k, 0) changes the slope
     by c at n = k.
     """
 
@@ -154,12 +154,11 @@ class Ramps(Record):
         return total
 
     def of_one_sum(self) -> tuple[Dim, Callable[[int], int], set[int]] | None:
-        """Writes the piecewise linear function as f(n), where n is a sum of sizes, such as `M + N`. Returns the tuple
-        (n, f, corners). Returns None if the piecewise linear function depends on two or more different sums of sizes,
-        such as `M` and `M + N`.
+        """Writes the piecewise linear function as f(n), where n is a sum of sizes, such as `M + N`. Returns n, f, and
+        the set `corners` of integers at which the slope of max(f(n), 0) can change. Returns None if the piecewise
+        linear function depends on two or more different sums of sizes, such as `M` and `M + N`.
 
-        The slope of max(f(n), 0) changes only at the values of n in the set `corners`. The set `corners` contains the
-        bends of f, and the integers next to the zeros of f.
+        The set `corners` contains the bends of f, and the integers next to the zeros of f.
         """
         n, slope = _base(self.plain)
         over = {*(m for m, _ in self.bends), *((n,) if slope else ())}
@@ -203,8 +202,8 @@ def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows) -> bool:
 
 
 def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
-    """Returns the least value of each size, such that none of the axis lengths `extents` is 0. The value n of a size s
-    must also satisfy `allows(s, n)`.
+    """Returns the least value that each size can have if none of the axis lengths `extents` is 0. The value n of a size
+    s must also satisfy `allows(s, n)`.
     """
     least: dict[Symbol, int] = {}
     for symbol, n in filter(None, map(_least, extents)):
@@ -214,7 +213,7 @@ def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
 
 
 def _least(extent: Dim) -> tuple[Symbol, int] | None:
-    """Returns the size on which an extent depends, and the least value of that size for which the extent is not 0.
+    """Returns (s, n), where n is the least value of the size s that makes the axis length `extent` positive.
 
     Returns None if the extent depends on several sizes, or is always 0.
     """
@@ -276,9 +275,8 @@ def _ramp(inner: Ramps) -> Ramps | None:
 def _base(d: Dim) -> tuple[Dim, int]:
     """Returns a polynomial n and an integer c, such that d is c * n plus a constant.
 
-    For example, `2*M + 4*N + 1` is 2 * (M + 2*N) + 1, so `_base` returns the pair `(M + 2*N, 2)`. The absolute value of
-    c is the greatest common divisor of all coefficients of d except the constant. The sign of c makes the first
-    coefficient of n positive.
+    For example, `2*M + 4*N + 1` is 2 * (M + 2*N) + 1, so `_base` returns the pair `(M + 2*N, 2)`. The coefficients of n
+    have no common divisor above 1, and the first coefficient of n is positive.
     """
     terms = [(m, c) for m, c in d.terms if m]
     if not terms:

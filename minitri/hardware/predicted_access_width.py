@@ -20,9 +20,9 @@ Like Triton, this module determines three powers of two from the expression (`Di
     constancy      how many neighbouring values are equal
 
 A size that is an argument of a kernel can be a multiple of 16 in one call but not in another call. The field `given` of
-a `Width` lists the sizes that must be multiples of 16. If one of these sizes is not a multiple of 16, the access is
-narrower than the field `bytes` says. Left out: tiles whose loads and stores need different layouts (assignments of
-elements to threads).
+a `Width` lists the sizes that must be multiples of 16. If a size in `given` is not a multiple of 16, one instruction
+moves fewer bytes than predicted. Left out: tiles whose loads and stores need different layouts (assignments of elements
+to threads).
 """
 
 import math
@@ -219,8 +219,8 @@ def _added(x: Info, y: Info) -> Info:
 
 def _multiplied(x: Info, y: Info) -> Info:
     """Returns the contiguity, divisibility and constancy of the product of x and y. The divisibility of the values 8,
-    9, 10 is 8, but 8 divides only the first value. For a factor whose values increase by one, the function uses the
-    divisibility 1.
+    9, 10 is 8, but 8 divides only the first value. So a factor with the values 8, 9, 10 contributes only the
+    divisibility 1 to the product.
     """
     parts = [i.divisibility if i.contiguity == 1 else 1 for i in (x, y)]
     return Info(1, min(ANY, parts[0] * parts[1]), min(x.constancy, y.constancy))

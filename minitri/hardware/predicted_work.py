@@ -50,7 +50,7 @@ class Work(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The number of all operations; special operations are counted only once."""
+        """The number of all operations. The unit "special" is left out: f32 and f64 include its operations."""
         return sum(n for unit, n in self.operations.items() if unit != "special")
 
     @property
@@ -84,8 +84,9 @@ def _elementwise(op: str, dtype: DType, count: int) -> dict[str, int]:
 
 
 def _operations(op: graph_ir.Node | Op, count: int) -> Mapping[str, int]:
-    """Returns how many operations of each arithmetic unit a node of the graph, or an op of a kernel, takes. The node or
-    op computes `count` elements. For a matrix product, `count` is the number of multiplications.
+    """Returns how many operations of each arithmetic unit a node of the graph, or an op of a kernel, takes. `count`
+    says how many times the node or op applies its operation, such as an addition. For a matrix product, `count` is the
+    number of multiplications.
     """
     match op:
         case graph_ir.Apply() | Compute():
@@ -110,8 +111,8 @@ def graph_work(graph: graph_ir.Graph, sizes: Sizes) -> Work:
 
 
 def _needed(graph: graph_ir.Graph, sizes: Sizes) -> dict[graph_ir.Node, int]:
-    """Returns a number for each node of the graph: how many elements of the node's value other nodes need. A slice or a
-    gather, for example, needs only some elements of its operand.
+    """Returns how many elements of each node are needed to compute the outputs of the graph. A slice or a gather, for
+    example, needs only some elements of its operand.
     """
     needed = dict.fromkeys(graph.nodes(), 0)
     needed |= {n: _count(n.shape, sizes) for n in graph.outputs}
@@ -125,7 +126,7 @@ def _needed(graph: graph_ir.Graph, sizes: Sizes) -> dict[graph_ir.Node, int]:
 
 def _computed_in_graph(node: graph_ir.Node, needed: int, sizes: Sizes) -> int:
     """Returns how many times a node applies its operation, such as an addition. The argument `needed` is the number of
-    elements of the node's value that other nodes need. For a matrix product, returns the number of multiplications.
+    result elements that the node must compute. For a matrix product, returns the number of multiplications.
     """
     match node:
         case graph_ir.Reduce() | graph_ir.Scan():
@@ -167,8 +168,8 @@ def _kernel(kernel: Kernel, sizes: Sizes) -> Mapping[str, int]:
 
 
 def _computed(op: Op) -> set[str]:
-    """Returns the axes over which an op iterates. For a reduction or a matrix product, the result includes the axes
-    that are reduced or summed.
+    """Returns the axes over which an op iterates. A reduction iterates over its reduced axes too, and a matrix product
+    iterates over the axis that it sums.
     """
     match op:
         case Reduce() | Scan():
@@ -201,8 +202,7 @@ def tile_work(program: Program, sizes: Sizes) -> Work:
 
 
 def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
-    """Returns which share of a loop's blocks the grid programs compute on average, from 0 to 1. The grid programs skip
-    the other blocks.
+    """Returns the fraction of a loop's blocks that a grid program computes on average, from 0 to 1.
 
     For example, the loop over keys in causal attention computes about 0.5 of its blocks, because blocks with only
     masked elements are skipped. The average is computed from at most `SAMPLES` tiles along each axis.
@@ -237,9 +237,8 @@ def _blocks(loop: Loop, block: int, extent: int, known: Sizes) -> int:
 def _repetitions(own: set[str], counts: Sizes, repeated: set[str], tiles: Sizes) -> int:
     """Returns how many elements an op computes, loads or stores in all grid programs together.
 
-    The result is a product, which has a factor for each axis of the op: the number of elements along the axis. An op
-    that does not depend on an axis in `repeated` runs again for each tile along this axis. The number of tiles along
-    this axis is a factor of the result too.
+    The result is a product. Each axis of the op gives a factor: the number of elements along the axis. Each other axis
+    in `repeated` gives its number of tiles as a factor, because the op runs again for each tile.
     """
     return math.prod(counts[a] for a in own) * math.prod(tiles[a] for a in repeated - own)
 

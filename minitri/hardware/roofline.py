@@ -12,9 +12,9 @@ rates of a chip, so a formula predicts a more realistic time for each kernel.
 
 The predicted time contains a maximum because memory accesses and arithmetic overlap: the slower of the two determines
 the time. `REACHED` holds the shares of the peak rates that the fastest kernels of docs/log/benchmarks.json reach on an
-H200. A wave is a group of grid programs that fills all multiprocessors once. The factor `waves` is the cost of a last
-wave that is only partly filled. For example, 133 grid programs on 132 multiprocessors take as long as 264 grid
-programs, because both numbers need two waves.
+H200. A wave is a group of grid programs that fills all multiprocessors once. The factor `waves` is above 1 if the last
+wave is only partly filled. For example, 133 grid programs on 132 multiprocessors take as long as 264 grid programs,
+because both numbers need two waves.
 
 Source: Williams, Waterman and Patterson, "Roofline: An Insightful Visual Performance Model for Multicore
 Architectures", 2009. Left out of the prediction: caches, the order of accesses, latency, and blocks that a loop skips.
@@ -153,8 +153,8 @@ def waves(programs: int, chip: Chip) -> float:
     """Returns the factor by which idle multiprocessors prolong the work: 1 if all multiprocessors are busy until the
     end.
 
-    For example, 132 grid programs keep all of 132 multiprocessors busy, so the function returns 1. If 33 grid programs
-    do the same work, only a quarter of 132 multiprocessors is busy, so the work takes 4 times as long.
+    For example, 132 grid programs keep all of 132 multiprocessors busy, so the factor is 1. If 33 grid programs do the
+    same work, only a quarter of 132 multiprocessors is busy, so the work takes 4 times as long.
     """
     if programs == 0:
         return 0.0
