@@ -238,8 +238,8 @@ def _triangle(function: Any, x: Value, k: int) -> Array:
 def reshape(x: Any, shape: Value) -> Any:
     """Evaluates `reshape`.
 
-    numpy cannot compute the size for -1 in a shape with a 0, such as `(0, -1)`. The function then replaces the -1 by
-    the product of the old sizes that do not occur in the new shape.
+    numpy cannot compute the size for -1 in a shape with a 0, such as `(0, -1)`. If the new shape contains a 0, the
+    function replaces -1 by the product of the old sizes that do not occur in the new shape.
     """
     shape = items_of(shape)
     if -1 in shape and 0 in shape:

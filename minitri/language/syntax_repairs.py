@@ -7,9 +7,9 @@
 In: a ParseError, the source range (span) of the whole text, and the parser. Out: the given ParseError with a
 correction, or a different error that describes the mistake better. Rows of syntax_repairs.toml define errors that
 describe a common mistake more exactly than the parser's error. The one idea: the parser itself decides whether an edit
-is a correction, so the edits to try can be mere guesses. Three kinds of corrections are tried in this order: the rows
-of syntax_repairs.toml that match the line, the correction in the given ParseError, and the edits of the function
-`_general`. Left out: mistakes that extend over several lines, and texts of more than `LONGEST` characters.
+is a correction, so the edits to try can be mere guesses. Corrections are tried in this order: rows of
+syntax_repairs.toml that match the line, the correction in the given ParseError, and the edits of `_general`. Left out:
+mistakes that extend over several lines, and texts of more than `LONGEST` characters.
 """
 
 import keyword
