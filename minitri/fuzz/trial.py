@@ -11,7 +11,7 @@ To shrink a failure, `trial` first simplifies the random choices that made the p
 of the arguments. For a simplified program, `trial` repeats only the comparison that failed for the original program.
 Left out: crashes and hangs, which session.py reports.
 
-The file of a failure has the program, and in comments everything that is needed to repeat the failure:
+The file that stores a failure contains the program, below comments that describe the failure:
 
     # minitri fuzz --replay seed-17-mask.mt
     # the pass `mask` is wrong (tile.masked, cuda): 1 of 3 elements, the worst at [2]
@@ -19,9 +19,9 @@ The file of a failure has the program, and in comments everything that is needed
     def program(x: f32[N]):
         return sum(x)
 
-The file of a failure is a module of the language, so commands such as `minitri run` accept the file too. If the
-program's arguments have few elements, the file of the failure has every element and the strides. If the program's
-arguments have many elements, the file has only the seed. Random arguments are then made from the seed.
+The stored file is a module of the language, so commands such as `minitri run` accept the file too. If the program's
+arguments have few elements, the stored file has every element and the strides. If the program's arguments have many
+elements, the stored file has only the seed. Random arguments are then made from the seed.
 
 A worker process checks programs, so that a crash or a hang of Triton's interpreter does not end the whole session:
 

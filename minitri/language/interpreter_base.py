@@ -146,9 +146,6 @@ class Interpreter:
 
         def f1(x): return f0(x) + f0(x)        f0(x) is evaluated once, not twice
         def f2(x): return f1(x) + f1(x)        f2(x) evaluates three functions, not seven
-
-        Example: in a chain of functions, each function calls the next function twice. Without stored results, every
-        function of the chain would double the number of calls.
         """
         key = function, tuple((name, self._key(value)) for name, value in sorted(arguments.items()))
         if key not in self._results:

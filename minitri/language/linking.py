@@ -48,8 +48,8 @@ Read = tuple[Callable[[], Any], Any]  # how to look a value up, and what it was
 class Definition(Record, eq=False):
     """A function, and the scope in which linking looks up the function's free variables.
 
-    reader     `reader(name)` returns a function that looks up the value of the name in the scope. `reader(name)` is
-               None if the scope can never have the name
+    reader     `reader(name)` returns a function that looks up the value of the name in the scope. For the text of a
+               program, `reader(name)` is None
     siblings   the functions in the same text, by name
     defaults   the default values of a Python function's parameters, by name
     """
@@ -75,7 +75,7 @@ class Linked(Record, eq=False):
 def of_module(module: ast.Module, name: str) -> Definition:
     """Returns the definition of a function in a program's text.
 
-    A function in a text can use only the other functions of the same text.
+    The function can call the other functions of the same text.
     """
     siblings: dict[str, Definition] = {}
     siblings |= {f.name: Definition(f, siblings=siblings) for f in module.functions}

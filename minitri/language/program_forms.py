@@ -141,7 +141,7 @@ def untyped_parameters(text: str, name: str) -> dict[str, None]:
     """Returns the parameters of an expression without types, in the order in which they first occur.
 
     The parameters of `x + pi * y` are x and y. Names that the language defines, such as `pi`, are no parameters. Names
-    of other libraries, such as `np`, are no parameters either, because using another library in a program is a mistake.
+    of other libraries, such as `np`, are no parameters, because using another library in a program is a mistake.
     """
     known = {*NAMED_VALUES, *PREFIXES}
     nodes = ast.postorder(parsed(_expression, whole_text(text, name)))

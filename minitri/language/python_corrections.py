@@ -281,8 +281,8 @@ def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) ->
 
 
 def _is_mask(index: python.AST, module: str) -> bool:
-    """Checks whether an index is an array of booleans, such as a comparison. If the index is a name, the name's type or
-    value is searched in `module`, the text of the program.
+    """Checks whether an index is an array of booleans, such as a comparison. If the index is a name, the function looks
+    for the name's type or value in `module`, the text of the program.
     """
     text = python.unparse(index)
     if isinstance(index, (python.Compare, python.BoolOp)) or re.match(r"~|not |.* [&|] ", text):

@@ -80,7 +80,7 @@ def meet(values: Sequence[Value]) -> tuple[DType, bool]:
 
 
 def settled(*values: Value) -> DType:
-    """Returns the common dtype of values, for a result that needs a fixed dtype.
+    """Returns the common dtype of values.
 
     If all values are weak (numbers without a fixed dtype), floats become f32, and integers become i64.
     """
@@ -108,7 +108,7 @@ def rounded(value: Value, dtype: DType) -> Array:
 
 
 def _best(value: Array, dtype: DType) -> Any:
-    """Returns the numpy array from which a value is converted to `dtype`.
+    """Returns the numpy array to convert to `dtype`: `value.wide` or `value.data`.
 
     If `dtype` is f64, the result is the f64 array `value.wide`, or `value.data` if `value.wide` is None. If `dtype` is
     not f64, the result is `value.data`: the elements in the dtype of the computation.

@@ -147,10 +147,10 @@ def subscript(x: Array, items: tuple[Any, ...]) -> Array:
 
 
 def _safe(index: Value, data: Any, axis: int) -> tuple[Any, Any]:
-    """Returns an index array without invalid indices, and the data with an additional element at the end of the axis.
+    """Returns indices and data that numpy can use, even if the given indices are out of range.
 
-    The additional element is NaN, 0 or False, depending on the dtype of the data. An index out of range becomes the
-    index of the additional element.
+    The function appends an element to the data along the axis: NaN, 0 or False, depending on the dtype. An index out of
+    range is replaced by the index of the appended element.
     """
     i = array(index).data
     if i.dtype.kind not in "iu":
@@ -238,8 +238,8 @@ def _triangle(function: Any, x: Value, k: int) -> Array:
 def reshape(x: Any, shape: Value) -> Any:
     """Evaluates `reshape`.
 
-    numpy cannot compute the size for -1 in a shape with a 0, such as `(0, -1)`. In such a shape, the size for -1 is the
-    product of the old sizes that do not occur in the new shape.
+    numpy cannot compute the size for -1 in a shape with a 0, such as `(0, -1)`. If the new shape contains a 0, the
+    function replaces -1 by the product of the old sizes that do not occur in the new shape.
     """
     shape = items_of(shape)
     if -1 in shape and 0 in shape:

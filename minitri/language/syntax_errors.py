@@ -78,7 +78,7 @@ def bad_word(word: ast.Word, before: ast.Word, expected: set[str]) -> ParseError
 def _situation(word: ast.Word, before: ast.Word, expected: set[str]) -> set[str]:
     """Returns facts about an unexpected token as strings, such as "keyword" or "in a type".
 
-    In syntax_errors.toml, the conditions `when` and `unless` of a known mistake consist of such strings.
+    In syntax_errors.toml, the conditions `when` and `unless` of a known mistake are lists of facts.
     """
 
     def kinds(of: ast.Word) -> set[str]:

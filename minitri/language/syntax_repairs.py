@@ -7,8 +7,8 @@
 In: a ParseError, the source range (span) of the whole text, and the parser. Out: the given ParseError with a
 correction, or a different error that describes the mistake better. Rows of syntax_repairs.toml define errors that
 describe a common mistake more exactly than the parser's error. The one idea: the parser itself decides whether an edit
-is a correction, so the edits to try can be mere guesses. First, the rows of syntax_repairs.toml that match the line are
-tried. Then the correction in the given ParseError is tried, and last the edits of the function `_general`. Left out:
+is a correction, so the edits to try can be mere guesses. Corrections are tried in this order: rows of
+syntax_repairs.toml that match the line, the correction in the given ParseError, and the edits of `_general`. Left out:
 mistakes that extend over several lines, and texts of more than `LONGEST` characters.
 """
 
@@ -169,9 +169,8 @@ def _all(pattern: str, place: Span) -> Iterator[Span]:
 def _indented(span: Span, place: Span) -> Iterator[list[Edit]]:
     """Yields two lists of edits that change the indentation of a wrong line.
 
-    The first list gives the wrong line the indentation of the line above it. The second list indents the wrong line by
-    four more blanks than the line above it. Lines below the wrong line that have its indentation are changed in the
-    same way.
+    The edits of the first list indent the wrong line as far as the line above it. The edits of the second list indent
+    the wrong line four blanks further. The edits also move later lines that are indented like the wrong line.
     """
     text = place.source.text
     start = text.rfind("\n", 0, span.start) + 1
@@ -211,8 +210,8 @@ def _ascii(at: Span) -> str:
 def errors_in(module: ast.Module) -> Sequence[CompileError]:
     """Returns the errors in the names, types and shapes of a module.
 
-    On import, the file graph/lower_ast.py replaces this function by one that calls the graph builder. Before the
-    import, the function returns no errors.
+    On import, the file graph/lower_ast.py replaces this function by one that calls the graph builder. Until
+    graph/lower_ast.py is imported, the function returns no errors.
     """
     return ()
 

@@ -28,7 +28,7 @@ from minitri.language.syntax_errors import bad_target, chained_comparison, mista
 
 
 class Effect(ast.Node):
-    """An expression as a statement, such as a line `f(x)`. Except for a docstring, such a statement is a mistake."""
+    """An expression as a statement, such as a line `f(x)`. The only valid `Effect` is a docstring."""
 
     value: ast.Expr
 

@@ -1,5 +1,5 @@
-"""Makes random programs for tests. The random programs have statements of all kinds, and small arrays of all dtypes,
-ranks and awkward sizes such as 0 and 17.
+"""Makes random programs for tests. The random programs have statements of all kinds. The arrays are small, of any dtype
+and rank, and have awkward sizes such as 0 and 17.
 
 In: a function that makes random choices. Out: a `RandomProgram`, which is valid by construction.
 
@@ -15,8 +15,8 @@ statement's result. A statement that the reference evaluator accepts stays in th
 statement that the reference evaluator accepts, the compiler has a bug.
 
 In the language, an axis of size 1 broadcasts only if its size is written as 1, not as N. The reference evaluator does
-not check this rule. For a statement that reads an array with an axis of size 0 or 1, the compiler checks the shapes
-too. If the shapes do not fit, the statement is left out.
+not check how a size is written. For a statement that reads an array with an axis of size 0 or 1, the compiler checks
+the shapes too. If the shapes do not fit, the statement is left out.
 
 A `Tape` makes the random choices, and records them as numbers. The function `smaller` removes or decreases numbers in a
 list of choices, as long as the resulting program still fails. The idea of this search comes from the library
@@ -231,9 +231,7 @@ class Tape:
 
 
 def recorded(seed: int, max_ops: int = 8) -> tuple[RandomProgram, list[int]]:
-    """Returns the program of a seed, with up to `max_ops` statements, and the choices that made the program, as
-    numbers.
-    """
+    """Returns a random program of up to `max_ops` statements, and a list of the choices that made the program."""
     tape = Tape(rng=random.Random(seed))
     return written(tape, max_ops), tape.numbers
 
@@ -265,8 +263,8 @@ def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], trie
 
 
 def _candidates(numbers: Sequence[int]) -> Iterator[list[int]]:
-    """Yields simpler lists of numbers. In each of the first lists, a slice of 32, 16, 8, 4, 2 or 1 numbers is missing.
-    Then come lists in which one number is smaller.
+    """Yields simpler lists of numbers. The first lists omit 32, 16, 8, 4, 2 or 1 consecutive numbers. In each later
+    list, one number is smaller.
     """
     for length in (32, 16, 8, 4, 2, 1):
         for start in range(0, len(numbers), length):

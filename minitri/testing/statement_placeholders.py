@@ -247,7 +247,7 @@ class FormFiller(StatementWriter):
         stands for an axis. For the placeholder {size_M}, the method adds no array and returns the size of the axis M.
 
         Within one statement, a letter always stands for the same size. A prefix such as "i8" is the dtype of the new
-        array. All arrays without a prefix in one statement have the same dtype.
+        array. In one statement, all placeholders without a prefix, such as {MK}, make arrays of the same dtype.
         """
         axes = []
         for letter in letters:
@@ -271,8 +271,8 @@ class FormFiller(StatementWriter):
         """Returns the indices along an axis of x as text, such as `arange(N)[:, None]`. The array of indices broadcasts
         with x.
 
-        For the placeholder {place}, `step` is 0 and the axis is random. For {next_place}, `step` is 1 and the axis is
-        the one before the axis of the previous placeholder.
+        For the placeholder {place}, `step` is 0 and the axis is random. For {next_place}, `step` is 1: after a
+        placeholder that used axis k, the method uses axis k - 1.
         """
         rank = len(x.shape)
         k = (filled["last place"] - step) % rank if step else self.choose(range(rank)[::-1])

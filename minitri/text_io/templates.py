@@ -13,9 +13,9 @@ A template looks like the line that it describes. `<x>` is a placeholder for the
     rescale = <rescale?>  an optional attribute, which is not written if its value is None or ()
     <op>                  the name of an operator, a reduction or a scan
 
-In: the fields of an operation, or a line of text. Out: the line of text for the given fields, or the fields of the
-operation in the given line. Each intermediate representation (graph, kernels, tile programs) has its templates in a
-file `lines.toml` in its folder. The files text.py and parse.py in these folders write and read the lines.
+In: the fields of an operation to write, or a line of text to read. Out: the written line, or the fields that were
+read. Each intermediate representation (graph, kernels, tile programs) has its templates in a file `lines.toml` in its
+folder.
 """
 
 import re

@@ -233,7 +233,7 @@ def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
     """Returns an `Answer` for each row of names.csv that has the given name and one of the given libraries. The answers
     are in the order of the given libraries.
 
-    Rows with the name `*` are left out. Such rows are only for a name with a prefix, as in `torch.fft.…`.
+    Rows with the name `*` are left out, because they stand for any name with a prefix, as in `torch.fft.…`.
     """
     found = [Answer(name, of, row) for of in libraries for row in rows(spelling, of) if row.name != "*"]
     return [a for a in found if not (a.row.here and a.row.name == spelling)]
