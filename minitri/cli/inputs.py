@@ -281,7 +281,7 @@ def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: 
 def _reach(function: ast.Function, sizes: Mapping[str, Size]) -> int:
     """Returns the exclusive upper limit for random integers.
 
-    The limit is at most the length of the shortest nonempty axis of any float array, so random integers are valid
+    The limit is at most the length of the shortest nonempty axis of all float arrays, so random integers are valid
     indices.
     """
     types = [p.annotation for p in function.params if isinstance(p.annotation, ast.ArrayType)]

@@ -156,8 +156,8 @@ def _llvm_place(name: str, table: Metadata) -> Lines:
 
 
 def _file(fields: Mapping[str, str], table: Metadata) -> str:
-    """Returns the name of a location's file, in quotes. In LLVM's metadata, a location names only its scope. The
-    function visits the enclosing scopes, from the inside out, until a scope names a file.
+    """Returns the name of a location's file, in quotes. In LLVM's metadata, a location names its scope, but not its
+    file. The function visits the enclosing scopes, from the inside out, until a scope names a file.
     """
     while outer := fields.get("file") or fields.get("scope"):
         fields = table.get(outer, {})

@@ -7,8 +7,8 @@ In: a `Trace`, which is a compilation with the graph nodes of each line (provena
     plan      {title, kernels, bytes, view}      the chosen plan, the plan without fusion, plans without one fusion
     decision  {value, from, to, verdict, rule, bytes, marks, instead}    instead: index of the plan without this fusion
 
-To undo one fusion, the module runs the fusion pass again, and tells the pass to store the fused value in memory. The
-byte counts assume 1024 for each unknown size. The field `bytes` is a lower bound for the memory traffic of the kernels
+To undo one fusion, the module runs the fusion pass again, and makes the pass store the fused value in memory. The byte
+counts assume 1024 for each unknown size. The field `bytes` is a lower bound for the memory traffic of the kernels
 (kernels/memory_traffic.py). Left out: an estimate of how long the kernels run.
 """
 
