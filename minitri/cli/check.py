@@ -7,9 +7,9 @@
     ok: every pass is within its bound at 2 choices of sizes
 
 Most of the checked sizes are no multiples of block sizes, and some of them are 0 or 1. In: a `Request`, which names the
-program. Out: a line for each choice of sizes, and the verdict. For the first choice of sizes with a wrong result, the
-command also prints a table of all passes. With `--verbose`, the command prints this table for every choice of sizes
-that the program accepts. The exit code is 1 if a pass is wrong.
+program. Out: a line for each choice of sizes, and a last line that says whether the check passed. For the first choice
+of sizes with a wrong result, the command also prints a table of all passes. With `--verbose`, the command prints this
+table for every choice of sizes that the program accepts. The exit code is 1 if a pass is wrong.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ def error_text(report: CheckReport) -> str:
     """Returns a text such as "error 1e-07, allowed 3e-06". The two numbers are from the row of the report with the
     largest quotient of error and allowed error.
 
-    `report` must be a report without a wrong pass.
+    In `report`, the result of every pass must be right.
     """
     worst = max(report.ran, key=lambda r: r.max_error / (r.bound or 1))
     return f"error {worst.max_error:.2g}, allowed {worst.bound:.2g}" if worst.bound else "no error"
@@ -81,7 +81,7 @@ def _choices(program: Program, given: Mapping[str, str], sizes: Mapping[str, Siz
 
 
 def _tried(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int) -> Outcome:
-    """Checks the program with random arrays of the sizes `sizes`, and returns the report.
+    """Checks the program with random arrays of the given sizes, and returns the report.
 
     If the program does not accept the sizes, returns the error instead of a report.
     """

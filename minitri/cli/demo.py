@@ -47,8 +47,8 @@ def demo(file: str, sizes: Mapping[str, Size]) -> None:
 
 
 def _stage(trace: Trace, name: str, node: int) -> Iterator[str]:
-    """Yields a title line for a stage, and then at most `LINES` lines of the text of the stage. These lines compute the
-    graph node number `node`. Lines with a matrix product, a reduction or a scan are preferred.
+    """Yields a title line for a stage, and then at most `LINES` lines that compute the graph node number `node`. If
+    some lines of the node have a matrix product, a reduction or a scan, the function yields only such lines.
     """
     try:
         stage = trace[name]

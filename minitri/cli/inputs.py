@@ -110,7 +110,7 @@ def missing_sizes(
     """Returns sizes for the dimensions that have no size in `known`.
 
     Each dimension without a size in the dict `known` takes the next number from the list `sizes`. A pack is a name such
-    as `*B` for several axes. A pack that is not in `known` gets the sizes in the argument `axes`.
+    as `*B` for several axes. Each pack without sizes in `known` gets the tuple `axes` as its sizes.
     """
     numbers, declared = cycle(sizes), sizes_of(function, {}).items()
     return {n: axes if isinstance(size, tuple) else next(numbers) for n, size in declared if n not in known}
@@ -281,8 +281,8 @@ def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: 
 def _reach(function: ast.Function, sizes: Mapping[str, Size]) -> int:
     """Returns the exclusive upper limit for random integers.
 
-    A program may use the integers as indices of float arrays. For this reason, the limit is at most the size of the
-    shortest axis of all float arrays.
+    The limit is at most the length of the shortest nonempty axis of all float arrays, so random integers are valid
+    indices.
     """
     types = [p.annotation for p in function.params if isinstance(p.annotation, ast.ArrayType)]
     extents = [n for t in types if DTYPES[t.dtype].is_float for n in _shape(t, sizes)]

@@ -143,9 +143,9 @@ OPTIONS = TABLE.pop("options")
 def parameter(name: str, command: Mapping[str, Any]) -> click.Parameter:
     """Describes the option or argument `name` of a command for click.
 
-    The settings come from commands.toml. The table `options` has the settings for all commands, and the table of one
-    command can change the settings. Settings without the field `flags` (such as "--json") describe a positional
-    argument.
+    The file commands.toml has the settings of each option and argument, such as the help text. The table `options` has
+    the settings for all commands, and the table of one command can change the settings. If `name` has no flag such as
+    "--json" in commands.toml, `name` is a positional argument.
     """
     row = {**OPTIONS.get(name, {}), **command.get(name, {})}
     settings = {**KINDS.get(row.pop("kind", ""), {}), **row}

@@ -71,8 +71,8 @@ class Request(Record):
     def _module(self, untyped: Sequence[str]) -> ast.Module:
         """Returns the syntax tree of the program's text.
 
-        This method does not call `mt.compile`, which takes the types of parameters as keyword arguments. A parameter
-        called `entry` would collide with the argument `entry` of `mt.compile`.
+        This method does not call `mt.compile`, which takes the types of parameters as keyword arguments. If a program
+        had a parameter called `entry`, its type would collide with the argument `entry` of `mt.compile`.
         """
         if (self.file is None) == (self.expression is None):
             raise click.UsageError("give one program: a file, `-` for standard input, or -e EXPR")

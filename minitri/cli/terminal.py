@@ -63,7 +63,9 @@ def coloured(err: bool = False) -> bool:
 
 
 def _drawable(err: bool = False) -> bool:
-    """Checks whether standard output (if `err`, standard error) is a terminal that understands escape codes."""
+    """Checks whether a stream is a terminal that understands escape codes. The stream is standard error if `err` is
+    true, or else standard output.
+    """
     return os.environ.get("TERM") != "dumb" and (sys.stderr if err else sys.stdout).isatty()
 
 
@@ -275,7 +277,7 @@ def reported(as_json: bool = False) -> Iterator[None]:
 
 
 def fail(error: CompileError, as_json: bool = False) -> NoReturn:
-    """Ends the command after printing an error, with the exit code that belongs to this error."""
+    """Prints an error, and ends the command with the exit code for this error."""
     _end(error.as_dict(), rendered(error), exit_code(error), as_json)
 
 
@@ -288,10 +290,11 @@ def _end(error: Mapping[str, Any], text: str, code: int, as_json: bool) -> NoRet
 
 
 def exit_code(error: CompileError) -> int:
-    """Returns the exit code for an error.
+    """Returns the exit code for an error:
 
-    The exit code is 3 for a stage that this machine cannot make. The exit code is 2 for a stage, target, pass or option
-    that does not exist. The exit code is 1 for all other errors.
+    3   a stage that this machine cannot make
+    2   a stage, target, pass or option that does not exist
+    1   any other error
     """
     return 3 if isinstance(error, mt.StageUnavailable) else 2 if error.code in ("MT0402", "MT0404") else 1
 

@@ -12,10 +12,10 @@ If the location of an operation is in a function that Triton has inlined (minitr
 that calls the function.
 
 On Blackwell GPUs, matrix products are computed in tensor memory. The instructions that allocate and free tensor memory
-have no source line. For this reason, tensor memory is treated like a register with the name `TENSOR`: an allocation
-defines `TENSOR`, and an access uses `TENSOR`. In triton_provenance.py, an instruction without a source line gets the
-graph nodes of the instructions that use its result. So an allocation of tensor memory gets the graph nodes of all
-matrix products that use tensor memory.
+have no source line. The module treats tensor memory like a register called `TENSOR`: an allocation defines `TENSOR`,
+and an access uses `TENSOR`. In triton_provenance.py, an instruction without a source line gets the graph nodes of the
+instructions that use its result. Because of the name `TENSOR`, an allocation of tensor memory gets the graph nodes of
+all matrix products that use tensor memory.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      allocates columns: defines TENSOR
     ATOMS.OR RZ, [UR6+0x14], R3                records the allocation: defines TENSOR
@@ -156,8 +156,8 @@ def _llvm_place(name: str, table: Metadata) -> Lines:
 
 
 def _file(fields: Mapping[str, str], table: Metadata) -> str:
-    """Returns the name of a location's file, in quotes. A location has no field for its file, so the function goes from
-    scope to enclosing scope until a scope names a file.
+    """Returns the name of a location's file, in quotes. In LLVM's metadata, a location names its scope, but not its
+    file. The function visits the enclosing scopes, from the inside out, until a scope names a file.
     """
     while outer := fields.get("file") or fields.get("scope"):
         fields = table.get(outer, {})
@@ -207,12 +207,13 @@ _MASKS = MACHINES["amdgcn"]
 def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
     """Adds missing facts to the rows of two kinds of instructions in an AMD GPU's assembly.
 
-    Before a branch, an instruction disables some threads. After the branch, another instruction enables the threads
-    again. LLVM gives the second instruction no source line, so the function copies the source line of the first
-    instruction.
+    For a branch that only some threads take, one instruction disables the other threads, and a later instruction
+    enables these threads again. LLVM gives no source line to an instruction that enables threads, so the function
+    copies the line of the instruction that disabled the threads.
 
     The instruction `s_waitcnt` waits until loads have written their registers, but its text does not name the
-    registers. In the row of `s_waitcnt`, the function adds these registers to the defined names and to the used names.
+    registers. In the row of `s_waitcnt`, the function lists the registers of earlier loads, both as defined and as used
+    names.
     """
     saved: dict[str, tuple[int, ...]] = {}
     fetched: tuple[str, ...] = ()
@@ -309,9 +310,9 @@ def _instructions(disassembly: str) -> Iterator[tuple[int, str, str]]:
     A routine is a function that the assembler added, such as a division. If an instruction is in no routine, or calls
     no routine, the name is "".
 
-    Comments before an instruction give its source lines. Of several comments, the first comment has the line in the
-    innermost inlined function. Comments with source lines apply to all instructions before the next comments with
-    source lines.
+    Comments before an instruction give its source lines. If several comments precede an instruction, the first comment
+    names the line in the innermost inlined function. Comments with source lines apply to all instructions before the
+    next comments with source lines.
     """
     place, chain, routine = 0, False, ""
     for line in disassembly.split("\n"):
@@ -343,8 +344,8 @@ def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
     """Returns the given rows, and adds the name `TENSOR` to the rows of instructions that use tensor memory.
     Allocations of tensor memory define the name `TENSOR`, and accesses to tensor memory use the name.
 
-    The argument `head` is the source line at which the kernel begins. The function treats an instruction at the line
-    `head` as an instruction without a source line.
+    An instruction whose source line is `head`, the first line of the kernel, counts as an instruction without a source
+    line.
     """
     lines = text.split("\n")
     users = [k for k, line in enumerate(lines) if rows[k].operation and _ROLES["user"].search(line)]

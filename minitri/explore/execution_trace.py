@@ -61,7 +61,7 @@ Runs = list[dict[str, Any] | None]  # the steps of each grid program
 def player(compiled: Compilation) -> dict[str, Any] | None:
     """Returns the data of a run on small arrays.
 
-    The result is None if the text of the program prescribes sizes that are too large, or a size of 0.
+    Returns None if a constant size in the program, as in `f32[100000]`, is too large or 0.
     """
     if (instance := small(compiled)) is None:
         return None
@@ -144,8 +144,8 @@ class _Recorder(Watch):
     def play(self, program: Program, line: Mapping[int, int], grid: Sequence[Sequence[int]], cells: int) -> Runs:
         """Runs a tile program for each given point of the grid, and returns the steps of each run.
 
-        After `cells` recorded elements, the result has None instead of the steps of a run. The dict `line` maps the
-        `id` of an op to the number of the op's line. Ops that are not in `line` are not recorded.
+        If earlier runs have recorded `cells` elements or more, the result for a run is None. The dict `line` maps the
+        `id` of an op to the number of the op's line. The function records only the ops in `line`.
         """
         runs: Runs = []
         for place in grid:
@@ -174,8 +174,7 @@ class _Recorder(Watch):
     def _begin(self, op: Op, step: dict[str, Any]) -> None:
         """Records a step (one execution of an operation on a tile); the method `done` adds the computed values later.
 
-        If the sanitizer (the check of memory accesses) rejects an access, `done` does not run, and the step of this
-        access has no values.
+        If the sanitizer (the check of memory accesses) rejects an access, the step of this access has empty values.
         """
         if id(op) in self.line:
             missing = {"values": [""] * math.prod(step["shape"]), "first": {}, "real": []}
@@ -213,7 +212,7 @@ def small(compiled: Compilation) -> Compilation | None:
     """Compiles the program for small sizes. The function tries one row of sizes after another (`MORE`, `FEW`) until the
     program accepts the sizes.
 
-    The result is None if the text of the program prescribes sizes that are too large.
+    Returns None if a constant size in the program, as in `f32[100000]`, is too large.
     """
     context = replace(compiled.context, layouts={}, options=Options(), wide=False)
     if context.start is not None:
@@ -264,7 +263,7 @@ def _fits(compiled: Compilation) -> bool:
 
 
 def buffers(plan: Plan) -> list[Buffer]:
-    """Returns the buffers of a plan that are arrays; the other buffers are scalars."""
+    """Returns the inputs, temporary arrays and outputs of a plan of kernels, without scalars."""
     return [b for b in (*plan.inputs, *plan.temporaries, *plan.outputs) if b.role != "scalar"]
 
 

@@ -21,8 +21,8 @@ LANGUAGE = WORDS.pop("languages")  # of a stage; the language of our stages is "
 
 
 def words_of(stages: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """Returns explanations of the names in the stages, grouped by language. For example, the key "ptx" has the names in
-    the stage `ptx`.
+    """Returns explanations of the names in the stages, grouped by language. In the result, the value for "ptx" is a
+    dict from names in the stage `ptx` to explanations.
 
     The key "terms" of the result has explanations of technical terms, such as `tile`, for the guided walk
     (guided_walk.py).

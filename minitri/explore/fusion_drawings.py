@@ -7,10 +7,9 @@ In: a `Trace`, which is a compilation with the graph nodes of each line (provena
     plan      {title, kernels, bytes, view}      the chosen plan, the plan without fusion, plans without one fusion
     decision  {value, from, to, verdict, rule, bytes, marks, instead}    instead: index of the plan without this fusion
 
-To make a plan without one of the fusions, the module runs the fusion pass again, and forces the pass to store one fused
-value in memory. The byte counts assume 1024 for each unknown size. Left out: an estimate of the time that the kernels
-of a plan take. The number of bytes of a plan is the smallest possible memory traffic of its kernels
-(kernels/memory_traffic.py).
+To undo one fusion, the module runs the fusion pass again, and makes the pass store the fused value in memory. The byte
+counts assume 1024 for each unknown size. The field `bytes` is a lower bound for the memory traffic of the kernels
+(kernels/memory_traffic.py). Left out: an estimate of how long the kernels run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +34,8 @@ MAX_NODES = 2400  # nodes in the drawings of all plans together; a large graph g
 
 
 def plans(trace: Trace) -> dict[str, Any] | None:
-    """Returns the drawings of plans as data, or None if the compilation has no graph or kernels to draw.
+    """Returns the drawings of the kernels as data. Returns None if the compilation lacks the stage `kernels` or the
+    stage `graph.simplified`.
 
     A program that was loaded from the text of its kernels has no graph.
     """
@@ -43,7 +43,7 @@ def plans(trace: Trace) -> dict[str, Any] | None:
 
 
 class _Ledger:
-    """The plans to compare; the first plan is the plan that fusion chose."""
+    """Several plans of kernels for one program; the first plan is the result of the fusion pass."""
 
     def __init__(self, trace: Trace) -> None:
         compiled, context, self.trace = trace.compilation, trace.compilation.context, trace
@@ -64,11 +64,11 @@ class _Ledger:
         return {"assumed": assumed, "plans": plans, "decisions": [self._decision(d, instead) for d in self.plan.ledger]}
 
     def _instead(self, plans: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
-        """For each value that fusion keeps in registers, adds a plan to `plans`. The kernels of the added plan store
-        the value in memory.
+        """For each value that fusion keeps in registers, appends to `plans` a plan whose kernels store the value in
+        memory.
 
-        Returns a dict that maps the key (`_key`) of a value to the index of its plan in `plans`. The limits `MAX_PLANS`
-        and `MAX_NODES` can leave some values without a plan.
+        Returns a dict from values, identified by `_key`, to the indices of their plans in the list `plans`. `MAX_PLANS`
+        and `MAX_NODES` limit the number of added plans.
         """
         found: dict[tuple[Any, ...], int] = {}
         fused = {_key(d.value, d.spans): d.value for d in self.plan.ledger if d.fused}
@@ -124,7 +124,7 @@ class _Ledger:
 
 
 def operations(kernel: Kernel) -> list[Operation]:
-    """Returns the operations that a kernel computes.
+    """Returns the operations in the body of a kernel.
 
     Casts are left out, unless the kernel computes only casts.
     """

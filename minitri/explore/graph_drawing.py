@@ -1,4 +1,5 @@
-"""Draws the graph with a box for each node. A large graph has one box for each library call or source line instead.
+"""Draws the graph with a box for each node. In the drawing of a large graph, one box shows all nodes that come from one
+library call or source line.
 
 In: a graph, and a function that returns the marks (numbers) of a node. The page highlights a box together with the
 lines of text that have the same mark (document.py). Out: a list of views, which are drawings of the graph as plain
@@ -71,7 +72,8 @@ class _Picture:
         self.edges = [(o, n) for n in self.nodes for o in children(n) if o not in self.literals]
 
     def folded(self) -> dict[Node, str]:
-        """Returns the title of each node's group: a group has the nodes of one library call or source line.
+        """Maps each node in a group to the title of the group. A group has the nodes of one library call or of one
+        source line.
 
         A group has at least three nodes. Nodes form no group if drawing them as one box would make a cycle of edges.
         """
@@ -150,9 +152,7 @@ def _function(span: Span) -> str:
 
 
 def _literal(node: Node) -> str:
-    """If a node is a constant or a view of a constant, returns the text of the constant. For any other node, returns
-    "".
-    """
+    """Returns the value of a constant, or of a view of a constant, as text. Returns "" for a node of another kind."""
     constant = viewed(node)
     return format_number(constant.value) if isinstance(constant, Const) else ""
 
@@ -167,7 +167,8 @@ def _size(box: Mapping[str, Any]) -> tuple[float, float]:
 def drawing(title: str, boxes: Mapping[Any, Any], edges: Mapping[Any, list[str]], gap: float) -> dict[str, Any]:
     """Returns a drawing of boxes and edges as plain data.
 
-    `edges` has the labels of each edge. `gap` is the distance between two layers, in pixels.
+    `edges` maps each edge, a pair of boxes, to the list of its labels. `gap` is the distance between two layers, in
+    pixels.
     """
     places, lines = layout({n: _size(box) for n, box in boxes.items()}, edges, gap)
     number = {n: k for k, n in enumerate(boxes)}
@@ -239,11 +240,10 @@ def _line(start: Box, *rest: Box) -> Line:
 
 
 def _with_bends(graph: nx.DiGraph[Any], level: dict[Any, int]) -> dict[tuple[Any, Any], list[Hashable]]:
-    """Adds a bend (a point through which an edge is drawn) in each layer that the edge crosses. Returns the bends of
-    each edge.
+    """For each edge, adds and returns the bends: points of the drawn line, one in each layer that the edge crosses.
 
-    The argument `level` maps each node to the number of its layer. The function adds the bends of the edges and the
-    numbers of their layers to the dict `level`.
+    The argument `level` maps each node to the number of its layer. The function adds the bends to the graph as nodes,
+    and adds their layers to `level`.
     """
     bends: dict[tuple[Any, Any], list[Hashable]] = {}
     for a, b in list(graph.edges):
@@ -278,8 +278,8 @@ def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any
 def _spaced(wanted: Sequence[float], layer: Sequence[Any], width: Mapping[Any, float]) -> dict[Any, float]:
     """Returns an x coordinate for each node of a layer, close to the wanted coordinate, so that no two nodes overlap.
 
-    Overlapping boxes can be separated by pushing boxes to the right, or by pushing boxes to the left. The function does
-    both, and returns the mean of the two x coordinates of each node.
+    The result is the mean of two layouts: one pushes overlapping boxes to the right, and the other pushes overlapping
+    boxes to the left.
     """
     apart = np.cumsum([0.0, *((width[a] + width[b]) / 2 + GAP for a, b in pairwise(layer))])
     free = np.asarray(wanted) - apart

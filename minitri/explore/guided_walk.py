@@ -174,8 +174,8 @@ class _Walk:
         return [(p["name"], _reason(p)) for p in changed]
 
     def _neutral(self) -> list[str]:
-        """Returns texts such as "`0.0`, which changes no sum", one for each value that masked elements have in a
-        reduction.
+        """Returns a text for each value that replaces masked elements in a reduction, such as "`0.0`, which changes no
+        sum".
         """
         ops = list(self.program.ops())
         values = [op.other for op in ops if isinstance(op, Load) and _conditions(op) and op.other]
@@ -187,8 +187,8 @@ class _Walk:
         """Finds a load or store of the tile program in the text of a stage, and returns the indices of its lines.
 
         The function searches the kernel that has the same name as the tile program. If the stage does not contain the
-        access itself, the function finds another access to the same array. Among several accesses, the function prefers
-        an access with the same index.
+        access itself, the function finds another access to the same array. Of several accesses to the same array, the
+        function prefers an access that has the same index as `access`.
         """
         if access is None or stage not in ("kernels", "tile", "tile.masked", "tile.target", "triton"):
             return []
@@ -239,8 +239,8 @@ def _part(a: TileAxis) -> str:
 def _reason(p: Data) -> str:
     """Returns what a pass did, as text.
 
-    The text says what the rules of the pass did, such as `merges two successive casts …; removes …`. If no rules were
-    recorded, the text is the description of the pass.
+    The text describes one or two rules that the pass applied, such as `merges two successive casts …; removes …`. If no
+    rules were recorded, the text is the description of the pass.
     """
     rules = [r for r in p["rules"] if r["about"]][:2]
     done = [f"{r['about'][0].lower()}{r['about'][1:-1]} (`{r['name']}`, {r['count']}×)" for r in rules]
@@ -248,9 +248,7 @@ def _reason(p: Data) -> str:
 
 
 def _conditions(access: Access | None) -> dict[str, Dim]:
-    """Returns the conditions in the mask of an access, as a dict. The key of a condition is the name of the tested
-    axis.
-    """
+    """Returns a dict from the name of an axis to the condition for this axis in the mask of a load or store."""
     found = access.mask.conditions if access and access.mask else ()
     return {s.name: c for c in found for s in c.symbols()}
 

@@ -48,7 +48,7 @@ def _operands(text: str) -> list[str]:
 
 
 def _results(operands: list[str], opcode: str, machine: str) -> int:
-    """Returns how many operands of an instruction are written. The written operands come first.
+    """Returns how many operands an instruction writes: the written operands come before the read operands.
 
     In SASS, NVIDIA's machine code, an instruction can write a register and then several predicates (truth values).
     """
@@ -60,7 +60,7 @@ def _results(operands: list[str], opcode: str, machine: str) -> int:
 
 
 def _registers(operands: list[str], opcode: str, machine: str) -> Iterator[str]:
-    """Yields the registers that operands name."""
+    """Yields the names of the registers that the given operands stand for."""
     for operand in operands:
         for match in re.finditer(MACHINES[machine]["register"], operand):
             first = int(match["first"] or 0)

@@ -7,10 +7,10 @@ the text of each stage, with the numbers of the nodes that each line comes from.
     triton     v5 = rt.dot(v1, v2, v4)    {0, 1, 3}
     sass       HMMA.16816.F32 R4, …       {0, 1, 3}
 
-Each operation has spans. A span is a place in the source, with the number of the graph node that was made for this
-place. A line with an operation comes from the graph nodes in the spans of the operation. A line that declares an axis
-or a buffer comes from the graph nodes of the operations that use the axis or the buffer. The head of a loop comes from
-the graph nodes of the results of the loop.
+Each operation has spans: places in the source, each with the number of the graph node that was made for this place. If
+a line has an operation, the line comes from the graph nodes that the spans of this operation name. A line that declares
+an axis or a buffer comes from the graph nodes of the operations that use the axis or the buffer. The head of a loop
+comes from the graph nodes of the results of the loop.
 
 The number of a node is its index in the stage `graph`. If a program was loaded from the text of a kernels or tile
 stage, the trace numbers the ops of this stage, not graph nodes. Left out: which part of a line belongs to which node.
@@ -50,8 +50,8 @@ class NodeInfo(NamedTuple):
 class StageTrace(NamedTuple):
     """A stage as text, with the nodes that each line comes from.
 
-    `lines[k]` has the numbers of the nodes of line k. `how[k]` says whether line k computes its nodes itself, or only
-    serves other lines (see `Origin`).
+    `lines[k]` has the numbers of the nodes of line k. `how[k]` says what line k does for these nodes: it is the field
+    `how` of an `Origin`.
     """
 
     text: str

@@ -219,7 +219,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answers a request that the HTTP library rejects, without repeating any part of the request."""
+        """Answers a request that the HTTP library rejects. The answer repeats no part of the request."""
         self.close_connection = True
         self._send(code, {"error": {"message": "this is not a request that is answered here"}})
 

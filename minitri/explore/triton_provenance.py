@@ -11,8 +11,8 @@ Out: for each line an `Origin`, which has the nodes of the graph that the line c
 A line that computes an op of the tile program comes from the same graph nodes as the op. A line that computes an index
 or a mask gets the graph nodes of all lines that use the index or the mask (function `served`). The line at the head of
 a loop gets the graph nodes of all lines in the loop's body. Some lines serve the kernel as a whole: the head of the
-function, the heads of its branches, and lines that wait for an earlier kernel. Such a line gets the graph nodes of all
-stores of the kernel.
+function, the heads of its branches, and lines that wait for an earlier kernel. A line that serves the kernel as a whole
+gets the graph nodes of all stores of the kernel.
 
 In Triton's own stages, the location of an operation leads to a line of the generated source (debug_locations.py). An
 operation with a location gets the graph nodes of the line of generated source that the location names. Some operations,
@@ -60,7 +60,7 @@ def _origins(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[s
     """Returns the `Origin` of each line of one kernel.
 
     own     the graph nodes that each line computes; None for a line that computes no graph node itself
-    frame   the graph nodes of the kernel's stores, for lines whose result is not used
+    frame   the graph nodes of the kernel's stores; each line whose result is not used gets these nodes
     """
     users = served(rows, own, kept)
     made = [Origin(o, OWN) if o else Origin(u, SERVES) if u else Origin(frame, WHOLE) for o, u in zip(own, users)]
@@ -81,8 +81,8 @@ def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str
     nearest earlier line that defines the name gets the graph nodes of the line. The function visits the lines twice,
     from the last line to the first, because a loop carries values from one iteration to the next.
 
-    The set `kept` has names that several lines define: variables that a loop carries, and `TENSOR`. If a line uses such
-    a name, all earlier lines that define the name get the graph nodes of the line.
+    The set `kept` has names that several lines define: variables that a loop updates, and `TENSOR` (tensor memory). If
+    a line uses a name in `kept`, all earlier lines that define the name get the graph nodes of the line.
     """
     needed: dict[str, Nodes] = defaultdict(frozenset)
     found = [NONE] * len(rows)
@@ -119,11 +119,10 @@ def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Calla
 
 
 def _rows(nodes: Sequence[ast.AST]) -> tuple[list[Row], frozenset[str]]:
-    """Returns two values: a `Row` for each line with a statement, and the set of the names that loops carry to their
-    next iteration.
+    """Returns two values: a `Row` for each line with a statement, and the set of names that a loop updates.
 
     In the generated source, each statement has one line, and the head of a loop or of a branch has a line of its own. A
-    name that is assigned both outside of loops and in a loop counts as carried by a loop.
+    name that is assigned both outside of loops and in a loop counts as updated by a loop.
     """
     defined, used = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)
     for name in nodes:
@@ -138,10 +137,10 @@ def _rows(nodes: Sequence[ast.AST]) -> tuple[list[Row], frozenset[str]]:
 
 
 def _whole(nodes: Sequence[ast.AST]) -> Iterator[int]:
-    """Yields the numbers of the lines that serve the kernel as a whole.
+    """Yields the numbers of the lines that serve all operations of a kernel.
 
-    Each branch of an `if` contains the code of the whole kernel, so the lines with `if` and `else` serve the kernel as
-    a whole. Statements without a result, such as a wait for the previous kernel, also serve the kernel as a whole.
+    The lines with `if` and `else` serve all operations, because each branch contains the code of the whole kernel. A
+    statement without a result, such as a wait for an earlier kernel, also serves all operations.
     """
     for node in nodes:
         if isinstance(node, ast.If):
@@ -176,8 +175,8 @@ def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) ->
 def _with_twins(source: Sequence[Origin], kernel: KernelCode, heads: Mapping[str, int]) -> list[Origin]:
     """Returns a copy of `source` in which the lines of `kernel` also have the graph nodes of equal kernels.
 
-    Kernels with equal code are compiled only once. Line k of the compiled kernel gets the graph nodes of line k of
-    every equal kernel.
+    Kernels with equal code are compiled only once. Each line of the compiled kernel gets the graph nodes of the same
+    line in all equal kernels.
     """
     made = list(source)
     for k in range(kernel.kernel.source.count("\n")):

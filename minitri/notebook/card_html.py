@@ -19,7 +19,7 @@ LONGEST = 20_000  # characters of a text that are shown
 
 
 class StageText(str):
-    """The text of a stage. A notebook shows a text of this class as lines, not as one quoted string."""
+    """The text of a stage. A notebook shows the text line by line, not as a quoted Python string."""
 
     def _repr_html_(self) -> str:
         return card("", text=self)
@@ -57,7 +57,7 @@ def template(path: Path) -> Any:
 
 
 def _shown(text: str, longest: int) -> str:
-    """Returns a text in the form in which a card (a small piece of HTML for a notebook) shows it.
+    """Prepares a text for a card (a small piece of HTML for a notebook).
 
     Unprintable characters become `?`. A text of more than `longest` characters is cut.
     """

@@ -146,7 +146,7 @@ def graph_figure(compilation: Compilation) -> Plot:
 def _kernels_of(node: Node, spans: Mapping[Node, Sequence[Any]], numbers: Sequence[set[int | None]]) -> list[int]:
     """Returns a list with the index of the kernel that shares the most source spans (places in the source) with a node.
 
-    Returns [] if no kernel shares a span with the node.
+    Returns [] if the node and the kernels have no source span in common.
     """
     own = {span.node for span in spans.get(node, ())}
     shared = [len(own & found) for found in numbers]

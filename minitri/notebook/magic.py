@@ -31,7 +31,7 @@ def load(shell: Any) -> None:
 
 
 def cell(line: str, text: str) -> Program:
-    """Returns the program in a cell, after making the program a variable of the notebook.
+    """Compiles the program in a cell, makes the program a variable of the notebook, and returns the program.
 
     Raises the same errors as `mt.compile`. Raises CompileError MT0003 if the text after `%%minitri` is not a valid
     name.
