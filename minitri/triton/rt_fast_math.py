@@ -47,7 +47,7 @@ def _log2(x, _semantic: Any = None):
 
 
 def _one_instruction(name: str, x, elsewhere: Callable[..., Any], semantic: Any):
-    """Applies the NVIDIA instruction `name` to `x`. For other GPUs, calls the function `elsewhere` instead."""
+    """Applies the instruction `name` to `x` on NVIDIA GPUs, and calls `elsewhere(x)` on other GPUs."""
     if semantic.builder.options.backend_name != "cuda":
         return elsewhere(x, _semantic=semantic)
     code = f"{name} $0, $1;"

@@ -12,9 +12,9 @@ Triton's cache folder. Every small copy of libdevice has the functions that kern
 kernels share one copy.
 
 Each function of libdevice has two versions: one version replaces denormals by 0, and one version keeps denormals. A
-branch in each function selects the version. Triton's compiler decides this branch only after LLVM's optimisations, so
-the branch sometimes remains in the machine code. A small copy of libdevice has only the versions that keep denormals,
-because no kernel of minitri calls the versions that replace denormals by 0.
+branch in each function of libdevice selects one of the two versions. Triton's compiler decides this branch only after
+LLVM's optimisations, so the branch sometimes remains in the machine code. A small copy of libdevice has only the
+versions that keep denormals, because no kernel of minitri calls the versions that replace denormals by 0.
 
 Left out: the libraries of AMD's GPUs.
 """

@@ -83,8 +83,8 @@ def _is_computed_in_loop(loop: Loop, dot: Dot, second: Op) -> bool:
 
 
 def hide_starts(program: Program) -> Program:
-    """Hides the initial value of accumulators with which Triton's compiler would fail. A loop reduces loaded blocks
-    into such an accumulator, and at least two later loops read the accumulator.
+    """Hides the initial value of each accumulator that would make Triton's compiler fail. Triton's compiler fails if a
+    loop reduces loaded blocks into an accumulator that several later loops read.
     """
     loops = program.loops
     read_twice = {
