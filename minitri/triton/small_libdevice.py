@@ -53,7 +53,7 @@ def small_copy(library: str, module: Any, context: Any) -> str:
 
 
 def _linked(library: str, wanted: str, context: Any) -> str:
-    """Returns LLVM IR with those functions of the file `library` whose names the file `wanted` lists."""
+    """Returns the functions that the file `wanted` names, as LLVM IR. The functions come from the file `library`."""
     from triton._C.libtriton import ir, llvm
 
     llvm.init_targets()
