@@ -167,8 +167,8 @@ class FunctionProgram(Program):
     def _check_signature(self) -> None:
         """Finds errors when the function is defined, before any call.
 
-        If the function calls a function that is defined further down in the file, `_check_signature` does nothing. Such
-        a function is checked at its first call.
+        If the function calls a function that is defined further down in the file, errors are found at the first call
+        instead.
         """
         text = self.definition.function.span.source.text
         if not any(re.search(rf"^\s*def\s+{name}\b", text, re.MULTILINE) for name in self.missing):

@@ -209,7 +209,7 @@ def for_arrays(options: Options, arrays: Mapping[str, ArrayView]) -> Options:
 def with_measured(context: Context, options: Options) -> Context:
     """Returns the context of a call, with options that were chosen by measuring schedules.
 
-    If `context` sets the option `descriptors`, this value replaces the value in `options`.
+    If `context` sets the option `descriptors`, the option `descriptors` of `options` is ignored.
     """
     own = context.options.descriptors
     return replace(context, options=options if own is None else replace(options, descriptors=own))

@@ -195,7 +195,7 @@ def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) ->
 
 
 def _narrowest(own: Sequence[Width]) -> str:
-    """Returns a phrase about the access to an array that moves the fewest bytes at once."""
+    """Returns a phrase about one of several accesses to an array: the access that moves the fewest bytes at once."""
     least = min(own, key=lambda w: ALIGNMENT + 1 if w.bytes is None else w.bytes)
     if least.bytes is None:
         return "blocks through a tensor descriptor"

@@ -239,8 +239,8 @@ def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, .
 
     The text of a stage gives each stride of an array as a number, or as a name such as `x.stride0`. If the array's
     strides equal the numbers in the text, the caller uses the array without a copy. If a stride differs from the number
-    in the text, the caller copies the array. For the copy, the function chooses the strides that have a name in the
-    text, in row-major order. The chosen strides are so large that no two elements of the copy overlap.
+    in the text, the caller copies the array. If the array is copied, the function chooses a number for each named
+    stride, in row-major order. The numbers are so large that no two elements of the copied array overlap.
 
     The function adds the values of named strides, such as `x.stride0`, to the dict `sizes`.
     """

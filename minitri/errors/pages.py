@@ -159,7 +159,7 @@ def as_text(code: str, page: Page) -> str:
 
 
 def python_names(code: str, quote: str) -> str:
-    """Returns a sentence that names the built-in exceptions of Python, such as ValueError, that the error belongs to.
+    """Returns a sentence that lists the built-in exception classes of an error, such as ValueError.
 
     Returns "" if the error is an instance of no built-in exception of Python.
     """

@@ -246,8 +246,8 @@ class Indexing:
     # ---- the index of each operand ---------------------------------------------------
 
     def pull(self, node: Node, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Returns the elements of the operands that are needed to compute one needed element of a node. A second call
-        for the same needed element returns the cached result.
+        """Returns the elements of the operands that are needed to compute one needed element of a node. The result is
+        cached for each pair of a node and a demand (needed element).
         """
         key = node, demand
         if key not in self._pulled:

@@ -1,4 +1,4 @@
-"""Evaluates kernels with numpy. The result of this evaluator defines what a kernel means.
+"""Evaluates kernels with numpy. The result that numpy computes defines what a kernel means.
 
 In: a plan of kernels, an array for each input, the sizes. Out: a tuple with an array for each output. The one idea:
 each op becomes one numpy operation, which computes all elements at once. A value is a numpy array with one dimension

@@ -173,8 +173,8 @@ class Reduce(_Op):
 
 
 class Count(_Op):
-    """The number of elements along the axes that the field `over` lists. Inside a loop over the axes `over`, only the
-    elements of blocks up to the current block are counted.
+    """The number of elements along the axes that the field `over` lists. Inside a loop over the axes `over`, a `Count`
+    is the number of elements in all blocks up to the current block.
 
     Tile programs have no ops of the class `Count`, because lowering replaces an op `Count` by a number.
     """
@@ -279,11 +279,11 @@ class Kernel(Record, eq=False):
 
     @property
     def held(self) -> set[str]:
-        """The names of the held axes. One grid program computes all indices of a held axis.
+        """The names of the held axes: the axes along which one grid program computes all indices.
 
         An axis can be held only if matrix products and reductions share a loop, as in attention. The held axes are all
-        axes of the products, except the row axes and the axis of the shared loop. A value that is the same at all
-        indices of a held axis is computed and stored only once.
+        axes of the products, except the row axes and the axis of the shared loop. A grid program computes and stores a
+        value only once if the value is the same along a held axis.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()
@@ -295,8 +295,8 @@ class Decision(Record):
     producer) passes to another node (the consumer). The field `fused` says whether the producer and the consumer are in
     one kernel, and the field `rule` says why.
 
-    The field `again` is true if the consumer is in a later loop of the producer's kernel. A later loop loads inputs of
-    the kernel from memory a second time. If the producer and the consumer are fused, `bytes` is the memory traffic that
+    The field `again` is true if the consumer is in a later loop of the producer's kernel. In a later loop, the kernel
+    loads its inputs from memory again. If the producer and the consumer are fused, `bytes` is the memory traffic that
     fusion saves. If the producer and the consumer are in different kernels, `bytes` counts the write and the read of
     the value. If several kernels read a value, the write of the value is counted in only one of their ledger lines
     (fusion decisions). The field `spans` has the source spans of the value.
@@ -344,8 +344,8 @@ def are_slices(stores: Sequence[Store]) -> bool:
 
 
 def rewritten(body: Iterable[Op], change: Callable[[Op], Op]) -> dict[Op, Op]:
-    """Makes a new op for each op of `body`, and returns a dict from the old ops to the new ops. A new op is made in two
-    steps: operands are replaced by their new ops, then the function `change` is applied.
+    """Makes a new op for each op of `body`, and returns a dict from the old ops to the new ops. The operands of each op
+    are replaced first, then the function `change` is applied to the op.
     """
     new: dict[Op, Op] = {}
     for op in body:

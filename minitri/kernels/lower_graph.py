@@ -368,9 +368,8 @@ def _op_key(node: Node, demand: Demand) -> Key:
 
 
 def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
-    """Checks whether `value` equals `rest` at each index where a condition in `own` is false. In this case, the kernel
-    needs no `where(own, value, rest)`. Where a guard (condition) of a load is false, the load has the value of its
-    field `other`.
+    """Checks whether `where(own, value, rest)` equals `value` at all indices. Where a guard (condition) of a load is
+    false, the load has the value of its field `other`.
     """
     load = value
     while isinstance(load, ir.Compute) and load.op == "cast":

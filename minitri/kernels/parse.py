@@ -85,9 +85,10 @@ Buffers = dict[tuple[str, int], Buffer]  # by name and rank: a kernel may use an
 
 
 def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
-    """Parses the buffers of a kernel or a tile program. Returns a dict from each pair (name, rank) to the buffer. Each
-    buffer of a kernel must be an array of the plan (the list of all kernels), with the same dtype and role.
-    Neighbouring axes of the buffer may be merged into one axis, and an axis may be divided into two.
+    """Parses the buffers of a kernel or a tile program. Returns a dict from the name and rank (number of dimensions) of
+    each buffer to the buffer. Each buffer of a kernel must have the name, dtype and role of an array of the plan (the
+    list of all kernels). Neighbouring axes of the buffer may be merged into one axis, and an axis may be divided into
+    two.
     """
     whole = {b.name: b for b in (*plan.inputs, *plan.outputs, *plan.temporaries)}
     found: Buffers = {}

@@ -160,8 +160,8 @@ def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
 def _is_usual() -> bool:
     """Checks whether minitri can run the stages of Triton's compiler itself, instead of calling `triton.compile`.
 
-    Some settings of Triton forbid or move the cache, and other settings inspect or change the compilation. If one of
-    these settings is used, minitri must call `triton.compile`.
+    minitri must call `triton.compile` if a setting of Triton forbids or moves the cache, or inspects or changes the
+    compilation.
     """
     from triton import knobs
 

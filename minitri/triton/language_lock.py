@@ -1,10 +1,9 @@
 """A lock for the module `triton.language`: either one interpreter uses the module, or any number of compilers do.
 
 While Triton's interpreter runs a kernel, it replaces the functions of `triton.language` for the whole process. When the
-kernel ends, the interpreter puts Triton's original functions back into `triton.language`. If a second interpreter
-started while a first one runs, it would find the first interpreter's functions in `triton.language`. When the second
-interpreter ends, it would put back the functions of the first interpreter, not Triton's original functions. A compiler
-that ran in another thread while an interpreter runs would use the interpreter's functions by mistake. The lock
+kernel ends, the interpreter puts Triton's original functions back into `triton.language`. If two interpreters ran at
+once, the second interpreter would later put back the first interpreter's functions, not Triton's original functions. A
+compiler that ran in another thread while an interpreter runs would use the interpreter's functions by mistake. The lock
 `LANGUAGE` ensures that no other thread uses `triton.language` while an interpreter runs. `with LANGUAGE.interpreted():`
 waits until no other thread uses `triton.language`. `with LANGUAGE.compiled():` waits until no interpreter runs.
 """

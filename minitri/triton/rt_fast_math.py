@@ -47,7 +47,7 @@ def _log2(x, _semantic: Any = None):
 
 
 def _one_instruction(name: str, x, elsewhere: Callable[..., Any], semantic: Any):
-    """Applies the NVIDIA instruction `name` to `x`. For other GPUs, calls the function `elsewhere` instead."""
+    """Applies the instruction `name` to `x` on NVIDIA GPUs, and calls `elsewhere(x)` on other GPUs."""
     if semantic.builder.options.backend_name != "cuda":
         return elsewhere(x, _semantic=semantic)
     code = f"{name} $0, $1;"
@@ -65,8 +65,8 @@ def relaxed_sigmoid(x):
 def relaxed_tanh(x):
     """Returns tanh(x) with a relative error of at most 2**-18.
 
-    The function computes tanh from 2**(|x| * 2 log2 e). Near x = 0, this formula would lose digits by cancellation, so
-    the function uses a polynomial of two terms instead.
+    The function computes tanh from 2**(|x| * 2 log2 e). Near x = 0, computing tanh from a power of two would lose
+    digits by cancellation, so the function uses a polynomial of two terms.
     """
     far = 1.0 - 2.0 * reciprocal(1.0 + exp2(tl.abs(x) * 2.8853900817779268))
     near = x * (0.999999106 - 0.332372516 * (x * x))

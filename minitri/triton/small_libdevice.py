@@ -12,9 +12,9 @@ Triton's cache folder. Every small copy of libdevice has the functions that kern
 kernels share one copy.
 
 Each function of libdevice has two versions: one version replaces denormals by 0, and one version keeps denormals. A
-branch in each function selects the version. Triton's compiler decides this branch only after LLVM's optimisations, so
-the branch sometimes remains in the machine code. A small copy of libdevice has only the versions that keep denormals,
-because no kernel of minitri calls the versions that replace denormals by 0.
+branch in each function of libdevice selects one of the two versions. Triton's compiler decides this branch only after
+LLVM's optimisations, so the branch sometimes remains in the machine code. A small copy of libdevice has only the
+versions that keep denormals, because no kernel of minitri calls the versions that replace denormals by 0.
 
 Left out: the libraries of AMD's GPUs.
 """
@@ -53,7 +53,7 @@ def small_copy(library: str, module: Any, context: Any) -> str:
 
 
 def _linked(library: str, wanted: str, context: Any) -> str:
-    """Returns LLVM IR with those functions of the file `library` whose names the file `wanted` lists."""
+    """Returns the functions that the file `wanted` names, as LLVM IR. The functions come from the file `library`."""
     from triton._C.libtriton import ir, llvm
 
     llvm.init_targets()

@@ -5,7 +5,7 @@ a tensor core of a Hopper GPU reads this operand from registers. A grid program 
 read an operand from registers, but continues with its next instructions. In a loop that Triton pipelines, the grid
 program computes the operand of the next product while the tensor core still reads the previous operand. Triton 3.6 lets
 the grid program write the next operand to registers that the tensor core is still reading (triton-lang/triton, issue
-9433). Because of this error in Triton, the sums of the product are wrong, and differ from call to call.
+9433). Because registers are overwritten too early, the sums of the product are wrong, and differ from call to call.
 
     for r_start in range(0, 512, BLOCK_R):
         rt.settle()                             becomes wgmma.wait_group 0
@@ -83,8 +83,8 @@ def _is_computed_in_loop(loop: Loop, dot: Dot, second: Op) -> bool:
 
 
 def hide_starts(program: Program) -> Program:
-    """Hides the initial value of accumulators with which Triton's compiler would fail. A loop reduces loaded blocks
-    into such an accumulator, and at least two later loops read the accumulator.
+    """Hides the initial value of each accumulator that would make Triton's compiler fail. Triton's compiler fails if a
+    loop reduces loaded blocks into an accumulator that several later loops read.
     """
     loops = program.loops
     read_twice = {
