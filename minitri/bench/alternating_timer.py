@@ -124,7 +124,8 @@ class _Peer:
 def _call_seconds(calls: Calls) -> tuple[float, float]:
     """Returns two times: the seconds that a call takes, and the seconds that the host takes to queue the call.
 
-    Three batches of three calls are timed. Each returned time is the shortest of the three, divided by 3.
+    Three batches of three calls are timed. Each returned time is the shortest time of a batch, divided by the 3 calls
+    of the batch.
     """
     rotation, found = cycle(calls), list[tuple[float, float]]()
     for _ in range(3):

@@ -187,8 +187,8 @@ def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: A
 
 
 def _begin(make: Maker) -> tuple[Iterable[Run], Run, Any]:
-    """Runs the first call of an implementation. Returns three values: an iterator over the other calls, the first call,
-    and the result of the first call.
+    """Runs the first call of an implementation. Returns an iterator over the later calls of the implementation, the
+    first call, and the result of the first call.
     """
     calls = iter(make())
     first = next(calls)

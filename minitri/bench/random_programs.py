@@ -128,7 +128,8 @@ class EverydayWriter(StatementWriter):
         self.rng, self.dtype, self.sizes = rng, dtype, sizes
 
     def program(self, name: str) -> RandomProgram | None:
-        """Returns a random program with one to three results. No statement of the program reads a result.
+        """Returns a random program with one to three results. The results are variables that no statement of the
+        program reads.
 
         The program has only the statements that its results need. Returns None if too few statements could be added, or
         if the matrix products need too many operations.

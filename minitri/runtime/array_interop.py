@@ -160,7 +160,7 @@ def _cuda_view(value: Any, name: str) -> ArrayView:
 def _gpu_of(about: dict[str, Any], torch: Any) -> str:
     """Returns the GPU that holds an array.
 
-    The caller passes this GPU to `torch.as_tensor`. For any other GPU, `torch.as_tensor` would copy the array.
+    `torch.as_tensor` copies an array if its argument `device` is not the GPU that holds the array.
     """
     address, gpus = about["data"][0], torch.cuda.device_count()
     one = about | {"data": (address, False), "shape": (1,), "strides": None}

@@ -163,7 +163,7 @@ def _empty(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], devic
     """Returns a function that allocates a tensor on the device `device`. The device must be the current device when the
     function is called.
 
-    If possible, the result is a function that torch.compile uses; it allocates faster, because it skips torch's
+    The returned function is the allocator of torch.compile if possible, because this allocator skips torch's
     dispatcher.
     """
     import torch
@@ -227,8 +227,8 @@ class Captured(Bound):
 
 
 def replayable(call: Call) -> bool:
-    """Checks whether the key of a call describes the call completely. All arrays of the call must then be tensors on a
-    GPU.
+    """Checks whether the key of a call describes the call completely. The key is incomplete unless all arrays of the
+    call are torch tensors on a GPU.
     """
     tensors = all(a.kind == "torch" and a.device != "cpu" and not a.library for a in call.arrays.values())
     return bool(call.arrays) and tensors and not any(isinstance(v, float) for v in call.instance.statics.values())

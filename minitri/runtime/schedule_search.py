@@ -143,8 +143,8 @@ def first_line(error: Exception) -> str:
 def close(result: Any, expected: Any, scale: Any = None) -> bool:
     """Checks whether a result equals the expected result, except for rounding errors.
 
-    The tolerance for an element x is a few units in the last place of |x| + rms. Here rms is the root mean square of
-    the row that contains x. If `scale` is given, a few units in the last place of `scale` are added to the tolerance
+    For an element x in a row with the root mean square r, the tolerance is a few units in the last place of |x| + r. If
+    `scale` is given, a few units in the last place of `scale` are added to the tolerance
     (minitri/trust/first_order_error.py).
     """
     if isinstance(expected, tuple):
@@ -239,8 +239,8 @@ def _looped(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
 
 
 def _is_choice(chosen: Schedule, options: Options) -> bool:
-    """Checks whether the given options equal the cost model's choice. The cost model's choice is always measured as the
-    first candidate, so equal options need no second measurement.
+    """Checks whether the given options equal the cost model's choice. The first candidate is always the cost model's
+    choice, so no other candidate with the same options is measured.
     """
     if chosen.persistent:
         return False
@@ -252,8 +252,8 @@ def _is_choice(chosen: Schedule, options: Options) -> bool:
 def _rows(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
     """Returns candidate options for a kernel with reductions.
 
-    The candidates have different numbers of warps. If no loop is needed, some candidates give each grid program a
-    quarter of the rows that the cost model chose, or four times as many rows. If a loop computes the reduction, some
+    The candidates have different numbers of warps. If the reductions need no loop, some candidates give each grid
+    program a quarter of the rows of the chosen schedule, or four times as many. If a loop computes the reduction, some
     candidates have half or twice the block size of the loop.
     """
     chosen = schedule(kernel, Request(chip, interpreter))

@@ -45,7 +45,7 @@ def out_of_bounds(
     program: Program, op: Access, tests: Sequence[Dim], conditions: Sequence[Condition] = (), tries: int = MAX_SIZES
 ) -> Example | None:
     """Returns an example in which all `tests` are true, but the access is outside of its array. Returns None if the
-    search finds no such example.
+    search finds no counterexample.
 
     Each test is an integer expression, and is true if the expression is at least 0. The search tries at most `tries`
     combinations of sizes.
@@ -70,7 +70,7 @@ def not_written_once(
     program: Program, stores: Sequence[Store], tests: Sequence[Sequence[Dim]], conditions: Sequence[Condition] = ()
 ) -> Example | None:
     """Returns an example in which the stores write an element of the buffer twice or never. Returns None if the search
-    finds no such example.
+    finds no counterexample.
 
     `tests[k]` has the conditions under which `stores[k]` writes an element.
     """
@@ -135,12 +135,12 @@ def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str,
 
 
 class _Points:
-    """The points at which the search tries an access: combinations of an index for each axis and a number for each
-    loaded value.
+    """The points at which the search tries an access. A point has one index for each axis, and one number for each
+    value that is loaded from memory.
 
-    Each axis has an array of indices and an array of positions within a block. Each value that is loaded from memory
-    has an array of numbers to try. Numpy broadcasts the arrays of all axes and values, which gives every combination.
-    The attribute `complete` is true if the arrays hold every index of the axes.
+    The attribute `env` has two arrays for each axis: the indices to try, and their positions within a block. For each
+    loaded value, `env` has an array of numbers to try. The points are all combinations of the arrays' elements, made by
+    numpy's broadcasting. The attribute `complete` is true if the search tries every index of every axis.
     """
 
     def __init__(self, program: Program, op: Access, sizes: Mapping[str, int], every: bool = False) -> None:
@@ -169,18 +169,18 @@ class _Points:
         """Returns two arrays for the elements of all blocks of an axis: their indices along the axis, and their
         positions within a block.
 
-        If `lanes` is false, only the first element of each block is returned.
+        If `lanes` is false, the arrays contain only the first element of each block.
         """
         lane = np.arange(a.lanes if lanes else 1)
         first = np.arange(min(a.blocks.evaluate(sizes), MAX_LANES // len(lane) + 1)) * a.block
         return (first[:, None] + lane).reshape(-1), np.tile(lane, len(first))
 
     def _corners(self, a: TileAxis, sizes: Mapping[str, int], line: tuple[Any, Any]) -> tuple[Any, Any]:
-        """Returns the few indices of an axis at which an access most likely goes wrong. `line` contains all indices of
-        the axis.
+        """Returns the few indices of an axis at which an access most likely goes wrong. The argument `line` contains
+        all indices of the axis `a`.
 
-        The returned indices lie near the ends of blocks and of the axis. Other returned indices lie near the place
-        where a mask condition becomes false, or where an array index is 0.
+        Some of the returned indices lie near the ends of blocks and of the axis. The others lie near the indices at
+        which a mask condition or an array index is 0.
         """
         if len(line[0]) <= 64:
             return line
@@ -212,8 +212,8 @@ class _Points:
 
     def at(self, lane: Sequence[int]) -> dict[str, int]:
         """Returns the numbers of one tried point, by name: the index along each axis, and each value that is loaded
-        from memory. `lane[k]` is the position of the point in the k-th array. The arrays of the axes come first, then
-        the arrays of the loaded values.
+        from memory. `lane` has the array position of each number of the point: first for the axes, then for the loaded
+        values.
         """
         symbols = [*(a.symbol for a in self.axes), *self.values]
         return {s.name: int(self.env[s].reshape(-1)[lane[k]]) for k, s in enumerate(symbols)}

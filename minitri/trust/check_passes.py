@@ -1,8 +1,8 @@
 """Compares the result of every compiler pass with the reference, for every target whose code runs on this machine.
 
 In: a program and a call. Out: a `CheckReport` with one row for each pass and variant. A row has the largest error of
-the stage that the pass made, the error bound, and whether the error is within the bound. The first row that fails names
-the wrong pass, because the stage before that pass was still right. If a pass fails, `check` searches for smaller
+the stage that the pass made, the error bound, and whether the error is within the bound. The pass of the first failing
+row is wrong, because the results before this pass were still right. If a pass fails, `check` searches for smaller
 arguments for which the same pass fails.
 
     interpreter     code for numpy arrays, run by Triton's interpreter; its tiles are as large as Triton allows
@@ -178,8 +178,8 @@ def _origin(program: BaseProgram, call: Call) -> tuple[BaseProgram, Call]:
 
 
 def _same(before: Any, after: Any) -> bool:
-    """Returns True if a pass cannot have changed the results that numpy computes from the stage. For example, a pass
-    that only changes the number of warps cannot change these results.
+    """Returns True if numpy must compute equal results from the stages `before` and `after` a pass. For example, a
+    different number of warps does not change numpy's results.
     """
     if isinstance(before, Programs) and isinstance(after, Programs):
         return [_visible(p) for p in before] == [_visible(p) for p in after]

@@ -11,9 +11,9 @@ is running error analysis: the value and the radius of each node are computed fr
     sum(that)          sum(e) + (n-1) u sum|v|    n terms that are not 0, in any order
 
 If all operands of an element are exact and the operator is correctly rounded, the element has only one correct result.
-An element with only one correct result has the radius (error bound) 0. Sums of small whole numbers are exact too,
-because no order of addition rounds them. Each rounding of an inexact element increases its radius (error bound) by a
-multiple of the rounding unit u. The rounding unit u of a dtype is half a unit in the last place of 1. The file
+An element with only one correct result has the radius (error bound) 0. Sums of small whole numbers are also exact,
+because no partial sum is rounded. Each rounding of an inexact element increases its radius (error bound) by a multiple
+of the rounding unit u. The rounding unit u of a dtype is half a unit in the last place of 1. The file
 error_propagation.py computes how far the result of an operator can move if its operands move.
 
 A radius of inf means that the result can be any number. For example, the largest possible error is inf if a sum
@@ -78,7 +78,7 @@ def widened(x: Any, dtype: DType) -> Any:
 
 
 class Terms(NamedTuple):
-    """Two numbers for each element of a matrix product. Each element is a sum of terms.
+    """For each element of a matrix product: how often its terms are rounded, and how large its terms are.
 
     `rounds` is the largest number of roundings of a term. `size` is the sum of the absolute values of the terms.
     """
@@ -91,9 +91,9 @@ class _Analysis:
     """The value and the radius (largest possible error) of each node of a graph.
 
     Kernels that write only 16-bit results use fast math, so the errors of their f32 operators are larger
-    (minitri/optimize/fast_math/relax.py). For fast math, the argument `strict` is an analysis of the same graph without
-    fast math. Kernels compute the operands of discontinuous functions, such as floor, without fast math. The values and
-    errors of discontinuous functions are therefore copied from `strict`.
+    (minitri/optimize/fast_math/relax.py). If the kernels use fast math, `strict` is the `_Analysis` of the same graph
+    without fast math. The values and errors of discontinuous functions, such as floor, come from `strict`, because
+    kernels compute their operands without fast math.
     """
 
     def __init__(
@@ -169,9 +169,9 @@ class _Analysis:
     def _accumulator_start_error(self, product: Node, start: Node) -> Any:
         """Returns the extra error of `a @ b + c` if the kernel adds the products to c, instead of adding c at the end.
 
-        If the sum starts from c, every partial sum includes c, so the rounding errors are larger.
+        A sum that starts from c includes c in every partial sum, so the rounding errors are larger.
 
-        The sum can start from c because Triton's pass triton-combine rewrites `dot(a, b, 0) + c` to `dot(a, b, c)`.
+        Triton's pass triton-combine makes the kernel add to c: it rewrites `dot(a, b, 0) + c` to `dot(a, b, c)`.
         """
         if product not in self.terms:
             return 0.0
@@ -185,7 +185,7 @@ class _Analysis:
         """Returns the extra error of exp(x - h) if a kernel computes it as 2**(x * log2 e - h * log2 e)
         (minitri/optimize/fast_math/relax.py).
 
-        The extra error has two causes: the products in the exponent are rounded, and a denormal result can become 0.
+        The kernel rounds the products in the exponent of 2, and can replace a denormal result by 0.
         """
         if node.op not in ("exp", "exp2"):
             return 0.0
@@ -263,7 +263,7 @@ class _Analysis:
         uses the running mean, the mean of the elements so far. A running mean is rounded, so a variance that uses it
         has an extra error even if every term is exact.
 
-        The returned error also includes the rounding errors of the sums.
+        The returned error also includes the rounding errors of the sums from which the variance is computed.
         """
         means = deviations(node)
         if means is None:
@@ -277,9 +277,7 @@ class _Analysis:
         return np.where(n > 1, lost + 2 * (n + 8) * u * np.sqrt(spread[0] * spread[1]), 0)
 
     def _spread(self, y: Reduce) -> tuple[Any, Any]:
-        """Returns sum (x - mean)^2, and the largest error of any running mean of x. Here x is the operand of the sum
-        `y`.
-        """
+        """Returns sum (x - mean)^2, and the largest error of any running mean of x, for the operand x of the sum `y`."""
         x = self.values[y.x].astype(np.float64)
         x = np.where(np.isfinite(x), x, 0)
         n = np.prod([x.shape[k] for k in y.axes])
@@ -292,8 +290,8 @@ class _Analysis:
         An element of a matrix product is a sum of products. In a sum with m nonzero products, each product is rounded
         at most m times. For 16-bit operands a tensor core truncates instead of rounding, which doubles the error. If a
         kernel rounds the factors before the multiplication, as in TF32, the returned error bound includes these
-        rounding errors. If the sums have many terms, a kernel with the precision "f32" can compute in "tf32x3", so the
-        error of "tf32x3" is assumed. A bf16 product that another kernel reads can be rounded to bf16.
+        rounding errors. A kernel with the precision "f32" can compute long sums in "tf32x3", so the bound for long sums
+        assumes "tf32x3". A bf16 product that another kernel reads can be rounded to bf16.
         """
         wide = widened(0, node.dtype).dtype
         a, b = (self.values[n].astype(wide) for n in (node.a, node.b))
@@ -327,9 +325,8 @@ class _Analysis:
     def never_skipped(self, factor: Node) -> Any:
         """Returns 1 for each element that a kernel must multiply, and 0 for each element that a kernel can skip.
 
-        A kernel can skip zeros that the program computes, and zeros of padding (minitri/optimize/skip_blocks).
-        Infinities and NaNs in the other factor of a skipped product have no effect. Zeros in input arrays are never
-        skipped.
+        A kernel can skip zeros that the program computes, and zeros of padding (minitri/optimize/skip_blocks). A
+        skipped product 0 * inf or 0 * NaN does not make the sum NaN. Kernels never skip zeros in input arrays.
         """
         return 1.0 * ((self.values[factor] != 0) | (not isinstance(_origin(factor), (Apply, Concat))))
 
@@ -358,8 +355,8 @@ def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
 def _fast_math_error(row: Operator, value: Any, args: list[Any]) -> Any:
     """Returns the extra error of an operator in a kernel with fast math.
 
-    If fast math has a faster instruction for the operator, the extra relative error is `RELAXED` * 2**-23. For all
-    other operators, the extra relative error is 2**-23. If the divisor is so small or large that its reciprocal can
+    If fast math has a faster instruction for the operator, the extra relative error is `RELAXED` * 2**-23. Without a
+    faster instruction, the extra relative error is 2**-23. If the divisor is so small or large that its reciprocal can
     overflow or become 0, the extra error is inf.
     """
     size, tiny = np.abs(value), float(np.finfo(np.float32).tiny)
@@ -372,7 +369,7 @@ def _fast_math_error(row: Operator, value: Any, args: list[Any]) -> Any:
 
 
 def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
-    """Replaces values by inf if they are certainly larger than the largest number of the dtype.
+    """Replaces a value by inf if the value certainly exceeds the largest number of the dtype.
 
     If a value may or may not exceed the largest number of the dtype, its radius (largest possible error) is inf.
     """

@@ -114,8 +114,8 @@ def _holds_zero(x: Any, e: Any) -> Any:
 
 
 def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
-    """Returns how far x % y can jump because of the errors of x and y. The result is inf where y can be 0. The result
-    is the largest |y| where the integer quotient of x and y is not certain, and 0 elsewhere.
+    """Returns how far x % y can jump because of the errors of x and y. The jump is inf where y can be 0. Where the
+    errors can change the integer quotient of x and y, the jump is the largest |y|.
     """
     places = [whole(x / y) for x, y in corners(args, radii)]
     jumps = np.logical_or.reduce([p != places[0] for p in places]) & ((radii[0] > 0) | (radii[1] > 0))
@@ -126,8 +126,8 @@ def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
 def _power(args: Arrays, radii: Arrays) -> Any:
     """Returns inf where a small change of an operand can change a power by any amount, and 0 elsewhere.
 
-    The result is inf only where the base of the power can be 0 or negative. The result is 0 where the exponent is not
-    negative and has no error.
+    The result is inf only where the base of the power can be 0 or negative. For an exact exponent that is not negative,
+    the result is 0.
     """
     (b, n), (eb, en) = args, radii
     return np.where((b - eb <= 0) & ((en > 0) | ((eb > 0) & (n < 0))), np.inf, 0)
@@ -156,8 +156,8 @@ WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {  # of the operands x and th
 
 
 def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any:
-    """Returns the extra error of each integer result. The extra error is inf where an inexact operand can change the
-    result by any amount, for example by integer overflow.
+    """Returns the extra error of each result of an operator with integer operands. The extra error is inf where an
+    inexact operand can change the result by any amount, for example by integer overflow.
     """
     unsure = np.logical_or.reduce([e > 0 for e in radii])
     if row.name in ERRATIC or row.name.startswith("bitwise"):

@@ -55,8 +55,8 @@ def magnitude(graph: Graph) -> Graph:
 class _Magnitudes:
     """Builds the graph that computes the magnitude (the scale of the rounding errors) of each float output.
 
-    The dict `value` maps each old node to its copy in the new graph. The dict `size` maps each inexact old node to the
-    new node that computes its magnitude.
+    The dict `value` maps each old node to its copy in the new graph. The dict `size` maps each old node with rounding
+    errors to the new node that computes its magnitude.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -132,8 +132,8 @@ class _Magnitudes:
     def moved(self, node: Apply, k: int) -> Node:
         """Returns how much argument k adds to the magnitude (the scale of the rounding errors) of the result.
 
-        The estimate is a numerical derivative: the function is evaluated with a slightly larger and a slightly smaller
-        argument k.
+        The estimate is a numerical derivative: the operator of `node` is evaluated with a slightly larger and a
+        slightly smaller argument k.
         """
         dtype = node.dtype.compute
         args = [self.i.cast(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]
@@ -148,16 +148,16 @@ class _Magnitudes:
         return self.scaled(self.op("maximum", *changes), 1 / (STEP * UNITS[dtype.name]))
 
     def of_factor(self, x: Node) -> Node:
-        """Returns 1 + e(x) / |x|: what each factor x adds to the relative error of a product. Here e(x) is the scale of
-        the rounding errors of x.
+        """Returns 1 + e(x) / |x| for each factor x of a product, where e(x) is the scale of the rounding errors of x.
+        The sum over all factors is the scale of the product's relative error.
         """
         size = self.absolute(x)
         one = number(self.i, size, 1.0)
         return self.op("add", one, self.op("divide", self.size[x], size)) if x in self.size else one
 
     def contract(self, node: Contract, a: Node, b: Node) -> Node:
-        """Returns a node for a @ b. The magnitude (the scale of the rounding errors) of a matrix product is a sum of
-        such nodes. The factors a and b contain absolute values or magnitudes.
+        """Returns a node for the matrix product a @ b, where a and b contain absolute values or magnitudes. The
+        magnitude (the scale of the rounding errors) of a matrix product is itself a sum of matrix products.
 
         An f32 product is computed in the faster format TF32, because a rough estimate of an error is enough.
         """
@@ -166,8 +166,8 @@ class _Magnitudes:
         return self.i.contract(a, b, precision)
 
     def sizes(self, node: Node) -> list[Node]:
-        """Returns a list with the magnitude of `node` (the scale of its rounding errors). The list is empty if rounding
-        cannot change the value of `node`.
+        """Returns a list that contains the magnitude of `node` (the scale of its rounding errors). Returns an empty
+        list if rounding cannot change the value of `node`.
         """
         return [self.size[node]] if node in self.size else []
 

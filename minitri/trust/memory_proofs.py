@@ -166,7 +166,7 @@ class _Proving:
 
     def _meaning(self, op: Load, test: Dim) -> str | None:
         """Returns a reason, other than the bounds of the array, why a load needs the mask condition `test`. Returns
-        None if there is no such reason.
+        None if only the bounds of the array can require `test`.
         """
         if test in op.guards:
             return f"the program asks for {op.other} elsewhere"
@@ -196,7 +196,8 @@ class _Proving:
         """Returns three lists: the proofs that were found, the claims without a proof, and an explanation in English.
 
         If all claims hold, the store writes each element of its buffer exactly once. If several stores write slices of
-        the buffer, the claims concern only the slice of this store. The argument `slices` is the number of slices.
+        the buffer, the claims concern only the slice of this store. The argument `slices` is the number of stores that
+        write the buffer.
         """
         facts, inside = self._facts(op, _tests(op)), [*self.common, *self._all_inside()]
         goals, walked, parts, numbered = list[Goal](), list[str](), list[str](), ONE
@@ -220,8 +221,8 @@ class _Proving:
         return [p for _, p in found if p is not None], missing, parts or ["it is one element"]
 
     def _covers(self, a: TileAxis, extent: Dim, facts: Sequence[Fact], inside: Sequence[Fact]) -> Iterator[Goal]:
-        """Yields claims to prove. If all of these claims are true, the blocks of an axis contain every index below
-        `extent` exactly once.
+        """Yields the claims that together prove that the blocks of an axis contain every index below `extent` exactly
+        once.
         """
         yield f"{a.name} reaching {extent}", a.blocks * a.block - a.extent, inside
         yield f"{a.extent} <= {extent}", extent - a.extent, inside

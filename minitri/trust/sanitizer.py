@@ -112,8 +112,8 @@ class Watch:
                 raise self._error("out of bounds", problem, op, found)
 
     def load(self, op: Load, offset: Any, inside: Any) -> None:
-        """Checks that the loaded elements have been written. Other grid programs of the same kernel must not have
-        written them.
+        """Checks that the loaded elements have been written. It is an error if another grid program of the same kernel
+        has written a loaded element.
         """
         writer = self.writers.get(op.buffer.name)
         if writer is None:
@@ -148,8 +148,8 @@ class Watch:
     def past_end(self, op: Op, axis: str, elements: Any, before: Any = None) -> None:
         """Checks that elements past the end of a reduced axis do not change the reduction.
 
-        If a loop updates an accumulator, `before` and `elements` are its values before and after one iteration, and
-        must be equal. If `before` is None, each element must be neutral, such as 0 for a sum.
+        `before` and `elements` are values of a loop's accumulator before and after one iteration; the values must be
+        equal. If `before` is None, each element past the end must be neutral for the reduction, such as 0 for a sum.
         """
         neutral = operators.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
         wanted = np.asarray(neutral, elements.dtype) if before is None else before
@@ -164,8 +164,8 @@ class Watch:
         """A hook that does nothing. The evaluator calls the hook after each op, so that a subclass can look at the
         computed values.
 
-        `env` maps each axis to the indices that the current tile covers. `real[axis]` is the number of these indices
-        that are not past the end of the axis.
+        `env` maps each axis to the indices that the current tile covers. `real[axis]` is the number of indices of the
+        current tile that are not past the end of the axis.
         """
 
     def finish(self) -> None:
@@ -240,9 +240,9 @@ class Watch:
 def _span(program: Program, op: Op) -> Span | None:
     """Returns the source text that an op comes from.
 
-    If the tile program was loaded from the text of a stage, the result is the line of the op in this text.
+    For a tile program that was loaded from the text of a stage, returns the line of the op in this text.
 
-    If the tile program was compiled from source text, the result for a load is the text of the op that uses the loaded
+    For a load in a tile program that was compiled from source text, returns the text of the op that uses the loaded
     value. A load's own source text is not useful, because it is only the type of a parameter, such as `f32[M, N]`.
     """
     if op.spans and op.spans[0].text.startswith("%"):

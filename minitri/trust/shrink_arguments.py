@@ -57,7 +57,7 @@ class _Search:
     def accepts(self, arguments: Arguments) -> bool:
         """Checks whether the program fails for `arguments` in the same way as for the original arguments.
 
-        If the program fails in the same way, the search for smaller arguments continues from these arguments.
+        If the program fails in the same way, the search for smaller arguments continues from `arguments`.
         """
         self.tries -= 1
         if self.tries < 0 or not self.fails(arguments):
