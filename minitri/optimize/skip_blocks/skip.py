@@ -50,9 +50,9 @@ def skip(program: Program) -> Program:
 class _Choice(Record):
     """A selection (`where` op) in a loop, with a condition that depends on positions.
 
-    The field `holds` is the value of the condition (true or false) with which the `where` op selects an element that
-    matters. If the condition of the `where` op differs from `holds` for every element of a block, the iteration over
-    this block changes no carried value.
+    If the condition equals the field `holds`, the `where` op selects an element that can change a carried value. If the
+    condition of the `where` op differs from `holds` for every element of a block, the iteration over this block changes
+    no carried value.
     """
 
     op: Compute
