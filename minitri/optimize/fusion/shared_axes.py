@@ -119,9 +119,9 @@ class FusedIndexing(Indexing):
         once. Returns False if a thread cannot store 16 bytes of the result at once. Returns False if each entry of the
         index is a single axis, as in `[i, r]`.
 
-        The argument `needed` has the number of indices along each axis of `node` that the result needs. Returns False
-        if the result needs only a part of each row of `node`, as in `sum(x), x[:, :64] * 2`. Returns False if the
-        result needs only the diagonal of `node`.
+        The argument `needed` says how many indices along each axis of `node` the result needs. Returns False if the
+        result needs only a part of each row of `node`, as in `sum(x), x[:, :64] * 2`. Returns False if the result needs
+        only the diagonal of `node`.
         """
         place = sum((d * n for d, n in zip(index, ir.contiguous(node.shape))), dims.ZERO)
         digits = mixed_radix(place, self.ranges.ranges, dims.product(list(root.shape)))
