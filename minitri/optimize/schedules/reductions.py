@@ -382,10 +382,10 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, chip: Chip) -> tupl
     few columns, longer columns than usual are kept in registers. If a column has more than HELD_COLUMN elements, a
     program covers fewer columns, so that there are more programs.
 
-    If an element takes many instructions, a thread has eight elements. If slightly too many warps for one wave would
-    result, a thread has sixteen elements, so that all programs run at once. A value that is computed once for each
-    column, such as a square root, is computed again by every thread with elements of this column. If there are many
-    columns, divisions of a column by one value, such as its sum, are not counted as special functions.
+    If an element takes many instructions, a thread has eight elements. If the warps slightly exceed one wave, a thread
+    has sixteen elements, so that all programs run at once. A value that is computed once for each column, such as a
+    square root, is computed again by every thread with elements of this column. If there are many columns, divisions of
+    a column by one value, such as its sum, are not counted as special functions.
     """
     bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
     few = FEW * chip.multiprocessors
