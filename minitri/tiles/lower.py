@@ -110,8 +110,8 @@ class Lowering:
         return self.out.ops
 
     def level(self, op: Op, levels: dict[Op, int]) -> int:
-        """Returns the number of phases (groups of loops) that must end before an op can run. The argument `levels`
-        contains the results of this method for the operands of the op.
+        """Returns the number of phases (groups of loops) that must end before an op can run. The argument `levels` maps
+        each operand of the op to its number of phases.
         """
         return max((levels[o] + bool(self.looped_over(o)) for o in ir.children(op)), default=0)
 

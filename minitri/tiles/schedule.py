@@ -218,7 +218,7 @@ def with_options(kernel: Kernel, chosen: Schedule, options: Options) -> Schedule
 
 
 def _with_block(role: str, block: int, wanted: int | None) -> tuple[str, int]:
-    """Returns the role and the block size of an axis for which the caller wants the block size `wanted`.
+    """Applies the caller's block size `wanted` to an axis, and returns the new role and block size.
 
     A grid axis can have any block size. For an axis with the role "loop" or "whole", the block size is rounded up to a
     power of two. An axis with the role "whole" (all indices in one block) gets the role "loop" if the caller wants

@@ -71,7 +71,7 @@ def _check_hints(program: Program, about: Op | Loop, hints: Hints) -> None:
 
 def maximum_of_rows(program: Program, op: Reduce) -> tuple[TileAxis, ...]:
     """If `op` is a maximum over each row of a tile and can be computed in parts, returns the row axis and the column
-    axis. Returns an empty tuple for all other ops.
+    axis. Returns an empty tuple for any other reduction.
     """
     wide = tuple(a for a in program.axes if a.block > 1 and a.name in op.x.axes)
     rows = len(wide) == 2 and [a.name in op.over for a in wide] == [False, True]
@@ -136,7 +136,7 @@ def _is_multiple(d: Dim, block: int) -> bool:
 
 
 def _check(op: Op, known: set[Op], program: Program, masked: bool, loops: tuple[str, ...]) -> None:
-    """Checks an op inside loops over the axes `loops`.
+    """Checks that an op inside the loops over `loops` obeys the rules of tile programs.
 
     Only ops inside of a loop are allowed to use the index of the loop's axis. Inside and outside of loops, ops may use
     the position of an element in its block (`r_lane` for the axis `r`).

@@ -259,7 +259,7 @@ def _may_be_spread(y: Op, c: float) -> bool:
 
 
 def _scaled(x: Op) -> tuple[Op, float] | None:
-    """Returns (y, c) if x is `y * c` or `y / (1 / c)` for a positive constant c. Returns None for every other x."""
+    """Returns (y, c) if x is `y * c` or `y / (1 / c)` for a positive constant c. Returns None if x has another form."""
     match x:
         case (
             Compute(op="multiply", args=(Constant() as c, y))

@@ -37,7 +37,7 @@ def _any_buffer(node: Node) -> Buffer:
 
 def _is_second_computed(kernel: Kernel) -> bool:
     """Checks whether all first factors of the products are loaded, and at least one second factor is computed. Returns
-    False unless all second factors are 16-bit floats.
+    False if the second factor of any product does not consist of 16-bit floats.
 
     A product with few rows is worth transposing only if one of its factors is computed from 8-bit values.
     """

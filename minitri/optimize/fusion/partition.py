@@ -217,14 +217,13 @@ class Partition(FirstParts):
         return home
 
     def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
-        """Moves the first elementwise operations of a part to the part that computes their operands. The move must save
-        stored bytes or repeated operations.
+        """Moves the first elementwise operations of a part to the part that computes their operands.
 
         Operations move to the kernel that computes their operands if the kernels then store fewer bytes in total. For
         example, if one kernel computes a, b and c, and another kernel needs only `a+b-c`, the first kernel computes and
-        stores `a+b-c`. Storing `a+b-c` is cheaper than storing a, b and c. An operation with a small result also moves
-        if the kernels then store as many bytes as before. For example, the square root of the variance of each column
-        moves, because it would otherwise be computed again for each row.
+        stores `a+b-c`. An operation with a small result moves even if the kernels then store as many bytes as before.
+        For example, the square root of a column's variance moves to the kernel of the variance, instead of being
+        computed for each row.
         """
         for a, b in sorted(graph.edges):
             self._move(self._first_steps(b), a, graph)

@@ -70,8 +70,8 @@ class FusedIndexing(Indexing):
         """Returns the index at which a result of the kernel is computed and stored.
 
         If the kernel already needs the result at an index such as `[i, j]`, the result is stored at this index. A
-        result that the kernel needs and stores at the same index is computed only once. If no node needs the result at
-        an index such as `[i, j]`, each dimension of the result gets an existing axis with the same extent.
+        result that the kernel needs and stores at the same index is computed only once. If the kernel does not need the
+        result, the result is indexed by axes with the same extents.
         """
         for demand in self.demands.get(node, ()):
             if not demand.guards and self._plain(node, demand):
@@ -87,9 +87,9 @@ class FusedIndexing(Indexing):
         return Demand(tuple(index))
 
     def _index_in_parts(self, root: Node) -> tuple[Dim, ...] | None:
-        """Returns an index for storing a result in a kernel that reduces an array piece by piece. The result is
-        computed from the same array. Returns None if the result cannot be computed from elements that the kernel
-        already reads. Returns None if stores at the index would be slow.
+        """Returns an index at which a piecewise reduction of an array can also store a result computed from this array.
+        Returns None if the result cannot be computed from elements that the kernel already reads. Returns None if
+        stores at the index would be slow.
 
         For example, each program of `sum(x)` adds up 16384 elements `x[16384*i + r]`. At the index `16384*i + r`, the
         kernel can also store the result `2 * x`, so `sum(x)` and `2 * x` share one load of x. If the result also
@@ -119,9 +119,9 @@ class FusedIndexing(Indexing):
         once. Returns False if a thread cannot store 16 bytes of the result at once. Returns False if each entry of the
         index is a single axis, as in `[i, r]`.
 
-        The argument `needed` has the number of indices along each axis of `node` that the result needs. Returns False
-        if the result needs only a part of each row of `node`, as in `sum(x), x[:, :64] * 2`. Returns False if the
-        result needs only the diagonal of `node`.
+        The argument `needed` says how many indices along each axis of `node` the result needs. Returns False if the
+        result needs only a part of each row of `node`, as in `sum(x), x[:, :64] * 2`. Returns False if the result needs
+        only the diagonal of `node`.
         """
         place = sum((d * n for d, n in zip(index, ir.contiguous(node.shape))), dims.ZERO)
         digits = mixed_radix(place, self.ranges.ranges, dims.product(list(root.shape)))
@@ -217,14 +217,15 @@ class FusedIndexing(Indexing):
         return {a for a in sides if a is not None} - self.reduced
 
     def _reused(self, node: Reduce, demand: Demand, names: Sequence[str]) -> int:
-        """Returns how many operands a reduction over the axes `names` shares with the kernel. A shared operand is
-        needed at the same index.
+        """Returns how many operands a reduction over the axes `names` shares with the kernel. The kernel and the
+        reduction need a shared operand at the same index.
         """
         return self._count_shared(node.x, Demand(with_axes(demand.index, node.axes, names), demand.guards))[0]
 
     def _count_shared(self, node: Node, demand: Demand, limit: int = 64) -> tuple[int, int]:
-        """Counts the operands that the node needs for the index `demand`. The first returned number counts operands
-        that the kernel already needs. The second returned number counts all other operands.
+        """Counts the operands from which `node` is computed at the index `demand`. The first returned number counts
+        operands that the kernel already needs. The second returned number counts operands that the kernel does not need
+        yet.
 
         If the kernel already needs an operand, the search does not continue to the operands of this operand. The search
         stops after `limit` demands (needed indices of nodes).

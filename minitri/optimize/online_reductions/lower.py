@@ -33,9 +33,9 @@ from minitri.tiles.lower import Lowering, Nest
 
 
 def followed(op: Op) -> tuple[Op, ...]:
-    """Returns the reductions and element counts that correct the partial sum of an op. The correction uses their values
-    from before the current block. For example, the loop of a softmax needs the old maximum to correct the partial sum,
-    so the sum *follows* the maximum.
+    """Returns the reductions and element counts whose values before the current block correct the partial sum of an op.
+    For example, the loop of a softmax needs the old maximum to correct the partial sum, so the sum *follows* the
+    maximum.
     """
     transports = [t for name in ("rescale", "shift") if (t := getattr(op, name, None)) is not None]
     olds = [o for t in transports for o in ir.needed(t) if isinstance(o, Old)]
@@ -172,9 +172,9 @@ class OnlineLowering(Lowering):
         return self._transport_or_identity(body, self._is_bottom(body, self.top[y]), new.rescale, 1.0)
 
     def _transport_or_identity(self, body: OpBuilder, untouched: Op, transport: Op, identity: float) -> Op:
-        """Returns the correction of a partial sum for each row. The correction is the value `transport`. In rows where
-        `untouched` is true, the correction is the number `identity` (0 or 1), which has no effect. The argument
-        `untouched` is true for rows whose partial sum does not need a correction yet.
+        """Returns the correction of a partial sum for each row: `transport`, or `identity` if `untouched` is true for
+        the row. The number `identity` (0 or 1) has no effect as a correction. The argument `untouched` is true for rows
+        whose partial sum does not need a correction yet.
         """
         return body.once(body.computed("where", untouched, self.constant(transport, identity), transport))
 

@@ -258,9 +258,8 @@ class _Online(OpBuilder):
 
     def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
         """Rewrites a sum of products of deviations from two means, as in a covariance. In each deviation, the running
-        mean replaces the mean of all elements. A block changes the first running mean from a to a' and the second
-        running mean from b to b'. For this change, the pass adds `n * (a - a') * (b - b')` to the partial sum over the
-        n elements so far.
+        mean replaces the mean of all elements. If a block changes the two means from a, b to a', b', the pass adds
+        `n * (a - a') * (b - b')` to the partial sum over the first n elements.
         """
         count = self.once(ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over))
         before = self._old(count)

@@ -87,8 +87,8 @@ class Task(NamedTuple):
         """Checks whether nearly all multiprocessors are busy in each wave of programs (the programs that run at the
         same time). A multiprocessor runs `at_once` programs at the same time.
 
-        Returns False for a single wave of programs if masks shorten the loop of some programs. In a single wave of
-        programs with different lengths, many multiprocessors are idle until the longest program ends.
+        If masks shorten some loops, returns False for a single wave of programs. In a single wave of programs with
+        different lengths, many multiprocessors are idle until the longest program ends.
         """
         programs = self.batch * -(-self.rows // tile.rows)
         wave = chip.multiprocessors * at_once
@@ -155,9 +155,9 @@ def _tile(dots: Sequence[Dot], width: int, task: Task, more: bool, chip: Chip) -
     """Returns the tile for loads without tensor descriptors.
 
     If each row skips a different part of the loop because of masks, a large tile would compute many blocks that only
-    some of its rows need. The argument `more` says whether the loop needs more registers than a usual loop of two
-    products. A loop with more than two products needs more registers. A loop needs more registers if it loads a value
-    of two or more bytes, such as a bias, for each row and key.
+    some of its rows need. The argument `more` is true if the loop needs unusually many registers. A loop with more than
+    two products needs more registers. A loop needs more registers if it loads a value of two or more bytes, such as a
+    bias, for each row and key.
     """
     if max(f.dtype.bits for d in dots for f in (d.a, d.b)) >= 32:
         return AttentionTile(64, 32 if width <= 128 else 16, 4, 2)

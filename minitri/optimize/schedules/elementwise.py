@@ -12,8 +12,8 @@ next axis too.
 Without a transpose, a tile has about 1024 elements, or 2048 elements of at most 16 bits. A program without a transpose
 has at most 4 warps. A program of a transpose has 8 warps, or 16 if it computes much for each element. If the accesses
 of a transpose move single elements of 16 bits, the transpose has smaller tiles and 4 warps. A transpose of few elements
-also has smaller tiles, so that more multiprocessors have a tile. In Triton's interpreter a program costs about a
-millisecond and an element costs almost nothing, so tiles are very large.
+has smaller tiles, so that more multiprocessors have a tile. In Triton's interpreter a program costs about a millisecond
+and an element costs almost nothing, so tiles are very large.
 """
 
 import math

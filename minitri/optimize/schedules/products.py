@@ -110,9 +110,7 @@ TABLE = table_beside(__file__, "tiles.toml")
 
 
 def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
-    """Returns the tiles of a group in the file tiles.toml. The argument `more` names fields to read after the field
-    `tiles`.
-    """
+    """Returns the tiles that a group of the file tiles.toml lists in the field `tiles` and in the fields `more`."""
     return tuple(Tile(*tile) for name in ("tiles", *more) for tile in TABLE[group][name])
 
 
@@ -200,7 +198,8 @@ def _kind(dot: Dot) -> str:
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
     """Returns a tile with more `stages` (blocks loaded at the same time) for a 16-bit product if each multiprocessor
-    computes at most one tile. Returns `tile` unchanged for all other products.
+    computes at most one tile. Returns `tile` unchanged if a multiprocessor computes several tiles, or if the product is
+    no 16-bit product.
     """
     return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and tiles <= chip.multiprocessors else tile
 
@@ -231,7 +230,9 @@ def _transposed(m: int, n: int, batch: int, depth: int, chip: Chip) -> Tile:
 
 
 def _streaming(m: int, n: int, batch: int, dot: Dot, chip: Chip) -> Tile:
-    """Returns the tile of a product with few rows. Loads of the second factor take most of the time."""
+    """Returns the tile of a product with few rows. A product with few rows spends most of its time on loading the
+    second factor.
+    """
     rows = max(16, 1 << (m - 1).bit_length())
     columns = next((c for c in (128, 64) if batch * -(-n // c) >= chip.multiprocessors - 4), NARROW)
     one = Tile(rows, columns, 128 if columns == 128 else 256, 4, 1)

@@ -87,9 +87,9 @@ def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: 
 def _longest(kernel: Kernel) -> int:
     """Returns the length, in elements, of the longest row that a program keeps in registers.
 
-    The functions argmax and argmin need three registers for each element, and special functions of f32 need many. The
-    limit is lower for rows that are only reduced. If each element is read only once, a loop over blocks of a long row
-    is as fast as a row in registers.
+    The functions argmax and argmin need three registers for each element, and special functions of f32 need many. If
+    rows are only reduced, the longest row in registers is shorter. If each element is read only once, a loop over
+    blocks of a long row is as fast as a row in registers.
     """
     if _only_reduces(kernel):
         return 2 * ENOUGH if _finds_positions(kernel) or _is_dear(kernel) else WHOLE_ROW // 2
@@ -113,8 +113,8 @@ def _read(kernel: Kernel) -> int:
 
 
 def _special(kernel: Kernel, by_one: bool = True) -> int:
-    """Returns the number of special functions, such as exp, that the kernel computes for each element of a row. If the
-    argument `by_one` is false, divisions of a whole row by one value do not count.
+    """Returns the number of special functions, such as exp, that the kernel computes for each element of a row.
+    Divisions of a whole row by one value are counted only if the argument `by_one` is true.
     """
     reduced = {a.name for a in kernel.reduced}
     computed = [op for op in kernel.body if isinstance(op, Compute) and op.op != "cast" and reduced & {*op.axes}]
@@ -155,8 +155,8 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
     """Returns how many elements a program computes if it computes several rows.
 
-    Two kinds of kernels compute twice as many elements per program if their threads load few bytes at once. One kind
-    only reduces rows. The other kind uses the same bias or scale for all rows.
+    If threads load few bytes at once, row reductions and rows that share a bias or scale get twice as many elements per
+    program.
     """
     inner, narrow = max(kernel.reduced, key=lambda a: weight[a.name]), widest_bytes(kernel) <= 2
     if _is_aligned(kernel, inner) and not narrow:
@@ -326,8 +326,7 @@ def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, 
     size.
 
     The argument `most` is the number of rows in the longest column that a program keeps in registers. Longer columns
-    get a loop, even if one iteration reads all their rows. In one iteration, a program reads at most `more * deep`
-    rows.
+    get a loop, even if one iteration reads all their rows. One iteration reads at most `more * deep` rows.
     """
     axes: dict[str, tuple[str, int]] = {}
     for a in reversed(kernel.reduced):
@@ -363,9 +362,9 @@ def _reduced_columns(kernel: Kernel, column: int, columns: int, chip: Chip) -> t
     """Returns three facts about a program whose columns are only reduced: whether it keeps the columns in registers,
     the number of columns, and the number of warps.
 
-    A program whose columns are only reduced has one warp, because several warps would exchange partial results of a few
-    elements through shared memory. Columns of at most 16 elements are kept in registers even if there are few columns.
-    For columns of at most 16 elements, each warp covers 512 bytes of every row.
+    Most programs have one warp, because several warps would exchange partial results of a few elements through shared
+    memory. Columns of at most 16 elements are kept in registers even if there are few columns. For columns of at most
+    16 elements, each warp covers 512 bytes of every row.
     """
     bytes, many = widest_bytes(kernel), columns > 512 * FEW * chip.multiprocessors
     alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1
@@ -381,12 +380,12 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, chip: Chip) -> tupl
     A program covers 256 bytes of each row. A program covers fewer bytes of each row if columns are long, and more bytes
     if columns are very short. Each warp of a grid program loads at least two kilobytes of column elements. If there are
     few columns, longer columns than usual are kept in registers. If a column has more than HELD_COLUMN elements, a
-    program covers fewer columns, down to one memory sector of each row. There are then more programs.
+    program covers fewer columns, so that there are more programs.
 
-    If an element takes many instructions, a thread has eight elements. If some programs would have to wait for others,
-    a thread has sixteen elements, so that all programs run at once. A value that is computed once for each column, such
-    as a square root, is computed again by every thread with elements of this column. If there are many columns,
-    divisions of a column by one value, such as its sum, are not counted as special functions.
+    If an element takes many instructions, a thread has eight elements. If the warps slightly exceed one wave, a thread
+    has sixteen elements, so that all programs run at once. A value that is computed once for each column, such as a
+    square root, is computed again by every thread with elements of this column. If there are many columns, divisions of
+    a column by one value, such as its sum, are not counted as special functions.
     """
     bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
     few = FEW * chip.multiprocessors

@@ -85,8 +85,8 @@ def anything(dtype: DType, term: Hashable, kinds: Iterable[str] | None = None) -
 
 
 def joined(values: Sequence[Value], dtype: DType, term: Hashable) -> Value:
-    """Returns what is known about a result that equals one of `values`, such as the result of `where` with an unknown
-    condition.
+    """Returns what is known about a result that is one of `values`. For example, a `where` with an unknown condition
+    selects one of two values.
     """
     if len({v.term for v in values}) == 1:
         return values[0]
@@ -176,7 +176,7 @@ def _kinds_reached(op: str, dtype: DType, operands: tuple[Operand, ...]) -> froz
 
 def _between(kinds: set[str]) -> set[str]:
     """Returns the given kinds of numbers, and all kinds between them in the order -inf, negative, zero, positive, inf.
-    For example, the function adds the kind zero to the kinds negative and positive.
+    For example, for the kinds negative and positive the function also returns the kind zero.
     """
     places = [ORDER.index(k) for k in kinds if k in ORDER]
     return kinds | set(ORDER[min(places) : max(places) + 1]) if places else kinds

@@ -239,8 +239,8 @@ def _hull(a: Interval, b: Interval) -> Interval:
 
 
 def _one_of(a: Interval, b: Interval) -> Interval:
-    """Returns an interval inside the union of two intervals. The result is the whole union if both intervals extend to
-    the same end of the axis.
+    """Returns an interval inside the union of two intervals. If both intervals extend to the same end of the axis, the
+    result is their union.
     """
     same_end = (a.low is None) == (b.low is None) and (a.high is None) == (b.high is None) and None in (a.low, a.high)
     if same_end or NOWHERE in (a, b):
@@ -256,11 +256,11 @@ def _of_known(choose: Callable[[Dim, Dim], Dim], a: Dim | None, b: Dim | None) -
 
 
 def average_steps(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) -> int:
-    """Returns the average number of loop indices, out of `steps`, that the masks leave for a row. A causal mask leaves
-    about half of the loop indices.
+    """Estimates how many of the `steps` loop indices the masks do not exclude, on average over the rows. A causal mask
+    excludes about half of the loop indices.
 
-    Returns 0 if ops other than masks depend on the position in the loop. The returned number is an estimate that helps
-    to choose a schedule. The estimate assumes that all masked blocks can be skipped.
+    Returns 0 if ops other than masks depend on the position in the loop. The estimate helps to choose a schedule. The
+    estimate assumes that all masked blocks can be skipped.
     """
     choices = [op for op in kernel.body if isinstance(op, Compute) and op.op == "where"]
     conditions = {op.args[0] for op in choices if isinstance(op.args[2], Constant) and is_known(formula(op.args[0]))}

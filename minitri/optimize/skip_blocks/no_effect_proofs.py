@@ -120,7 +120,7 @@ class _Proof:
         return _starts_at(update.carry, 0) and self._after(update, known).kinds <= {ZERO, NAN}
 
     def _is_nan_after_inf(self, update: Update, y: Update) -> bool:
-        """Checks whether a sum is certainly nan once its running maximum is inf.
+        """Checks whether a sum must be nan as soon as its running maximum is inf.
 
         The proof covers two cases: the iteration in which the maximum becomes inf, and all later iterations.
         """

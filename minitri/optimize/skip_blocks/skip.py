@@ -14,12 +14,12 @@ no rule for attention in particular. The pass skips a block if two facts are pro
     no change        an iteration in which the condition fails changes no carried value
                      (optimize/skip_blocks/no_effect_proofs.py)
 
-In causal attention, the condition of the `where` holds for all elements of the blocks below the diagonal. A loop over
-blocks in which a condition holds for all elements does not need to test the condition. The pass replaces one loop by
-two or three loops over the same carried values. One of the new loops does not test the condition of the `where`. In the
-text of a program, each loop lists what was proven about its blocks (`because`). If the last block of a loop with
-products can be incomplete, this block gets a loop of its own. If the last block has a loop of its own, the loop over
-all complete blocks needs no bounds check.
+In causal attention, the condition of the `where` holds for all elements of the blocks below the diagonal. If a
+condition holds for all elements of a loop's blocks, the loop does not need to test the condition. The pass replaces one
+loop by two or three loops over the same carried values. One of the new loops does not test the condition of the
+`where`. In the text of a program, each loop lists what was proven about its blocks (`because`). If the last block of a
+loop with products can be incomplete, this block gets a loop of its own. If the last block has a loop of its own, the
+loop over all complete blocks needs no bounds check.
 
 Left out: loops over several axes, loops that store, and conditions on values read from memory. Index-set splitting is
 from Griebl, Feautrier and Lengauer, "Index set splitting", 2000.
@@ -50,9 +50,9 @@ def skip(program: Program) -> Program:
 class _Choice(Record):
     """A selection (`where` op) in a loop, with a condition that depends on positions.
 
-    The field `holds` is the value of the condition (true or false) with which the `where` op selects an element that
-    matters. If the condition of the `where` op differs from `holds` for every element of a block, the iteration over
-    this block changes no carried value.
+    If the condition equals the field `holds`, the `where` op selects an element that can change a carried value. If the
+    condition of the `where` op differs from `holds` for every element of a block, the iteration over this block changes
+    no carried value.
     """
 
     op: Compute
@@ -76,8 +76,8 @@ class _Skipping:
         self.condition = ranges.all_of(dict.fromkeys(ranges.formula(c.op.args[0], c.holds) for c in self.choices))
 
     def _neutral_choices(self) -> list[_Choice]:
-        """Returns the `where` ops that let the loop skip blocks, each with True or False. The loop can skip a block if
-        the condition of a returned op has the opposite value for every element of the block.
+        """Returns the `where` ops that let the loop skip blocks, each with True or False. For an op returned with True,
+        the loop can skip each block in which the op's condition is false for all elements.
         """
         before = list(self.program.ops())
         before = before[: before.index(self.loop.body[0])] if self.loop.body else before
