@@ -34,7 +34,7 @@ except ImportError:  # the other tests need no hypothesis
 if settings is not None:
     calm = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
     calm["phases"] = [p for p in Phase if p is not Phase.explain]
-    settings.register_profile("ci", max_examples=4, derandomize=True, database=None, **calm)
+    settings.register_profile("ci", max_examples=3, derandomize=True, database=None, **calm)
     settings.register_profile("full", max_examples=200, **calm)
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
