@@ -20,7 +20,8 @@ PROGRAMS: dict[
     str, tuple[str, tuple[tuple[int, ...], ...], str]
 ] = {  # text, shapes of x and y, a text in the output of `explain`
     "elementwise": ("x * 2 + y", ((1037, 67), (67,)), "elements"),
-    "a transpose": ("x.T + y", ((131, 257), (257, 131)), "a square"),
+    "a transpose": ("x.T + y", ((132, 260), (260, 132)), "a square"),
+    "a transpose of odd rows": ("x.T + y", ((131, 257), (257, 131)), "a rectangle"),
     "a transpose with a short side": ("permute_dims(x, (0, 2, 3, 1))", ((3, 3, 31, 37),), "a rectangle"),
     "many small transposes": ("x.mT", ((1031, 3, 5),), "two axes are contiguous"),
     "rows in registers": ("softmax(x)", ((5, 3001),), "rows held whole"),
