@@ -84,7 +84,7 @@ class _Peer:
     """The calls of one implementation, and its measured times.
 
     `length` is roughly the time of a call: the host's time or the GPU's time, whichever is longer. The method `measure`
-    computes the number of calls from `length`.
+    runs twice. Its first run finds `length`, and both runs compute the number of calls from `length`.
     """
 
     def __init__(self, calls: Calls) -> None:

@@ -58,7 +58,7 @@ def document(
     """Returns the data of a page about one program, or about two programs that are compared.
 
     quick      whether parts that need Triton's compiler are left out
-    compare    the options in which the second program differs from the first, such as {"target": "cuda:80"}
+    compare    how the second program differs from the first: names with new values, such as {"target": "cuda:80"}
     measured   the measured seconds of the first program's kernels, by name
     panes      which panes of the page are open; if empty, the usual panes are open
     tell       a function that is called with the finished fraction, from 0 to 1, and with the name of the next step

@@ -81,7 +81,7 @@ class _Walk:
     """The data of a guided walk, a tour of the page that follows one graph node through all stages.
 
     program   the tile program that computes the graph node
-    load      the load that is drawn; a load along the axis of a loop is preferred
+    load      the load that is drawn: preferably along the axis of a loop, otherwise along an axis that one block covers
     tested    the last axis that a mask tests
     masked    an access whose mask tests the axis `tested`
     """

@@ -40,7 +40,8 @@ class NotOneKernel(Exception):
     """Raised if some nodes of the graph cannot be computed in one kernel. The argument `reason` says why the nodes need
     more than one kernel.
 
-    The argument `nodes` has the nodes to store in memory.
+    The argument `nodes` has the nodes to store in memory, so that a kernel can load their values instead of computing
+    them.
     """
 
     def __init__(self, reason: str, *nodes: Node) -> None:

@@ -193,7 +193,8 @@ def _merge(kernel: Kernel, a: Axis, b: Axis, divided: bool) -> Kernel | None:
 
 def _merged(op: Op, a: Axis, b: Axis, divided: bool) -> Op | None:
     """Returns the op with the axis `a` in place of the axes `a` and `b`. Returns None if the op would compute a
-    different result over the merged axis.
+    different result over the merged axis. Also returns None if `divided` is false and an index would need a quotient or
+    a remainder.
     """
 
     def moved(exprs: tuple[Dim, ...]) -> tuple[Dim, ...]:

@@ -91,8 +91,9 @@ def _deferred(program: Program, carry: Carry, loops: list[Loop]) -> Program:
 
 
 def _single_products(loop: Loop, dot: Dot, carry: Carry, name: str, inside: Dim) -> tuple[Op, ...]:
-    """Returns the body of a loop that computes a sum of products a second time, in f32 arithmetic. Each iteration adds
-    the products for one index of the axis `name` to the value `carry`.
+    """Returns the body of a loop that computes a sum of products a second time, in f32 arithmetic. The loop runs only
+    if the sum of the products of TF32 parts is not finite. Each iteration adds the products for one index of the axis
+    `name` to the value `carry`.
 
     The argument `inside` is a mask condition: it says that an index of the summed axis lies inside the axis. The mask
     condition `inside` is not tested in a loop that ends at the end of its axis, because each index is inside the axis.

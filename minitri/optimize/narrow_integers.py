@@ -61,8 +61,9 @@ def _narrowed(program: Program) -> Mapping[Op, DType]:
         return _is_made_of(op, kept) and all(u in kept or _takes(u, kept) for u in used_by[op])
 
     def stays_integer(op: Op, kept: set[Op]) -> bool:
-        """Checks whether an integer op gets the dtype i32 instead of f32. The dtype f32 saves time only if a value is
-        converted to a float later. Without a conversion to a float, i32 and f32 are equally fast.
+        """Checks whether an integer op gets the dtype i32 instead of f32. Ops that use each other's values get the same
+        dtype. The dtype f32 saves time only if one of these ops is converted to a float. Without a conversion to a
+        float, i32 and f32 are equally fast.
         """
         return not any(map(_converts, used_by[op])) and exact.intersection(connected(op, used_by)) <= kept
 

@@ -90,8 +90,8 @@ def costs(plan: Plan) -> tuple[int, int, int]:
 
 
 def _mixed(kernel: Kernel) -> bool:
-    """Checks whether a kernel with a reduction accesses one array row by row and another column by column: `x[i, k]`
-    and `y[k, i]`. No schedule makes the accesses to both arrays fast.
+    """Checks whether a kernel with a reduction accesses whole arrays in different orders, such as `x[i, k]` and `y[k,
+    i]`. No schedule makes the accesses to both arrays fast.
     """
     whole = [op for op in kernel.body if isinstance(op, (Load, Store)) and len(op.indexed_by) == len(kernel.axes)]
     return any(isinstance(op, Reduce) for op in kernel.body) and len({op.index[-1].symbols() for op in whole}) > 1

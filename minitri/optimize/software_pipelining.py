@@ -99,8 +99,8 @@ class _Rotation:
     def _product(self) -> list[Op]:
         """Returns the ops of one iteration that compute a product which does not depend on earlier iterations. The
         product itself is the last returned op. Returns an empty list unless the loop has several products, of which
-        exactly one is independent of earlier iterations. Returns an empty list if the product needs a load that tensor
-        descriptors cannot execute.
+        exactly one is independent of earlier iterations. Returns an empty list if the product needs ops other than
+        arithmetic and loads that tensor descriptors can execute.
         """
         carried = moving(self.loop.body, (c for c, _ in self.loop.carries))
         dots = [op for op in self.loop.body if isinstance(op, Dot)]

@@ -145,7 +145,8 @@ def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Di
     """Returns the start and the stop of a slice as indices of the axis.
 
     A bound is clipped only if the slice would otherwise be too long. A bound that makes the slice empty is not clipped.
-    Clipping each bound at both ends of the axis would make every index expression longer.
+    Clipping each bound at both ends of the axis would make every index expression longer. With clipping at both ends,
+    the length of the index expression would double each time a slice is sliced again.
     """
     (start, start_back), (stop, stop_back) = (_bound(t, v) for v in (item.start, item.stop))
     if forwards:

@@ -81,8 +81,8 @@ def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
 
 
 def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
-    """For each axis of the shape `old`, returns an index expression over the axes of the shape `new`. Example: if [A,
-    B] becomes [A*B], the indices are `d0 // B` and `d0 % B`.
+    """For each axis of the group `old`, returns an index expression over the axes of the group `new` (see `_groups`).
+    Example: if [A, B] becomes [A*B], the indices are `d0 // B` and `d0 % B`.
 
     The argument `first` is the axis number of `new[0]` in the result. `reshape` keeps the row-major order of the
     elements.

@@ -114,7 +114,7 @@ def _read(kernel: Kernel) -> int:
 
 def _special(kernel: Kernel, by_one: bool = True) -> int:
     """Returns the number of special functions, such as exp, that the kernel computes for each element of a row.
-    Divisions of a whole row by one value are counted only if the argument `by_one` is true.
+    Divisions of a whole row by one value become multiplications, and are counted only if the argument `by_one` is true.
     """
     reduced = {a.name for a in kernel.reduced}
     computed = [op for op in kernel.body if isinstance(op, Compute) and op.op != "cast" and reduced & {*op.axes}]
@@ -155,8 +155,8 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
     """Returns how many elements a program computes if it computes several rows.
 
-    If threads load few bytes at once, row reductions and rows that share a bias or scale get twice as many elements per
-    program.
+    If threads load few bytes at once, rows that are only reduced or share a bias or scale get twice as many elements
+    per program.
     """
     inner, narrow = max(kernel.reduced, key=lambda a: weight[a.name]), widest_bytes(kernel) <= 2
     if _is_aligned(kernel, inner) and not narrow:
@@ -382,10 +382,10 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, chip: Chip) -> tupl
     few columns, longer columns than usual are kept in registers. If a column has more than HELD_COLUMN elements, a
     program covers fewer columns, so that there are more programs.
 
-    If an element takes many instructions, a thread has eight elements. If the warps slightly exceed one wave, a thread
-    has sixteen elements, so that all programs run at once. A value that is computed once for each column, such as a
-    square root, is computed again by every thread with elements of this column. If there are many columns, divisions of
-    a column by one value, such as its sum, are not counted as special functions.
+    If an element takes many instructions, a thread has eight elements. If there are slightly more warps than the chip
+    can run at once, a thread has sixteen elements, so that all programs run at once. A value that is computed once for
+    each column, such as a square root, is computed again by every thread with elements of this column. If there are
+    many columns, divisions of a column by one value, such as its sum, are not counted as special functions.
     """
     bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
     few = FEW * chip.multiprocessors
