@@ -336,8 +336,9 @@ class Remainder(Division):
 def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     """Divides the polynomial a by the polynomial b: returns a quotient w and a rest r with a == w * b + r.
 
-    If b has one term, each term of a is divided separately: `4*M + i` divided by 4 has the quotient M and the rest i.
-    If b has several terms, the quotient is 1 for a == b, and 0 for any other a.
+    If b has one term, each term of a that b divides is divided separately, and any other term goes into the rest. For
+    example, `4*M + i` divided by 4 has the quotient M and the rest i. If b has several terms, the quotient is 1 for a
+    == b, and 0 for any other a.
     """
     if len(b.terms) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)

@@ -19,9 +19,9 @@ In each instruction, a tensor core aligns all terms to the largest term. The ten
 bit of the largest term, and cuts off all lower bits. An instruction of a tensor core adds nine terms: eight products
 and the previous sum. Truncation (cutting off low bits) changes each term by at most u/2, and the result by at most 2u,
 where u = 2**-24. So the error of one instruction is at most 9 * u/2 + 2u = 6.5u. For K = 64, the error bound in the
-table is 62 u S for TF32 parts, and 64 u S for IEEE arithmetic. For a depth of 64 or more, TF32 parts have a smaller
-error bound than IEEE arithmetic. The error bounds in this file hold for the tensor cores of Hopper GPUs. The test
-tests/sweep_f32_products.py measures how Hopper's tensor cores round.
+table is (8 + 52 + 64/32) u S = 62 u S for TF32 parts, and 64 u S for IEEE arithmetic. For a depth of 64 or more, TF32
+parts have a smaller error bound than IEEE arithmetic. The error bounds in this file hold for the tensor cores of Hopper
+GPUs. The test tests/sweep_f32_products.py measures how Hopper's tensor cores round.
 
 In: an f32 array. Out: two arrays of TF32 numbers, for the evaluators. In kernels, the function `_tf32_parts` of
 minitri/triton/rt.py splits f32 numbers into two TF32 numbers.
@@ -42,7 +42,8 @@ FACTOR_ERROR = 2.0**-22  # the relative error of each factor; both together give
 def tf32_parts(x: Any) -> tuple[Any, Any]:
     """Returns two arrays of TF32 numbers whose sum is x * SPLIT_SCALE.
 
-    If the absolute value of an element is about 2**102 or more, both returned arrays contain NaN for this element.
+    If an element is NaN, or its absolute value is about 2**102 or more, both returned arrays contain NaN for this
+    element.
 
     The last bit of a subnormal f32 number stands for 2**-149, but neighbouring TF32 numbers are at least 2**-136 apart.
     After a multiplication by SPLIT_SCALE = 2**13, TF32 numbers can represent the last bit of a subnormal f32 number

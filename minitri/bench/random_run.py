@@ -121,7 +121,7 @@ def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Meas
 
     The returned part causes at least half of the loss: the seconds by which minitri is slower than torch.
 
-    whole   the measured row of the whole program; it is returned if no part is slow
+    whole   the measured row of the whole program; it is returned if no slow part causes half of the loss
     bound   a part is slow if its ratio (the time of torch divided by the time of minitri) is smaller than `bound`
     """
     for length in range(1, len(program.statements)):

@@ -282,7 +282,7 @@ def _reach(function: ast.Function, sizes: Mapping[str, Size]) -> int:
     """Returns the exclusive upper limit for random integers.
 
     The limit is at most the length of the shortest nonempty axis of all float arrays, so random integers are valid
-    indices.
+    indices of these arrays.
     """
     types = [p.annotation for p in function.params if isinstance(p.annotation, ast.ArrayType)]
     extents = [n for t in types if DTYPES[t.dtype].is_float for n in _shape(t, sizes)]

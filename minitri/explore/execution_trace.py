@@ -270,8 +270,8 @@ def buffers(plan: Plan) -> list[Buffer]:
 def inputs(compiled: Compilation) -> dict[str, Any]:
     """Returns inputs whose elements count 0, 1, 2, … so that a reader sees which element a value comes from.
 
-    Each element of an integer input is less than the size of the shortest axis of all inputs, so the element is a valid
-    index.
+    Integer inputs count again from 0 before they reach the size of the shortest axis of all inputs. So each element of
+    an integer input is a valid index.
     """
     context, inputs = compiled.context, compiled.plan.inputs
     least = min((n for b in inputs for n in b.layout(context.sizes)[0]), default=1)

@@ -113,7 +113,7 @@ class Mean(NamedTuple, Generic[E]):
 
 class Shift(NamedTuple, Generic[E]):
     """Corrects a partial sum of (x - mean(x)) * (y - mean(y)) when the two means change. The correction adds n * (old
-    mean(x) - new mean(x)) * (old mean(y) - new mean(y)), where n is the number of elements.
+    mean(x) - new mean(x)) * (old mean(y) - new mean(y)), where n is the number of elements in the partial sum.
     """
 
     means: tuple[Mean[E], Mean[E]]
@@ -152,7 +152,7 @@ def above(terms: Terms[E], root: E, below: Iterable[E]) -> set[E]:
 
 
 def _shifts(terms: Terms[E], root: E, y: Reduced[E]) -> list[E]:
-    """Returns the subtracted expression h for each factor exp(x - h) of the expression `root`."""
+    """Returns the subtracted expression h for each factor exp(x - h) of `root` that depends on the maximum `y`."""
     depending = above(terms, root, [y.y])
     shifts: list[E] = []
     stack = [root]

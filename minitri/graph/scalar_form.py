@@ -46,7 +46,8 @@ class GraphTerms(Terms[Element]):
     """Reads the operand `x` of a reduction over `axes` as an expression for one element.
 
     cut       a map: each key is a node that replaces a reduction, and its value is the original reduction
-    permuted  whether the operands of two reductions over the same indices may have their axes in different orders
+    permuted  whether the operands of two reductions over the same indices may have their axes in different orders, and
+              different axes of extent 1
     """
 
     def __init__(self, x: Node, axes: tuple[int, ...], cut: Mapping[Node, Reduce] = {}, permuted: bool = False) -> None:
@@ -107,7 +108,8 @@ class GraphTerms(Terms[Element]):
         """If a reduction computes the element `e`, returns the index at which the reduction reads its operand.
 
         The returned index uses the symbols d0, d1, … of the axes of `x`. Returns None if no reduction computes the
-        element `e`. Returns None if the reduction does not loop over the same indices as the reduction of `x`.
+        element `e`. Returns None if the reduction does not loop over the same indices as the reduction of `x`. Unless
+        `permuted` is true, also returns None if the two reductions have different axes or operands of different shapes.
         """
         node = self.cut.get(e.node, e.node)
         if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):

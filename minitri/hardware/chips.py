@@ -17,9 +17,9 @@ reaches the rates of a data sheet: a copy on an H200 reaches about 90% of the ba
 
 Limits that all chips of an architecture share are in architectures.toml. NVIDIA's limits come from CCCL
 (cuda/__device/arch_traits.h) and from "Technical Specifications per Compute Capability" in the CUDA programming guide.
-A warp gets registers in units of 256, and a block gets shared memory in units of 128 bytes. AMD's limit on the number
-of warps comes from LLVM's AMDGPU backend. AMD's other limits come from "AMD GPU specifications" in the ROCm
-documentation.
+A warp gets registers in units of 256, and a block gets shared memory in units of 128 bytes. AMD's limit on the warps
+(waves) of one multiprocessor (compute unit) comes from LLVM's AMDGPU backend. AMD's other limits come from "AMD GPU
+specifications" in the ROCm documentation.
 """
 
 from collections.abc import Mapping

@@ -345,7 +345,9 @@ def _literal(value: Any, place: Span) -> ast.Expr | None:
 
 
 def _dtype(value: Any) -> DType | None:
-    """Converts a dtype of numpy or torch to a dtype of the language. Returns None for a value that is not a dtype."""
+    """Returns the dtype for a dtype of numpy, torch or the language itself. Returns None for a value that is not a
+    dtype.
+    """
     is_scalar_class = isinstance(value, type) and issubclass(value, np.generic)
     if is_scalar_class or isinstance(value, (DType, np.dtype)) or str(type(value)) == "<class 'torch.dtype'>":
         name = str(value).rpartition(".")[2].strip("'>")  # `<class 'numpy.float32'>`, `float32`, `torch.float32`

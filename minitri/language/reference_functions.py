@@ -98,7 +98,7 @@ def matmul(a: Value, b: Value, precision: str) -> Array:
 def einsum(subscripts: str, operands: Value, precision: str) -> Array:
     """Evaluates `einsum` with numpy. The operands are first rounded to their common dtype, as in `@`.
 
-    With three operands a, b and c, the product `a * b` is rounded before it is multiplied by c.
+    With more than two operands, such as a, b and c, the product `a * b` is rounded before it is multiplied by c.
     """
     given = operands if type(operands) is tuple else (operands,)
     dtype = settled(*given)

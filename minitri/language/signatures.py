@@ -1,4 +1,5 @@
-"""Reads the signatures of functions such as `sum`, and the text of functions that are written in minitri's language.
+"""Reads the signatures of functions that are not elementwise, such as `sum`, and the text of functions that are written
+in minitri's language.
 
 In: signatures.toml, where parameters are written as in Python, and the files of library/. Out: tables that map the name
 of a function to its signature or its source text. The graph builder and the numpy evaluator use the tables of this file

@@ -104,7 +104,8 @@ def _without_signs(i: Interner, x: Node) -> Node:
 
 def _power(i: Interner, x: Node, n: int) -> Node:
     """Returns `x ** n` as a product of repeated squares. For an exponent n below -1, the result is a product of two
-    reciprocals. For example, `x ** -5` becomes `(1 / x**2) * (1 / x**3)`, because `x**5` could overflow.
+    reciprocals. For example, `x ** -5` becomes `(1 / x**2) * (1 / x**3)`, because `x**5` could overflow although
+    `x**-5` is not 0.
     """
     if n == 1:
         return x

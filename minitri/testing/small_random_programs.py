@@ -231,7 +231,9 @@ class Tape:
 
 
 def recorded(seed: int, max_ops: int = 8) -> tuple[RandomProgram, list[int]]:
-    """Returns a random program of up to `max_ops` statements, and a list of the choices that made the program."""
+    """Returns the random program of a seed, with up to `max_ops` statements, and a list of the choices that made the
+    program.
+    """
     tape = Tape(rng=random.Random(seed))
     return written(tape, max_ops), tape.numbers
 

@@ -13,9 +13,9 @@ A template looks like the line that it describes. `<x>` is a placeholder for the
     rescale = <rescale?>  an optional attribute, which is not written if its value is None or ()
     <op>                  the name of an operator, a reduction or a scan
 
-In: the fields of an operation to write, or a line of text to read. Out: the written line, or the fields that were
-read. Each intermediate representation (graph, kernels, tile programs) has its templates in a file `lines.toml` in its
-folder.
+In: the fields of an operation to write, or a line of text to read. Out: the written line, or the fields that were read.
+Each intermediate representation (graph, kernels, tile programs) has its templates in a file `lines.toml` in its folder.
+In the same folder, text.py writes the lines, and text.py or parse.py reads the lines.
 """
 
 import re
@@ -91,7 +91,9 @@ class Template:
         return f"{head} {self.between.join(operands)}".rstrip() + (f" {{{', '.join(words)}}}" if words else "")
 
     def words(self, fields: Mapping[str, Any], writer: Any) -> list[str]:
-        """Returns the texts of the attributes, such as `over = [j]`. Attributes without a value are left out."""
+        """Returns the texts of the attributes, such as `over = [j]`. An optional attribute without a value is left
+        out.
+        """
         shown = [h for h in self.attributes if h.mark != "?" or fields[h.field] not in (None, ())]
         return [f"{h.word} = {h.write(fields[h.field], writer)}" for h in shown]
 

@@ -179,7 +179,7 @@ def _origin(program: BaseProgram, call: Call) -> tuple[BaseProgram, Call]:
 
 def _same(before: Any, after: Any) -> bool:
     """Returns True if numpy must compute equal results from the stages `before` and `after` a pass. For example, a
-    different number of warps does not change numpy's results.
+    different number of warps does not change numpy's results, but a different tensor descriptor can change them.
     """
     if isinstance(before, Programs) and isinstance(after, Programs):
         return [_visible(p) for p in before] == [_visible(p) for p in after]
@@ -237,7 +237,9 @@ def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
 
 
 def _smallest(program: BaseProgram, call: Call, row: CheckRow) -> Failure:
-    """Makes the arguments of a failing call smaller, while the pass of `row` is still the first pass that fails."""
+    """Makes the arguments of a failing call smaller, as long as the check still fails first at the pass and variant of
+    `row`.
+    """
 
     def first(arguments: Mapping[str, Any]) -> tuple[Call, CheckRow] | None:
         with suppress(CompileError):  # a program may refuse some sizes

@@ -39,7 +39,7 @@ def _is_second_computed(kernel: Kernel) -> bool:
     """Checks whether all first factors of the products are loaded, and at least one second factor is computed. Returns
     False if the second factor of any product does not consist of 16-bit floats.
 
-    A product with few rows is worth transposing only if one of its factors is computed from 8-bit values.
+    Returns False for a product with few rows, unless one of its factors is computed from 8-bit values.
     """
     first, second = ([not isinstance(f, Load) for f in factors] for factors in zip(*((d.a, d.b) for d in kernel.dots)))
     halves = all(d.b.dtype.is_float and d.b.dtype.bits == 16 for d in kernel.dots)

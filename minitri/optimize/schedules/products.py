@@ -322,7 +322,7 @@ def are_described(dot: Dot, blocked: Sequence[str] = ()) -> bool:
 
 def _is_one_described(dot: Dot) -> bool:
     """Checks whether the factors of a product are computed from exactly two loaded matrices. A tensor descriptor must
-    be able to load one of the two matrices.
+    be able to load at least one of the two matrices.
     """
     loads = _rows_of(dot.a, dot) | _rows_of(dot.b, dot)
     return len(loads) == 2 and any(is_described(load, (*dot.tile, dot.over)) for load in loads)
