@@ -66,7 +66,7 @@ MOST = 4096  # the most elements of arguments in a file
 class Case(Record):
     """A program, its arguments, and the failure that was found.
 
-    relation   a key of `RELATIONS` (equivalent_programs.py) if a changed program has different results, or "" if
+    relation   a key of `RELATIONS` (equivalent_programs.py) if the comparison with a changed program failed, or "" if
                `check` found the failure
     variant    the variant, such as "cuda general", for which `check` found the failure (minitri/trust/check_passes.py)
     said       the message that describes the failure
