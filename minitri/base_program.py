@@ -103,8 +103,8 @@ class BaseProgram:
         If a parameter has no annotation, its type is taken from the array that the call passes. In the type of a
         parameter without annotation, the sizes are names such as `n0`, so that calls with different sizes share one
         graph. Some programs are right for certain sizes only, and the graph of such a program contains the sizes of the
-        call as numbers. For example, `reshape(x, (2, -1)) * y` multiplies arrays of the shapes (2, N/2) and (N,). numpy
-        can broadcast these shapes for N = 2 only.
+        call as numbers. Example: for vectors x and y of N elements, `reshape(x, (2, -1)) * y` multiplies arrays of the
+        shapes (2, N/2) and (N,). numpy can broadcast these shapes for N = 2 only.
         """
         self.refresh()
         call = bind(self.function, args, keywords)

@@ -12,9 +12,9 @@ parameters, known sizes and a target. Out: a `Compilation`, which has every stag
 made when it is first requested. After each pass that changed something, the verifier of the IR runs. If the verifier
 fails, the error MT0403 names the pass and shows the IR before and after the pass.
 
-The passes of `CORE` can compile every program. For each operation except views and constants, the passes of `CORE` make
-one kernel with a simple schedule. The optimisations are in minitri/optimize/pass_table.py, which is imported only for
-optimised programs.
+The passes of `CORE` can compile every program. For each operation except views, constants and index values, the passes
+of `CORE` make one kernel with a simple schedule. The optimisations are in minitri/optimize/pass_table.py, which is
+imported only for optimised programs.
 """
 
 import os

@@ -13,7 +13,7 @@ of slices:
     max(N - 1, 0) + min(N, 1)                  is N: the lengths of x[1:] and x[:1], added
     min(2*min(N, 1) + max(N - 2, 0), 1)        is min(N, 1)
 
-Two sums of maxima and minima of N have the same canonical form if they are equal for all N.
+Two sums of maxima and minima of one size N have the same canonical form if they are equal for all N.
 
 The one idea: max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). Nested maxima and minima of one integer n are a
 piecewise linear function of n. The function ramp(n - k) changes its slope at n = k only. Any piecewise linear function
@@ -202,8 +202,9 @@ def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows) -> bool:
 
 
 def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
-    """Returns the least value that each size can have if none of the axis lengths `extents` is 0. The value n of a size
-    s must also satisfy `allows(s, n)`.
+    """For each size on which one of the axis lengths `extents` depends, returns the least value at which none of these
+    lengths is 0. The value n of a size s must also satisfy `allows(s, n)`. An axis length that depends on several sizes
+    is ignored.
     """
     least: dict[Symbol, int] = {}
     for symbol, n in filter(None, map(_least, extents)):

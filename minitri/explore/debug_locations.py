@@ -212,8 +212,8 @@ def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
     copies the line of the instruction that disabled the threads.
 
     The instruction `s_waitcnt` waits until loads have written their registers, but its text does not name the
-    registers. In the row of `s_waitcnt`, the function lists the registers of earlier loads, both as defined and as used
-    names.
+    registers. In the row of `s_waitcnt`, the function lists the registers of the loads since the previous `s_waitcnt`,
+    both as defined and as used names.
     """
     saved: dict[str, tuple[int, ...]] = {}
     fetched: tuple[str, ...] = ()
@@ -247,7 +247,7 @@ def _assembly_rows(text: str, machine: str) -> Iterator[Row]:
 
 
 def straightened(ptx: str) -> str:
-    """Returns the PTX text with only the first `.loc` directive of each block of inline assembly.
+    """Returns the PTX text without the `.loc` directives inside inline assembly, except the first of each block.
 
     LLVM increases the line number after each line of inline assembly, although the whole inline assembly comes from one
     line of the source.

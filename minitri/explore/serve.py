@@ -1,4 +1,4 @@
-"""Serves the explorer's page, with a live editor, to the user of this machine.
+"""Serves the explorer's page, with a live editor, only to the user of this machine.
 
     minitri explore --serve
 

@@ -8,10 +8,11 @@ the shrunk failure (a `Case`). A random program is checked by two kinds of compa
                   (minitri/testing/equivalent_programs.py)
 
 To shrink a failure, `trial` first simplifies the random choices that made the program, and then the sizes and elements
-of the arguments. For a simplified program, `trial` repeats only the comparison that failed for the original program.
-Left out: crashes and hangs, which session.py reports.
+of the arguments. For a simplified program or simplified arguments, `trial` repeats only the comparison that failed for
+the original program. Left out: crashes and hangs, which session.py reports.
 
-The file that stores a failure contains the program, below comments that describe the failure:
+The file that stores a failure contains the program, below comments with everything that is needed to repeat the
+failure:
 
     # minitri fuzz --replay seed-17-mask.mt
     # the pass `mask` is wrong (tile.masked, cuda): 1 of 3 elements, the worst at [2]
@@ -21,7 +22,7 @@ The file that stores a failure contains the program, below comments that describ
 
 The stored file is a module of the language, so commands such as `minitri run` accept the file too. If the program's
 arguments have few elements, the stored file has every element and the strides. If the program's arguments have many
-elements, the stored file has only the seed. Random arguments are then made from the seed.
+elements, the stored file has only the seed. The same random arguments are then made again from the seed.
 
 A worker process checks programs, so that a crash or a hang of Triton's interpreter does not end the whole session:
 
@@ -65,9 +66,9 @@ MOST = 4096  # the most elements of arguments in a file
 class Case(Record):
     """A program, its arguments, and the failure that was found.
 
-    relation   a key of `RELATIONS` (equivalent_programs.py) if a changed program has different results, or "" if
+    relation   a key of `RELATIONS` (equivalent_programs.py) if the comparison with a changed program failed, or "" if
                `check` found the failure
-    variant    the target, such as "cuda general", for which `check` found the failure (minitri/trust/check_passes.py)
+    variant    the variant, such as "cuda general", for which `check` found the failure (minitri/trust/check_passes.py)
     said       the message that describes the failure
     """
 
@@ -102,7 +103,8 @@ class Outcome(Record):
     stages   number of stages whose results were compared with the reference
     pairs    number of changed programs whose results were compared with the results of the program
     case     the failure, or None if the program did not fail
-    refused  number of changed programs that were not compared, because Triton cannot compile their block sizes
+    refused  number of changed programs that were not compared, because Triton cannot compile the block sizes that the
+             change prescribes
     """
 
     stages: int = 0
@@ -146,10 +148,10 @@ def examined(
 ) -> Outcome:  # fmt: skip
     """Checks a case on the CPU or a GPU, and returns the outcome.
 
-    First, every compiler pass is checked for each target in `variants` (minitri/trust/check_passes.py). If no pass is
-    wrong, the program is compared with changed programs that must compute the same result, such as a program with
-    renamed variables. The argument `relations` selects the changed programs by their keys in `RELATIONS`. The default
-    is `PAIRS[on]`.
+    First, every compiler pass is checked for each variant of compilation in `variants` (minitri/trust/check_passes.py).
+    If no pass is wrong, the program is compared with changed programs that must compute the same result, such as a
+    program with renamed variables. The argument `relations` selects the changed programs by their keys in `RELATIONS`.
+    The default is `PAIRS[on]`.
     """
     relations = PAIRS[on] if relations is None else relations
     try:

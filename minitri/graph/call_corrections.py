@@ -53,7 +53,8 @@ def arguments(node: ast.Call) -> list[ast.Expr]:
 def items(node: ast.Call) -> list[ast.Expr]:
     """Returns all arguments of a call except the first argument.
 
-    Example: both `reshape(x, 2, 3)` and `reshape(x, (2, 3))` give the items 2 and 3.
+    If only a tuple comes after the first argument, returns the elements of the tuple. Example: both `reshape(x, 2, 3)`
+    and `reshape(x, (2, 3))` give the items 2 and 3.
     """
     match arguments(node)[1:]:
         case [ast.Tuple(elements=elements)]:

@@ -219,8 +219,8 @@ def _added(x: Info, y: Info) -> Info:
 
 def _multiplied(x: Info, y: Info) -> Info:
     """Returns the contiguity, divisibility and constancy of the product of x and y. The divisibility of the values 8,
-    9, 10 is 8, but 8 divides only the first value. So a factor with the values 8, 9, 10 contributes only the
-    divisibility 1 to the product.
+    9, 10 is 8, but 8 divides only the first value. So a factor whose neighbouring values increase by one contributes
+    only the divisibility 1 to the product.
     """
     parts = [i.divisibility if i.contiguity == 1 else 1 for i in (x, y)]
     return Info(1, min(ANY, parts[0] * parts[1]), min(x.constancy, y.constancy))

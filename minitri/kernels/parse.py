@@ -221,8 +221,8 @@ class Body(LineReader[Op]):
         """Returns the fields that a line of the text must not contain at this stage of the compilation. The argument
         `word` is the name of the op in the line.
 
-        Only sums and matrix products can have the field `rescale`. Only sums can have the field `shift`. Only argmax
-        and argmin can have the field `index`.
+        Only sums and matrix products can have the field `rescale`, a factor for the partial sum. Only sums can have the
+        field `shift`, an addend for the partial sum. Only argmax and argmin can have the field `index`.
         """
         absent = frozenset(TABLE["absent"][self.stage])
         absent |= {"rescale", "shift"} if word not in ("reduce.sum", "dot") else frozenset()

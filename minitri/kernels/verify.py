@@ -167,8 +167,9 @@ def _is_transport(op: ir.Reduce | ir.Dot, transport: Op, kind: str, most: int) -
 
     The correction uses old values: the values of other reductions before the current iteration of the loop (`Old` ops).
     The correction must use the old values of at least one reduction, and of at most `most` reductions. These reductions
-    must have the operator `kind` ("max" or "sum"), and the same reduced axes as `op`. If `kind` is "sum", the
-    correction must also use the number of elements before the current iteration.
+    must have the operator `kind` ("max" or "sum"), and the same reduced axes as `op`. The correction must not use the
+    old value of one reduction twice. If `kind` is "sum", the correction must also use the number of elements before the
+    current iteration.
     """
     olds = [o.x for o in needed(transport) if isinstance(o, ir.Old)]
     over = reduced_by(op)

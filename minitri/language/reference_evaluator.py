@@ -127,8 +127,8 @@ class Reference(Interpreter):
         """Evaluates a binary operator. Two numbers are combined by Python's operator, such as `*`, and two tuples are
         joined by Python's `+`.
 
-        For a case such as `1 / 0`, in which Python raises an error, the operator table (operators.toml) defines the
-        result.
+        If Python's operator raises an error, as for `1 / 0`, or gives a complex number, the operator table
+        (operators.toml) defines the result.
         """
         if node.op == "@":
             return FUNCTIONS["matmul"](x, y, "f32")

@@ -8,8 +8,8 @@ In: a ParseError, the source range (span) of the whole text, and the parser. Out
 correction, or a different error that describes the mistake better. Rows of syntax_repairs.toml define errors that
 describe a common mistake more exactly than the parser's error. The one idea: the parser itself decides whether an edit
 is a correction, so the edits to try can be mere guesses. Corrections are tried in this order: rows of
-syntax_repairs.toml that match the line, the correction in the given ParseError, and the edits of `_general`. Left out:
-mistakes that extend over several lines, and texts of more than `LONGEST` characters.
+syntax_repairs.toml that match the line of the error, the correction in the given ParseError, and the edits of
+`_general`. Left out: mistakes that extend over several lines, and texts of more than `LONGEST` characters.
 """
 
 import keyword

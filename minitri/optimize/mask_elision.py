@@ -9,7 +9,7 @@ printed program gives the reason for each omitted test. A bounds test is omitted
 bounds test of a grid axis is also omitted if all elements of the last block lie in the array. On a grid axis no result
 depends on elements past the end, because the mask of the store drops these elements. For an element past the end, a
 load returns the neutral element of the reduction that uses the load, for example 0 for a sum. This pass evaluates the
-ops between a load and a reduction for an element past the end of an axis. If each element past the end of an axis is
+ops between a load and a reduction for an element past the end of an axis. If the value that reaches the reduction is
 the neutral element of the reduction, the reduction needs no `where`.
 
 Bounds tests are left out not only in mask_elision.py, but also in four other files of minitri/optimize/. The file
@@ -17,7 +17,8 @@ skip_blocks/skip.py gives the last, shorter block a loop of its own, so that the
 test. The pass in boundary_peeling.py runs before this pass and marks some programs `peeled`. In a peeled program, the
 code for complete tiles does not test the end of the last grid axis. If tensor descriptors load a block
 (tensor_descriptors.py), the GPU's copy engine tests the bounds, so the program needs no test. The file
-deferred_tf32_checks.py adds a loop that needs no bounds test, because each iteration visits a single index of the axis.
+deferred_tf32_checks.py adds a loop that needs no bounds test, because each iteration reads a single index, and this
+index is always inside the axis.
 
 Left out: proofs that need relations between several axes. The proof that a test is needless uses the range of each axis
 (minitri/base/intervals.py). If an index is not a polynomial, the proof that its test is needless uses facts about

@@ -107,7 +107,9 @@ class Bound:
 
 
 def launcher(launches: Sequence[Launch], call: Call) -> Callable[[], None]:
-    """Returns a function that launches the kernels of a call. On a GPU, the kernels run in the current stream."""
+    """Returns a function that launches the kernels of a call. On a GPU, the kernels run in the current stream of the
+    arrays' device.
+    """
     steps = [(x.start(), x.programs, x.arguments) for x in launches if x.programs]
     model, device, current, stream_of = call.model, 0, int, int  # the interpreter is device 0 and needs no stream
     if model is not None and model.device != "cpu":

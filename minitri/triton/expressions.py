@@ -126,8 +126,8 @@ class Expressions:
 
     extents     the number of elements of a tile along each axis; axes along which a tile has one element are left out
     names       the name of each computed operation in the source, such as v3
-    predicates  the name of each computed condition in the source, such as m5. The keys of `predicates` contain names
-                such as v3 for computed values
+    predicates  the name of each computed condition in the source, such as m5. A key is a condition, in which each
+                loaded value is written as its name in the source, such as v3
     """
 
     def __init__(self, program: Program, lines: Lines) -> None:

@@ -7,8 +7,8 @@ In: the arguments of a call by name, the symbolic shapes of its arrays, the size
 in the same way.
 
 Sizes become smaller first: 0, 1, 2, a size next to a block size, half the size, or the size minus one. When the sizes
-cannot become smaller, each array is replaced by a simpler array: zeros, ones, or small integers. If an array has few
-elements, single elements are also replaced by simpler numbers.
+cannot become smaller, each array is replaced by a simpler array: zeros, ones, or small integers in a row-major layout.
+If an array has few elements, single elements are also replaced by simpler numbers.
 
 The one idea: a smaller array is always a part of the array that failed. A property of all elements of an array, such as
 "no element is NaN", is true for each part of the array too. If smaller arguments still fail, the search continues from

@@ -277,7 +277,8 @@ def _sizes(t: Typer, names: Iterable[Labels], arrays: Iterable[Array]) -> dict[L
 def _diagonal(t: Typer, x: Array, labels: Labels, sizes: Mapping[Label, Dim]) -> _Term:
     """Returns the array with one axis for each name: with the subscripts "ii", the diagonal of the array.
 
-    An axis of size 1 is dropped if another axis with the same name has a size other than 1.
+    An axis of size 1 is dropped if another axis with the same name, in this array or in another array, has a size other
+    than 1.
     """
     kept = list(dict.fromkeys(n for n, e in zip(labels, x.shape) if e != 1 or sizes[n] == 1))
     index = [ir.axis(kept.index(n)) if e != 1 or sizes[n] == 1 else dims.ZERO for n, e in zip(labels, x.shape)]

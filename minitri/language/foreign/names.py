@@ -144,8 +144,9 @@ def _by_name() -> dict[str, list[Foreign]]:
 def rows(name: str, library: str) -> list[Foreign]:
     """Returns the rows of names.csv for a name of a library.
 
-    Rows with an empty column `arguments` fit any call, and come last. If names.csv has no row for torch's `exp_` or
-    `exp_copy`, the function returns the rows for `exp`.
+    Rows with an empty column `arguments` fit any call, and come last. If names.csv has no row for a name with the
+    suffix `_` or `_copy`, the function returns the rows for the name without the suffix. Example: torch's `exp_` and
+    `exp_copy` have the rows of `exp`.
     """
     for spelling in (name, name.removesuffix("_"), name.removesuffix("_copy"), "*"):
         if found := [row for row in _by_name().get(spelling, ()) if library in row.libraries]:
@@ -166,7 +167,8 @@ class Answer(Record):
     def sentence(self, called: bool, written: str = "") -> str:
         """Returns a sentence that says what to write instead of the name, or why the language has no counterpart.
 
-        The argument `written` is the user's text after its translation, such as `mean(y, axis=0)`.
+        The argument `written` is the user's text after its translation, such as `mean(y, axis=0)`, or "" if no
+        translated text exists.
         """
         row, of = self.row, LIBRARIES[self.library]
         written = " ".join(written.split()) if len(written) < LONGEST else ""

@@ -60,7 +60,8 @@ def _transpose(kernel: Kernel, order: Sequence[Axis], second: Axis, chip: Chip) 
     """Returns the block sizes and the number of warps of a transpose. Memory accesses are contiguous along two axes:
     the first axis in the list `order`, and the axis in the argument `second`.
 
-    A tile has at most SQUARE elements. Small arrays get smaller tiles, so that more multiprocessors have a tile.
+    A tile has at most UNALIGNED elements if accesses along the first axis move single elements. Otherwise a tile has at
+    most SQUARE elements, and fewer for small arrays, so that more multiprocessors have a tile.
     """
     share = math.prod(size(a, SQUARE) for a in kernel.axes) // chip.multiprocessors
     if not _has_vectors(kernel, order[0]):

@@ -77,7 +77,8 @@ class _Skipping:
 
     def _neutral_choices(self) -> list[_Choice]:
         """Returns the `where` ops that let the loop skip blocks, each with True or False. For an op returned with True,
-        the loop can skip each block in which the op's condition is false for all elements.
+        the loop can skip each block in which the op's condition is false for all elements. For an op returned with
+        False, the loop can skip each block in which the condition is true for all elements.
         """
         before = list(self.program.ops())
         before = before[: before.index(self.loop.body[0])] if self.loop.body else before
