@@ -121,8 +121,8 @@ def version(distribution: str) -> str | None:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """Returns the first two numbers of a version: (3, 6) for "3.6.0+git1a2b", and () for an empty text."""
-    return tuple(int(n) for n in re.findall(r"\d+", text.split("+")[0])[:2])
+    """Returns the first two numbers of a version, such as (3, 6) for "3.6.0+git1a2b"."""
+    return tuple(int(n) for n in re.findall(r"\d+", text.split("+")[0])[:2])  # () for an empty text
 
 
 # ---- what runs -------------------------------------------------------------------------------

@@ -254,10 +254,8 @@ class Dim:
 
 
 def _atom_key(atom: Atom) -> tuple[str, str]:
-    """Returns a key to sort the factors of a term.
-
-    The key contains the kind of a symbol, since a size and an axis can have the same name.
-    """
+    """Returns a sort key for a factor of a product."""
+    # with the kind, since a size and an axis can have the same name
     return str(atom), atom.kind if isinstance(atom, Symbol) else ""
 
 
@@ -272,7 +270,8 @@ def _signed(position: int, monomial: Monomial, c: int) -> str:
 
 
 def _wrap(d: Dim) -> str:
-    """Returns the text of a Dim, in brackets unless the text is a name, a number >= 0 or a call such as `max(a, b)`."""
+    """Returns an integer expression as text; a text such as `n + 1` gets brackets."""
+    # a name, a number >= 0 or a call such as `max(a, b)` needs no brackets
     alone = d.constant is not None and d.constant >= 0 or d.atom is not None
     return str(d) if alone and not isinstance(d.atom, Division) else f"({d})"
 
@@ -302,7 +301,7 @@ def product(dims: tuple[Dim, ...] | list[Dim]) -> Dim:
 
 
 def _is_count(d: Dim) -> bool:
-    """Checks whether `d` is a product of sizes and one positive number, such as `4*M*N`."""
+    """Checks whether an expression is a product of sizes and one positive number, such as `4*M*N`."""
     monomial, c = d.terms[0] if len(d.terms) == 1 else ((), 0)
     return c > 0 and all(isinstance(a, Symbol) and a.kind == "size" for a in monomial)
 

@@ -43,35 +43,28 @@ def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) ->
 
 
 def _at_end(d: Dim, symbol: Symbol, rising: Dim, falling: Dim, positive: frozenset[Symbol]) -> Dim | None:
-    """Replaces a symbol in `d` by `rising` if `d` increases with the symbol, or by `falling` if `d` decreases with the
-    symbol.
-
-    Returns None if the sign of the symbol's coefficient in `d` is unknown.
-    """
+    """Replaces a symbol by `rising` or `falling`, depending on the sign of its coefficient."""
     parts = d.coefficient(symbol)
     direction = sign(parts[0], positive) if parts else None
     if parts is None or direction is None:
-        return None
+        return None  # the sign of the symbol's coefficient is unknown
     return parts[0] * (rising if direction >= 0 else falling) + parts[1]
 
 
 def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim, Ranges]:
-    """Replaces each quotient and remainder that contains axes by a new axis, because `bounds` needs expressions that
-    are linear in the axes.
-
-    Returns the rewritten expression, and a dict with the range of each axis. A new axis whose range is unknown is not
-    in the dict.
-    """
+    """Replaces quotients and remainders by new axes; returns the expression and the ranges of axes."""
     fresh: dict[Symbol, Range] = {}
 
     def atom(a: Atom) -> Dim:
         if isinstance(a, Symbol) or all(s.kind == "size" for s in Dim({(a,): 1}).symbols()):
             return Dim({(a,): 1})
         symbol = Symbol(f"#{a}", "axis")
+        # a new axis whose range is unknown is not in `fresh`
         if (range := _pair_range(a, ranges, positive)) is not None:
             fresh[symbol] = range
         return Dim({(symbol,): 1})
 
+    # `bounds` needs an expression that is linear in the axes
     return d.map_atoms(atom), {**ranges, **fresh}
 
 
@@ -133,16 +126,13 @@ def joined(d: Dim, ranges: Ranges = {}) -> Dim:
 
 
 def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
-    """Returns other ways to write the sum `d`. In each returned sum, the remainder `low` is merged with another term of
-    `d`.
-
-    Examples: the sum a % n + n * (a // n) becomes a, and the sum a % n + n * (a // n % m) becomes a % (n * m).
-    """
+    """Returns other forms of a sum: for `i % 4 + 4 * (i // 4)`, the form `i`."""
     a, n, digit = low.a, low.b, Dim({(low,): 1})
     count, rest = split(d, digit)
     quotient = simplify(a // n, ranges)
+    # the remainder `low` is a - n * (a // n): a % n + n * (a // n) becomes a
     found = [rest + count * (a - n * quotient)]
-    for high in d.atoms():
+    for high in d.atoms():  # a % n + n * (a // n % m) becomes a % (n * m)
         if isinstance(high, Remainder) and high is not low:
             more = a + n * (high.a - quotient)
             found.append(rest + count * (more % (n * high.b) - n * Dim({(high,): 1})))
@@ -169,15 +159,12 @@ def mixed_radix(d: Dim, ranges: Ranges, whole: Dim) -> dict[Symbol, int]:
 
 
 def _units(x: Dim, y: Dim) -> list[Dim]:
-    """Returns divisors of y that also divide a term of x, the largest first.
-
-    A common divisor u can simplify x // y: if `y = u*q` and `x = u*p + r` with 0 <= r < u, then `x // y` is `p // q`.
-    Example: 4 divides 64 and 4*i, so `(4*i + j) // 64` is `i // 16` if 0 <= j < 4.
-    """
+    """Returns common factors to cancel in `x // y`, such as 4 in `(4*i + j) // 64`."""
     if len(y.terms) != 1:
         return []
     ((divisor, k),) = y.terms
     shared = ((sorted((Counter(m) & Counter(divisor)).elements(), key=str), gcd(c, k)) for m, c in x.terms if m)
     units = dict.fromkeys(Dim({tuple(m): c}) for m, c in shared if k > 0)
+    # if y = u*q and x = u*p + r with 0 <= r < u, x // y is p // q: (4*i + j) // 64 is i // 16 if 0 <= j < 4
     smaller = [u for u in units if u != y and u != 1]
     return sorted(smaller, key=lambda u: (len(u.terms[0][0]), u.terms[0][1]), reverse=True)

@@ -87,16 +87,14 @@ def least_index(row: Reduction, x: Any, index: Any, axis: int) -> Any:
 
 
 def _best(row: Reduction, x: Any, axis: int | None) -> Any:
-    """Returns a bool for each element: whether the element equals the largest (argmax) or smallest (argmin) element of
-    its row. Here NaN equals NaN.
-    """
+    """Returns a bool array that marks the largest (argmax) or smallest (argmin) elements of each row."""
     best = row.ufunc.reduce(x, axis=axis, keepdims=True)
-    return (x == best) | ((x != x) & (best != best))
+    return (x == best) | ((x != x) & (best != best))  # here NaN equals NaN
 
 
 def _dtype_of(x: Any) -> DType:
-    """Returns the dtype of an array. For numpy's longdouble, returns f64."""
-    return from_numpy(x.dtype.name) or f64
+    """Returns the dtype of an array."""
+    return from_numpy(x.dtype.name) or f64  # f64 for numpy's longdouble
 
 
 def scan(op: str, x: Any, axis: int) -> Any:

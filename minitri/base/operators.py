@@ -149,12 +149,8 @@ def register(op: Operator) -> Operator:
 
 
 def _operator(name: str, row: dict[str, Any]) -> Operator:
-    """Returns the operator for a row of operators.toml.
-
-    In a row of operators.toml, the entry `numpy` is the name of the function that computes the operator for numpy
-    arrays. The function comes from operators_unlike_numpy.py if that file has a function with this name, and otherwise
-    from numpy.
-    """
+    """Makes an operator from a row of the table operators.toml."""
+    # the name of the function that computes the operator for numpy arrays: operators_unlike_numpy.py comes first
     function = row.pop("numpy", name)
     numpy = getattr(operators_unlike_numpy, function, None) or getattr(np, function)
     fields: dict[str, Any] = {f: tuple(value) if isinstance(value, list) else value for f, value in row.items()}

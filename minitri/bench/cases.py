@@ -134,13 +134,10 @@ def cases_of(
 def _input(
     param: tuple[str, str, str], pack: Sequence[int], known: Mapping[str, int], below: Any = 0, **settings: Any
 ) -> Input:
-    """Returns the description (`Input`) of the array for a parameter. The argument `param` is the tuple (name, dtype,
-    dims).
-
-    If the dtype is bool, each element is 0 or 1 at random.
-    """
-    _, dtype, dims = param
+    """Describes the array for a parameter: its dtype, its shape and the limit of its elements."""
+    _, dtype, dims = param  # name, dtype, dims
     shape = [n for d in dims.split(", ") for n in (pack if d[0] == "*" else [known[d] if d in known else int(d)])]
+    # each element of a bool array is 0 or 1 at random
     return Input(dtype, tuple(shape), known.get(below, below) or 2 * (dtype == "bool"), **settings)
 
 
@@ -154,11 +151,9 @@ def program(name: str, dtype: str = "f32") -> str:
 
 @cache
 def _functions() -> dict[str, str]:
-    """Returns the text of each function of programs.mt, by name.
-
-    In programs.mt, a function ends at the first blank line after its `def`.
-    """
+    """Returns the text of each function of programs.mt, by name."""
     text = Path(__file__).with_name("programs.mt").read_text(encoding="utf-8").strip()
+    # a function ends at the first blank line after its `def`
     return {found[2]: found[1] for found in re.finditer(r"^(def (\w+).*?)(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)}
 
 
@@ -210,15 +205,13 @@ def _flex(mask: str, q: Any, k: Any, v: Any) -> Any:
 
 @cache
 def _compiled_flex(mask: str, rows: int, keys: int, device: str) -> Callable[..., Any]:
-    """Returns compiled flex_attention.
-
-    flex_attention is compiled only once, so the compilation is not timed.
-    """
+    """Returns torch's flex_attention, compiled for one shape of its inputs."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     seen = None
     if mask != "full":
         seen = create_block_mask(lambda b, h, i, j: _seen(mask, i - j), None, None, rows, keys, device=device)
+    # kept by `@cache`, so that the compilation is not timed
     return torch.compile(partial(flex_attention, block_mask=seen), dynamic=False)
 
 

@@ -110,20 +110,16 @@ def rotated(arrays: Arrays) -> list[Arrays]:
 
 
 def _copied(a: Any) -> Any:
-    """Returns a copy of an array; the copy has the strides of the array.
-
-    The function does not call torch's `clone`, because `clone` would make a contiguous copy of a strided array.
-    """
+    """Returns a copy of a tensor with the same strides."""
+    # `clone` would make a contiguous copy of a strided array
     return torch.empty_strided(a.shape, a.stride(), dtype=a.dtype, device=a.device).copy_(a)
 
 
 def _bytes_moved(case: Case, arrays: Arrays, reference: Arrays) -> int:
-    """Returns the number of bytes that the case must read and write.
-
-    The arrays in `reference` have the shapes of the results, but the dtype f64. The function assumes that float results
-    have the dtype of the first input.
-    """
+    """Returns how many bytes a benchmark case must read and write."""
     read, like = [a.nbytes for a in arrays], arrays[0]
+    # `reference` has the shapes of the results, but the dtype f64: float results are assumed to have the dtype of the
+    # first input
     out = sum(r.numel() * (like if r.is_floating_point() else r).element_size() for r in reference)
     return out + sum(read) if not case.picks else 2 * out + sum(read[1:])
 
@@ -132,16 +128,14 @@ def _bytes_moved(case: Case, arrays: Arrays, reference: Arrays) -> int:
 
 
 def _implementations(case: Case, sets: Sequence[Arrays], row: Row, tune: bool) -> dict[str, Maker]:
-    """Returns a dict from the name of each implementation to a function. The function prepares the implementation, and
-    returns one call for each set of inputs.
-
-    If minitri's schedules are measured, the time for measuring the schedules is stored in `row`.
-    """
+    """Maps the name of each implementation to a function that prepares its calls."""
+    # each function returns one call for each set of inputs
     makers: dict[str, Maker] = {"minitri": partial(_bound, case.program, sets)}
     ways = {"eager": case.eager, "library": case.library, **case.peers}
     makers |= {name: partial(_each, way, sets) for name, way in ways.items() if way is not None}
     makers["compile"] = lambda: _each(torch.compile(case.eager, dynamic=False), sets)
     if case.tuned or tune:
+        # also stores in `row` how long it takes to measure the schedules
         makers["minitri tuned"] = lambda: _tuned(case.program, sets, row)
     if case.tuned:
         mode = "max-autotune-no-cudagraphs"
@@ -187,9 +181,7 @@ def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: A
 
 
 def _begin(make: Maker) -> tuple[Iterable[Run], Run, Any]:
-    """Runs the first call of an implementation. Returns an iterator over the later calls of the implementation, the
-    first call, and the result of the first call.
-    """
+    """Runs an implementation's first call; returns the later calls, this call and its result."""
     calls = iter(make())
     first = next(calls)
     return calls, first, first()
@@ -230,7 +222,7 @@ def error_of(result: Any, reference: Arrays) -> float:
 
 
 def _memory(case: Case, arrays: Arrays) -> tuple[int, int]:
-    """Returns the most bytes that a call allocates, and the bytes that the outputs and temporaries of the call need."""
+    """Returns the peak memory of a call, and the bytes of its outputs and temporaries."""
     program = mt.compile(case.program)
     first = call_costs.peak(lambda: program(*arrays))
     run, call = program.prepare(*arrays)
@@ -241,9 +233,7 @@ def _memory(case: Case, arrays: Arrays) -> tuple[int, int]:
 
 
 def _predict(case: Case, arrays: Arrays, row: Row) -> None:
-    """Stores in `row` the predicted time, and the bytes and operations predicted from the graph, the kernels and the
-    tiles.
-    """
+    """Stores the predicted time, bytes and operations of a case in its row."""
     if found := roofline(mt.compile(case.program).lower(*arrays).compilation):
         total = found.total
         works = {"graph": found.graph.needed, "kernels": total.needed, "tiles": total.asked}

@@ -126,7 +126,7 @@ def _memory(rows: Sequence[Row]) -> list[str]:
 
 
 def _means(rows: Sequence[Row]) -> list[str]:
-    """Returns a line for each kind of cases, with the geometric means of the cases' speedups."""
+    """Returns a line with the geometric mean speedups of each kind of cases."""
     lines: list[str] = []
     for what in dict.fromkeys(r.kind for r in rows):
         group = [r for r in rows if r.kind == what]
@@ -138,17 +138,13 @@ def _means(rows: Sequence[Row]) -> list[str]:
 
 
 def _beside(rows: Sequence[Row]) -> list[str]:
-    """Returns lines that compare the speed of each program with the speed of related programs (the field `beside` of
-    `Row`).
-    """
+    """Returns lines that compare each program's speed with the speed of related programs."""
     pairs = [(r, n, p.seconds) for r in rows for n, p in r.beside.items() if p.seconds]
     return [f"{r.name}: {s / own:.2f} times as fast as our own {n}" for r, n, s in pairs if (own := r.best("minitri"))]
 
 
 def _tuning(rows: Sequence[Row]) -> list[str]:
-    """Returns a line about measured schedules: the longest time of measuring the schedules of a program, and the
-    largest speedup by measured schedules.
-    """
+    """Returns a line about measured schedules: the longest measurement and the largest speedup."""
     known = [(r.tuning, share, r.name) for r in rows if r.tuning and (share := r.ratio("minitri tuned"))]
     if not known:
         return []
@@ -214,10 +210,7 @@ def ratio(row: Row) -> float:
 
 
 def _classes(rows: Sequence[Row]) -> str:
-    """Returns a table with a line for all programs, and a line for each class of programs.
-
-    Each line shows the number of programs in a class, and their speedups.
-    """
+    """Returns a table of the speedups of all programs and of each class of programs."""
     words = sorted({word for r in rows for word in r.kind.split(", ")})
     head = ("torch/minitri", "programs", "mean", "compile/ours", *(f"< {b}" for b in BOUNDS), "least")
     lines: list[tuple[str, ...]] = [head]
@@ -241,7 +234,7 @@ def _first_results(rows: Sequence[Row]) -> str:
 
 
 def _text(row: Row) -> str:
-    """Returns the text of a program, with its measured times, and with torch's time divided by minitri's time."""
+    """Returns a program as text, with its times, its errors and its speedup over torch."""
     times = "".join(f"{n} {time_of(p)}, " for n, p in row.peers.items())
     errors = ", ".join(f"{n} {number(p.error, '.1e')}" for n, p in row.peers.items())
     notes = "".join(f"\n    {n}: {p.note}" for n, p in row.peers.items() if p.note)

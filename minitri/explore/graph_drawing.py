@@ -61,7 +61,7 @@ def views(graph: Graph, marks: Marks) -> list[dict[str, Any]]:
 
 
 class _Picture:
-    """A graph to draw: its nodes without the constants, and the edges between these nodes."""
+    """The nodes of a graph to draw, without the constants, and the edges between these nodes."""
 
     def __init__(self, graph: Graph, marks: Marks) -> None:
         self.graph, self.marks = graph, marks
@@ -89,17 +89,14 @@ class _Picture:
         return folded
 
     def _title(self, node: Node) -> str:
-        """Returns the title of the group of a node, such as `softmax, line 3` or `line 3`.
-
-        The title `softmax, line 3` is for a node of the function softmax, which line 3 calls. The title `line 3` is for
-        a node that line 3 computes without a call of a function.
-        """
+        """Returns the title of a node's group, such as `softmax, line 3` or `line 3`."""
         spans = [s for s in self.graph.spans.get(node, ()) if (s.start, s.end) not in self.parameters]
         called = lambda s: _of_library(s) or _function(s) not in ("", self.graph.name)  # noqa: E731
         calls = list(takewhile(called, spans))  # places in called functions: the innermost function first
         own = spans[len(calls)] if len(calls) < len(spans) else None
         line = f"line {own.source.line_column(own.start)[0]}" if own else ""
         named = [s for s in calls if not _of_library(s)] or calls
+        # `softmax, line 3` if line 3 calls the function softmax, and `line 3` if it computes the node without a call
         return ", ".join(filter(None, [_function(named[-1]) if named else "", line]))
 
     def _quotient(self, folded: Mapping[Node, str]) -> nx.DiGraph[Any]:
@@ -146,15 +143,16 @@ def _of_library(span: Span) -> bool:
 
 
 def _function(span: Span) -> str:
-    """Returns the name of the function that contains a span, or "" if the span is in the text of an expression."""
+    """Returns the name of the function that contains a part of the source text."""
     before = span.source.text[: span.start].split("\n")
+    # "" for the text of an expression, which has no `def`
     return next((text[4:].partition("(")[0].strip() for text in reversed(before) if text.startswith("def ")), "")
 
 
 def _literal(node: Node) -> str:
-    """Returns the value of a constant, or of a view of a constant, as text. Returns "" for a node of another kind."""
+    """Returns a constant, or a view of a constant, as text."""
     constant = viewed(node)
-    return format_number(constant.value) if isinstance(constant, Const) else ""
+    return format_number(constant.value) if isinstance(constant, Const) else ""  # "" for a node of another kind
 
 
 def _size(box: Mapping[str, Any]) -> tuple[float, float]:
@@ -234,21 +232,17 @@ def layout(
 
 
 def _line(start: Box, *rest: Box) -> Line:
-    """Returns the points of an edge: from the bottom of one box, through the bends, to the top of the other box."""
+    """Returns the points of an edge from one box through its bends to another box."""
     *bends, end = rest
     return ((start.middle, start.y + start.height), *((b.middle, b.y) for b in bends), (end.middle, end.y))
 
 
 def _with_bends(graph: nx.DiGraph[Any], level: dict[Any, int]) -> dict[tuple[Any, Any], list[Hashable]]:
-    """For each edge, adds and returns the bends: points of the drawn line, one in each layer that the edge crosses.
-
-    The argument `level` maps each node to the number of its layer. The function adds the bends to the graph as nodes,
-    and adds their layers to `level`.
-    """
+    """Splits each edge by a new node (a bend) in each layer that the edge crosses."""
     bends: dict[tuple[Any, Any], list[Hashable]] = {}
     for a, b in list(graph.edges):
         between = {("bend", a, b, k): k for k in range(level[a] + 1, level[b])}
-        level |= between
+        level |= between  # `level` maps each node to the number of its layer
         graph.remove_edge(a, b)
         nx.add_path(graph, [a, *between, b])
         bends[a, b] = list(between)
@@ -256,32 +250,25 @@ def _with_bends(graph: nx.DiGraph[Any], level: dict[Any, int]) -> dict[tuple[Any
 
 
 def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any, float]) -> dict[Any, float]:
-    """Orders the nodes of each layer, and returns the x coordinate of the middle of each node.
-
-    Several sweeps over the layers, alternately down and up, sort the nodes. A sweep down moves each node towards its
-    predecessors, and a sweep up moves each node towards its successors. A sweep sorts the nodes of each layer by the
-    mean x of their neighbours, and puts each node near this mean.
-    """
+    """Orders the nodes of each layer, and returns the x of each node's middle."""
     middle: dict[Any, float] = {}
     for layer in layers:
         middle |= _spaced([0.0] * len(layer), layer, width)
     for sweep in range(max(1, min(SWEEPS, MANY // max(1, len(graph))))):
+        # a sweep down moves nodes towards their predecessors, and a sweep up towards their successors
         order, near = (layers, graph.predecessors) if sweep % 2 == 0 else (layers[::-1], graph.successors)
         for layer in order:
             wanted = {n: fmean([middle[m] for m in near(n)] or [middle[n]]) for n in layer}
-            layer.sort(key=wanted.__getitem__)
+            layer.sort(key=wanted.__getitem__)  # by the mean x of their neighbours
             middle |= _spaced([wanted[n] for n in layer], layer, width)
     left = min((middle[n] - width[n] / 2 for n in middle), default=0.0)
     return {n: m - left for n, m in middle.items()}
 
 
 def _spaced(wanted: Sequence[float], layer: Sequence[Any], width: Mapping[Any, float]) -> dict[Any, float]:
-    """Returns an x coordinate for each node of a layer, close to the wanted coordinate, so that no two nodes overlap.
-
-    The result is the mean of two layouts: one pushes overlapping boxes to the right, and the other pushes overlapping
-    boxes to the left.
-    """
+    """Returns x coordinates near the wanted ones, without overlaps of nodes."""
     apart = np.cumsum([0.0, *((width[a] + width[b]) / 2 + GAP for a, b in pairwise(layer))])
     free = np.asarray(wanted) - apart
+    # two layouts, of which the mean is taken: overlapping boxes are pushed to the right, or to the left
     right, left = np.maximum.accumulate(free), np.minimum.accumulate(free[::-1])[::-1]
     return dict(zip(layer, (apart + (right + left) / 2).tolist()))

@@ -48,12 +48,10 @@ def _operands(text: str) -> list[str]:
 
 
 def _results(operands: list[str], opcode: str, machine: str) -> int:
-    """Returns how many operands an instruction writes: the written operands come before the read operands.
-
-    In SASS, NVIDIA's machine code, an instruction can write a register and then several predicates (truth values).
-    """
+    """Returns how many operands an instruction writes."""
     if machine != "sass":
         return 1
+    # written operands come first: in SASS (NVIDIA's machine code), a register and then predicates (truth values)
     count = 1 + len(list(takewhile(_PREDICATE.fullmatch, operands[1:])))
     predicate_first = bool(operands and _PREDICATE.fullmatch(operands[0]))
     return count + (predicate_first and opcode.startswith(("SHFL", "ATOM", "R2UR")))
@@ -69,13 +67,11 @@ def _registers(operands: list[str], opcode: str, machine: str) -> Iterator[str]:
 
 
 def _count(match: re.Match[str], operand: str, opcode: str) -> int:
-    """Returns how many consecutive registers an operand of SASS stands for. For example, R4 can stand for the two
-    registers R4 and R5.
-    """
+    """Returns how many consecutive registers an operand of SASS (NVIDIA's machine code) stands for."""
     if match["kind"].endswith("P"):
         return 1
     if match["kind"] == "R" and (many := re.search(r"^(?:LDTM|STTM).*\.x(\d+)\b", opcode)):
         return int(many[1])
     if not (match["wide"] or operand.startswith("gdesc") or _WIDE.search(opcode)):
         return 1
-    return 4 if ".128" in opcode else 2
+    return 4 if ".128" in opcode else 2  # R4 can stand for R4 and R5

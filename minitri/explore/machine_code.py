@@ -115,9 +115,7 @@ class MachineCode:
 
 
 def _identity(kernel: EmittedKernel, source: Any, target: Target) -> str:
-    """Returns the input of Triton's compiler for a kernel, as JSON. In this input, the kernel has the name `kernel`.
-
-    Two kernels are equal if `_identity` returns the same text for both.
-    """
+    """Returns the input of Triton's compiler as JSON: equal texts mean equal kernels."""
+    # equal kernels can have different names
     nameless = replace(kernel, source=re.sub(r"^def \w+\(", "def kernel(", kernel.source))
     return json.dumps(machine_code.key(source, nameless, target), sort_keys=True)

@@ -152,7 +152,7 @@ def above(terms: Terms[E], root: E, below: Iterable[E]) -> set[E]:
 
 
 def _shifts(terms: Terms[E], root: E, y: Reduced[E]) -> list[E]:
-    """Returns the subtracted expression h for each factor exp(x - h) of `root` that depends on the maximum `y`."""
+    """Returns what the exponents in a product of exponentials subtract: `h` for `exp(x - h)`."""
     depending = above(terms, root, [y.y])
     shifts: list[E] = []
     stack = [root]
@@ -173,15 +173,12 @@ def _shifts(terms: Terms[E], root: E, y: Reduced[E]) -> list[E]:
 
 
 def _exponent(terms: Terms[E], exponent: E, y: Reduced[E]) -> E:
-    """Returns the subtracted expression h of an exponent x - h. Raises Refused if the exponent is not a subtraction.
-    Raises Refused if `y` is not the maximum of x. Raises Refused if the subtracted expression h is not the same for all
-    reduced elements.
-    """
+    """Returns the expression that an exponent subtracts: `h` for the exponent `x - h`."""
     name, operands = terms.look(exponent)
     if name != "subtract":
         raise Refused("the exponent is not a difference from the maximum")
     x, h = operands
-    if x != y.x:
+    if x != y.x:  # y must be the maximum of x
         raise Refused("the exponent shifts something else than what the maximum is of")
     if terms.varies(h):
         raise Refused("the shift is not the same for all elements")
@@ -206,7 +203,7 @@ def _shift(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Shift[E]:
 
 
 def _deviation(terms: Terms[E], d: E, needs: Sequence[Reduced[E]]) -> tuple[Mean[E], bool]:
-    """Returns the mean in a deviation `x - mean` or `mean - x`, and whether the deviation is `x - mean`."""
+    """Returns the mean in a deviation such as `x - mean`, and whether the mean is subtracted."""
     name, operands = terms.look(d)
     if name != "subtract":
         raise Refused("a factor is not a deviation from a mean")

@@ -97,14 +97,11 @@ def unbound(d: ast.Node, sizes: Sizes) -> list[ast.Name]:
 
 
 def _solved(d: ast.Expr, name: str, extent: dims.Dim, sizes: Sizes) -> tuple[dims.Dim, dims.Dim] | None:
-    """Solves the equation `d == extent` for `name`, where `d` is linear in `name`: d = a * name + b.
-
-    Returns two values: the size (extent - b) // a of `name`, and the absolute value of a. Returns None if `d` is not
-    linear in `name`. Returns None if the sign of the factor a is unknown.
-    """
+    """Solves a linear equation such as `2 * N + 1 == 9` for the size N."""
+    # d is a * name + b; the results are the size (extent - b) // a, and abs(a)
     x = dims.value("?")
     split = eval_dim(d, {**sizes, name: x}).coefficient(next(iter(x.symbols())))
     sign = dims.sign(split[0]) if split is not None else None
     if split is None or not sign or split[0] == 0:
-        return None
+        return None  # d is not linear in `name`, or the sign of the factor is unknown
     return sign * (extent - split[1]) // (sign * split[0]), sign * split[0]

@@ -62,7 +62,7 @@ def unknown_name(node: ast.Name, root: ast.Expr, scope: Iterable[str], functions
 
 
 def _uncalled(node: ast.Name, root: ast.Expr) -> CompileError:
-    """Returns the error for a function name that is not called, as in `exp[x]` or `map(exp, x)`."""
+    """Returns the error for a function name without a call, as in `exp[x]`."""
     name = node.id
     error = CompileError("MT0101", f"`{name}` is a function: call it", help=f"write `{name}(…)`")
     for above in ast.postorder(root):
@@ -90,25 +90,19 @@ def unknown_function(call: ast.Call, own: Iterable[str], known: Iterable[str], r
 
 
 def _keywords(call: ast.Call) -> dict[str, str]:
-    """Returns the named arguments of a call.
-
-    Leaves out arguments that do not change the values of the result, such as `out` and `device`.
-    """
+    """Returns the named arguments of a call that can change the values of the result."""
     return {name: value.span.text for name, value in call.keywords if name not in IGNORED}
 
 
 def _undefined(error: CompileError, call: ast.Call) -> CompileError:
-    """Returns the error for an unknown function whose name is similar to no known name.
-
-    The help text of the error tells the user to define a function with this name. If the program is a module, the
-    proposed correction inserts a stub, such as `def f(x): return x`.
-    """
+    """Returns the error for an unknown function whose name is similar to no known name."""
     source, name = call.span.source, call.function[:40]
     params = ", ".join("xyzabcuvw"[k : k + 1] or f"x{k}" for k in range(len(call.args)))
     is_module = source.name == "<module>" or source.name.endswith(".mt")
     start = re.search(r"^[ \t]*def\b", source.text, re.MULTILINE) if is_module else None
     if start is None or call.keywords or not params:
         return error.correct(help=f"a program sees its own `def`s and the library: define `{name}` in a module")
+    # a module gets a function to complete, such as `def f(x): return x`
     stub = f"def {name}({params}):\n    return x\n\n\n"
     return error.write(Span(source, start.start(), start.start()), stub, f"define it above: `def {name}({params}):`")
 
@@ -134,9 +128,7 @@ def unknown_attribute(node: ast.Attribute, rank: int) -> CompileError:
 
 
 def _advised(error: CompileError, span: Span, written: str, help: str) -> CompileError:
-    """Adds a help text to the error. If `written` is not empty, also proposes to replace the source text at `span` by
-    `written`.
-    """
+    """Adds a help text to an error, and a correction of the source if there is one."""
     return error.correct(Edit(span, written) if written else None, help=help)
 
 
@@ -173,10 +165,7 @@ def _around(node: ast.Node, root: ast.Expr) -> ast.Node | None:
 
 
 def _explained(error: CompileError, node: ast.Name, root: ast.Expr, known: Collection[str]) -> CompileError:
-    """Adds a help text to the error for a library prefix, such as `np` in `np.exp(x)`. If possible, also proposes a
-    correction, such as `exp(x)`. The argument `known` contains the names of all functions, constants and dtypes of
-    minitri's language.
-    """
+    """Adds a help text to the error for a library prefix, such as `np` in `np.exp(x)`."""
     names, whole = [node.id], node
     while isinstance(above := _around(whole, root), ast.Attribute):
         names.append(above.name)
@@ -195,6 +184,7 @@ def _explained(error: CompileError, node: ast.Name, root: ast.Expr, known: Colle
     texts = [a.span.text for a in call.args[1:]] if call else []
     keywords = _keywords(call) if call else {}
     answer = foreign.prefixed(path, member, texts if call else None, list(keywords))
+    # `known` contains all functions, constants and dtypes of the language
     if answer is None and member in known:
         plain = whole.span.text[prefix.end - start :]
         return error.write(error.span, member, f"write `{plain[:LONGEST]}`: `{member}` is there without a prefix")

@@ -67,11 +67,9 @@ def multiprocessor(target: Target) -> Multiprocessor | None:
 
 
 def _limits(target: Target) -> dict[str, int]:
-    """Returns two limits of an architecture: the warps that one multiprocessor runs at once, and the bytes of shared
-    memory for one thread block. The dict is empty if the limits are not known.
-    """
+    """Returns limits of a GPU architecture: warps per multiprocessor and shared memory per thread block."""
     limits = multiprocessor(target)
-    return {"warps": limits.warps, "shared": limits.shared - limits.reserved} if limits else {}
+    return {"warps": limits.warps, "shared": limits.shared - limits.reserved} if limits else {}  # {} if unknown
 
 
 def shared_bytes(target: Target) -> int | None:
@@ -136,7 +134,7 @@ class Chip(Record):
 
 
 def _chip(row: Mapping[str, Any], limits: Mapping[str, int]) -> Chip:
-    """Makes a chip from one row of chips.toml, and from the limits of its architecture (`_limits`)."""
+    """Makes a `Chip` from a row of chips.toml and the limits of its architecture."""
     name, rates = row["name"], row["peak"].get("rates")
     figures = {figure: _count(entry) for figure, entry in row.items() if isinstance(entry, dict) and figure != "peak"}
     counts: dict[str, Any] = {**figures, **limits}
@@ -144,16 +142,14 @@ def _chip(row: Mapping[str, Any], limits: Mapping[str, int]) -> Chip:
 
 
 def _count(entry: Mapping[str, Any]) -> int | None:
-    """Converts an entry such as `{ KiB = 192, source = "…" }` to bytes. Returns None for an entry without a number; in
-    such an entry, the figure is not known.
-    """
+    """Converts an entry such as `{ KiB = 192, source = "…" }` to bytes."""
+    # None for an entry without a number: the figure is not known
     return next((n * UNITS[unit] for unit, n in entry.items() if unit in UNITS), None)
 
 
 def _peak(name: str, bandwidth: float, special: int, **units: float) -> Peak:
-    """Converts the TB/s and TFLOP/s of a data sheet to a `Peak`, whose rates are bytes and operations per second. The
-    argument `special` says how many f32 operations take as long as one special function, such as exp.
-    """
+    """Converts the TB/s and TFLOP/s of a data sheet to bytes and operations per second."""
+    # `special` says how many f32 operations take as long as one special function, such as exp
     rates = {unit: rate * 1e12 for unit, rate in (units | {"special": units["f32"] / special}).items()}
     return Peak(name, bandwidth * 1e12, rates)
 

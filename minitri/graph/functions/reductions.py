@@ -101,12 +101,8 @@ def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correct
 
 
 def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
-    """Returns count - correction, the divisor of a variance or mean.
-
-    If the array has too few elements for the correction, the variance must be NaN. With the correction 0 or 1 and too
-    few elements, the divisor is 0, and the variance 0 / 0 is NaN. With any correction except 0 and 1, too few elements
-    make the divisor NaN.
-    """
+    """Returns the divisor of a variance or mean: the count minus the correction."""
+    # The variance of too few elements must be NaN: 0 / 0 for the corrections 0 and 1, and a NaN divisor for others.
     if correction == 0:
         return plain(count)  # an empty sum is 0, and 0 / 0 is NaN
     if correction == 1:
@@ -142,11 +138,9 @@ def var(t: Typer, x: Strong, axis: Value, correction: Value, keepdims: Value) ->
 
 
 def _position(t: Typer, x: Array, axis: Value, keepdims: Value, *, op: str) -> Array:
-    """Defines numpy's argmax or argmin, depending on `op`.
-
-    If `axis` is None, the result is an index of the flattened array.
-    """
+    """Defines numpy's argmax or argmin, depending on `op`."""
     a = t.cast(x, i32) if x.dtype == bool_ else x
+    # without an axis, the result is an index of the flattened array
     a, axes = (one_axis(t, a, None)[0], (0,)) if axis is None else (a, as_axes(axis, a.rank))
     ensure(len(axes) == 1, "MT0204", f"{op} takes one axis or None")
     require_nonempty(t, op, a.shape, axes)
@@ -168,34 +162,27 @@ MOST = 1000  # how often `diff` may repeat: each repetition is an operation of t
 
 
 def _running_axis(op: str, x: Array, axis: Value) -> int:
-    """Returns the axis of a scan as a number >= 0. The argument None stands for the axis of an array that has only one
-    axis.
-    """
+    """Returns the axis of a cumulative operation as a number >= 0."""
     is_clear = axis is not None or x.rank == 1
     ensure(is_clear, "MT0204", f"cumulative_{op} of an array of rank {x.rank} needs an axis")
-    return as_axis(0 if axis is None else axis, x.rank)
+    return as_axis(0 if axis is None else axis, x.rank)  # None is the only axis
 
 
 def _running_sum(t: Typer, x: Strong, axis: Value, dtype: Value, include_initial: Value, *, op: str) -> Array:
-    """Defines cumulative sums or products, depending on `op`.
-
-    With `include_initial`, the result begins with the neutral element of `op`, and so has one more element along the
-    axis.
-    """
+    """Defines cumulative sums or products, depending on `op`."""
     k = _running_axis(op, x, axis)
     target = as_dtype(dtype, accumulator(x.dtype))
     ensure(target != bool_, "MT0202", f"cumulative_{op} does not give bool")
     out = Array(t.nodes.scan(op, t.convert(x, target), k), target)
     if not as_bool(include_initial, "include_initial"):
         return out
-    first = full(t, (*x.shape[:k], 1, *x.shape[k + 1 :]), neutral(op, i64), target)
+    first = full(t, (*x.shape[:k], 1, *x.shape[k + 1 :]), neutral(op, i64), target)  # the neutral element comes first
     return concat(t, (first, out), k)
 
 
 def _running_kept(t: Typer, x: Strong, axis: Value, *, op: str) -> Array:
-    """Defines cumulative maxima, minima and bitwise operations. The maxima, minima and bitwise results have the dtype
-    of x.
-    """
+    """Defines cumulative maxima, minima and bitwise operations."""
+    # the results have the dtype of x
     k, held = _running_axis(op, x, axis), i32 if x.dtype == bool_ else x.dtype
     require_accepted(op, held)
     out = Array(t.nodes.scan(op, t.convert(x, held), k), held)
@@ -228,15 +215,13 @@ def diff(t: Typer, x: Value, axis: Value, n: Value, prepend: Value, append: Valu
 
 
 def _extended(t: Typer, x: Value, axis: int, prepend: Value, append: Value) -> Array:
-    """Returns x, extended by `prepend` at the beginning of an axis and by `append` at its end.
-
-    If `prepend` or `append` is a number, x is extended by one element along the axis.
-    """
+    """Extends an array by values at the beginning and at the end of an axis."""
     a, parts = t.strong(x), list[Value]()
     for part in (prepend, x, append):
         if part is not None:
             part = t.array(part)
             single = tuple(ONE if k == axis else e for k, e in enumerate(a.shape))
+            # a number becomes one element along the axis
             parts.append(part if part.shape else Array(t.broadcast(part.node, single), part.dtype, part.weak))
     return concat(t, tuple(parts), axis) if len(parts) > 1 else a
 
