@@ -45,7 +45,7 @@ class CompileError(Exception):
 
     edits    the help as data: replacements in the source that correct the mistake.
     notes    further facts, such as where the wrong function was called. Each fact becomes one line of the message.
-    others   all other errors of the program, in the order of their positions
+    others   all other errors of the program, in the order of their positions. No error is caused by another error
 
     The error code chooses the subclass, so that `CompileError("MT0203", …)` makes a `CompileValueError`, which is also
     a Python `ValueError`. The column `python` of error_codes.toml names the subclass of CompileError for each error

@@ -35,9 +35,9 @@ Kernels must be compiled with `enable_reflect_ftz=False`, so that the math libra
 default Triton lets the math library treat denormals as zero, so that sin, tanh or erf of a denormal is 0.
 
 `REDUCTIONS`, the table of reductions and scans, is read from reductions.toml. One row of reductions.toml adds a
-reduction to the language, the typing rules, all evaluators, all proofs and docs/reference/operators.md. For the
-reduction with the name NAME, kernels call the functions `reduce_NAME` and `scan_NAME` of minitri/triton/rt.py. The
-functions `reduction` and `running` raise an error for an unknown name.
+reduction to the language, the typing rules, all evaluators, all proofs about kernels, and docs/reference/operators.md.
+For the reduction with the name NAME, kernels call the functions `reduce_NAME` and `scan_NAME` of minitri/triton/rt.py.
+The functions `reduction` and `running` raise an error for an unknown name.
 
 Left out: contractions such as `x @ y`, and views such as `x[1:]`. Contractions and views have their own node classes
 (minitri/graph/ir.py).

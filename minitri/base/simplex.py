@@ -42,7 +42,7 @@ def _useful(goal: Dim, columns: Sequence[Dim]) -> Sequence[int]:
     the positions of the needed polynomials in `columns`.
 
     First, the function finds the polynomials that share a monomial (product of symbols) with `goal`. Then the function
-    repeatedly adds the polynomials that share a monomial with an earlier polynomial.
+    repeatedly adds the polynomials that share a monomial with a polynomial that is already found.
     """
     wanted = {m for m, _ in goal.terms if m}
     if not wanted:  # the goal is a constant: any of the columns may be needed

@@ -205,7 +205,8 @@ class EverydayWriter(StatementWriter):
         return self.array(name, shape, shape[DEPTHS[name]] if name in DEPTHS else 1)
 
     def scores(self, filled: Filled, of: Shape) -> Shape:
-        """Returns the shape of the keys of attention. Keys and queries have the same shape.
+        """Returns the shape of the keys of attention. The keys have the same shape as the queries, which is the
+        argument `of`.
 
         Raises DoesNotFit if the matrix of attention scores would be too large.
         """

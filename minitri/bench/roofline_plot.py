@@ -1,4 +1,5 @@
-"""Draws the results of the benchmark: a roofline plot of the cases, and the speedups of minitri.
+"""Draws the results of the benchmark: a roofline plot of minitri and other implementations, and the speedups of
+minitri.
 
     minitri bench --json out.json --plot out.svg
     minitri bench --from docs/log/benchmarks.json --plot docs/log/benchmarks.svg       without a GPU
@@ -48,6 +49,8 @@ def heat_map(found: Mapping[str, Any], path: str) -> None:
     optimisations.
 
     found   the data that `bench --ablate --json` wrote
+
+    Raises the errors that `plot` raises.
     """
     pyplot = _pyplot()
     rows, columns = found["optimisations"], list(dict.fromkeys(c["case"] for c in found["cells"]))
@@ -71,6 +74,7 @@ def plot_file(figures: str, path: str) -> None:
     figures   the name of a file that `bench --json` wrote on a machine with a GPU
 
     Raises CompileError MT0003 if the file cannot be read or contains no measurements of the benchmark.
+    Raises the errors that `plot` raises.
     """
     name = printable(Path(figures).name)
     try:

@@ -40,7 +40,7 @@ class Example(Record):
     types    the types of an expression's parameters; None stands for the type of the argument in the call
     call     the types of the arguments of a call; if None, the program is not called. "f32[3]" stands for an array of
              zeros, and "list" for a list of numbers
-    lower    keyword arguments of the method `lower`; if None, `lower` is not called
+    lower    keyword arguments of the method `lower`, which makes the stage `stage`; if None, `lower` is not called
     options  keyword arguments of `Options`
     limits   keyword arguments of `mt.limits`
     """

@@ -34,10 +34,10 @@ MAX_NODES = 2400  # nodes in the drawings of all plans together; a large graph g
 
 
 def plans(trace: Trace) -> dict[str, Any] | None:
-    """Returns the drawings of the kernels as data. Returns None if the compilation lacks the stage `kernels` or the
-    stage `graph.simplified`.
+    """Returns the drawings of several plans of kernels as data. Returns None if the compilation lacks the stage
+    `kernels` or the stage `graph.simplified`.
 
-    A program that was loaded from the text of its kernels has no graph.
+    For example, a program that was loaded from the text of its kernels lacks the stage `graph.simplified`.
     """
     return _Ledger(trace).data() if {"kernels", "graph.simplified"} <= {*trace.stages} else None
 

@@ -6,9 +6,9 @@
 
 The scale s of a column of weights is the product of two scales, `inside` and `outside`. The weights are multiplied by
 `inside`, and the sums of the matrix product are multiplied by `outside`. Usually `inside` is 1 and `outside` is s, so
-only the sums are scaled. If a weight times its scale could overflow f16, `inside` is the scale and `outside` is 1.
-Weights without a scale are whole numbers that f16 represents without rounding. Tensor cores need less electrical power
-for small whole numbers, so a chip that runs at its power limit computes faster.
+only the sums are scaled. If s is inf or nan, or if a weight times s could overflow f16, `inside` is s and `outside` is
+1. Weights without a scale are whole numbers that f16 represents without rounding. Tensor cores need less electrical
+power for small whole numbers, so a chip that runs at its power limit computes faster.
 
 In: a matrix product (a `Contract` node). Out: the new second factor of the product, and the scale for the sums of the
 product. Only products of f16 arrays are changed. A bf16 number x can be so large that the sum of x * w overflows,

@@ -16,10 +16,10 @@ grammar needs no rules for whitespace. For example, `layout` replaces the end of
         return (x +  →   return ( x + 1 ) _NEWLINE
             1)           _DEDENT $END
 
-`layout` also raises errors for unmatched brackets, uneven indentation, long names, f-strings and byte strings. The
-parser's tables are made on first use, and all threads share the tables. Each call of the parser has its own state, so
-several threads can parse at the same time. Left out: the meaning of names. The graph builder finds what each name
-means.
+`layout` also raises errors for unmatched brackets, uneven indentation, names that are too long, f-strings and byte
+strings. The parser's tables are made on first use, and all threads share the tables. Each call of the parser has its
+own state, so several threads can parse at the same time. Left out: the meaning of names. The graph builder finds what
+each name means.
 """
 
 import keyword

@@ -12,14 +12,15 @@ for attention. The file minitri/graph/partial_sum_correction.py decides whether 
 maximum can be corrected for a new maximum.
 
 A loop is split into the same number of parts for all products that it computes. In attention, the maximum, the sum of
-the exponentials, and the product with v are all split into the same parts. For a softmax, the pass divides the product
-by the sum of the exponentials, instead of dividing the first factor.
+the exponentials, and the product with v are all split into the same parts. If the first factor of a product is divided
+by a sum, as in a softmax, the pass divides the product by this sum instead.
 
 A loop of unknown length gets at most 32 parts, and some of these parts can be empty. Left out: unknown sizes other than
 the length of the loop, and products with too many columns for one grid program. If a loop cannot be split into equal
-parts, its last part is padded with elements that add 0 to the product. For example, exp(s - max s) @ v can be padded,
-because exp(-inf) is 0. If w is an array with the shape of s, (w * exp(s - max s)) @ v cannot be padded. A loop is left
-out if its last part is shorter and cannot be padded.
+parts, its last part is padded with elements that add 0 to the product. The loop can be padded only if the operand of
+the maximum is the only array that varies in the numerator of the first factor. For example, exp(s - max s) @ v can be
+padded, because exp(-inf) is 0. If w is an array with the shape of s, (w * exp(s - max s)) @ v cannot be padded. A loop
+is left out if its last part is shorter and cannot be padded.
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ def _is_known(node: Contract) -> bool:
 
 def _may_be_held(node: Contract) -> bool:
     """Checks whether one grid program can compute all columns of a product. If the first factor contains another
-    product, such as q @ k.mT, the summed axis of this product must be short too.
+    product, such as q @ k.mT, the same program computes it, so its summed axis must be short too.
     """
     inner = [n for n in made_of(node.a) if isinstance(n, Contract)]
     return int(node.shape[-1]) <= MAX_HELD and all((n.a.shape[-1].constant or MAX_HELD + 1) <= MAX_HELD for n in inner)

@@ -11,10 +11,11 @@ is running error analysis: the value and the radius of each node are computed fr
     sum(that)          sum(e) + (n-1) u sum|v|    n terms that are not 0, in any order
 
 If all operands of an element are exact and the operator is correctly rounded, the element has only one correct result.
-An element with only one correct result has the radius (error bound) 0. Sums of small whole numbers are also exact,
-because no partial sum is rounded. Each rounding of an inexact element increases its radius (error bound) by a multiple
-of the rounding unit u. The rounding unit u of a dtype is half a unit in the last place of 1. The file
-error_propagation.py computes how far the result of an operator can move if its operands move.
+An element with only one correct result is computed in the operator's own dtype, and has the radius (error bound) 0.
+Sums of small whole numbers are also exact, because no partial sum is rounded. Each rounding of an inexact element
+increases its radius (error bound) by a multiple of the rounding unit u. The rounding unit u of a dtype is half a unit
+in the last place of 1. The file error_propagation.py computes how far the result of an operator can move if its
+operands move.
 
 A radius of inf means that the result can be any number. For example, the largest possible error is inf if a sum
 overflows in some orders of addition, or if rounding can change an index. An element whose error bound is inf is not

@@ -115,7 +115,7 @@ def _holds_zero(x: Any, e: Any) -> Any:
 
 def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
     """Returns how far x % y can jump because of the errors of x and y. The jump is inf where y can be 0. Where the
-    errors can change the integer quotient of x and y, the jump is the largest |y|.
+    errors can change the integer quotient of x and y, the jump is the largest |y|. Elsewhere, the jump is 0.
     """
     places = [whole(x / y) for x, y in corners(args, radii)]
     jumps = np.logical_or.reduce([p != places[0] for p in places]) & ((radii[0] > 0) | (radii[1] > 0))

@@ -101,8 +101,12 @@ def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correct
 
 
 def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
-    """Returns the divisor of a variance or mean: the count minus the correction."""
-    # The variance of too few elements must be NaN: 0 / 0 for the corrections 0 and 1, and a NaN divisor for others.
+    """Returns count - correction, the divisor of a variance or mean.
+
+    If the array has too few elements (count <= correction), the variance must be NaN. With the correction 0 or 1 and
+    too few elements, the divisor is 0, and the variance 0 / 0 is NaN. With any correction except 0 and 1, too few
+    elements make the divisor NaN.
+    """
     if correction == 0:
         return plain(count)  # an empty sum is 0, and 0 / 0 is NaN
     if correction == 1:

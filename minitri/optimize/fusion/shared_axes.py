@@ -70,8 +70,8 @@ class FusedIndexing(Indexing):
         """Returns the index at which a result of the kernel is computed and stored.
 
         If the kernel already needs the result at an index such as `[i, j]`, the result is stored at this index. A
-        result that the kernel needs and stores at the same index is computed only once. If the kernel does not need the
-        result, the result is indexed by axes with the same extents.
+        result that the kernel needs and stores at the same index is computed only once. If the kernel needs the result
+        at no such index, the result is indexed by axes with the same extents.
         """
         for demand in self.demands.get(node, ()):
             if not demand.guards and self._plain(node, demand):
