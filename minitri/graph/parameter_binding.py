@@ -182,7 +182,7 @@ def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Arr
 
 @lru_cache(maxsize=256)
 def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
-    """Returns the strings that a parameter accepts: its default, and strings with which the function compares it."""
+    """Returns the strings that a parameter accepts: its default, and strings compared with the parameter."""
     if param.annotation is not None or not isinstance(param.default, ast.String):
         return ()
     options = [param.default.value]

@@ -74,7 +74,7 @@ def lay_out(plan: Plan) -> Plan:
 
 
 def _order_of_readers(plan: Plan, b: Buffer) -> Order | None:
-    """Returns an axis order with the last two swapped if all loads prefer this, else None."""
+    """Returns the axis order with the last two axes swapped, or None if some kernel loops differently."""
     rank = len(b.shape)
     loads = [(k, op) for k in plan.kernels for op in k.body if isinstance(op, Load) and op.buffer == b]
 
