@@ -96,7 +96,7 @@ def _kernel(program: Program, plan: Plan, rule: str, moved: Traffic | None, arra
 
 
 def _left_out(program: Program) -> Iterator[str]:
-    """Yields lines about loops that skip blocks or bounds checks, with the proof that skipping is correct."""
+    """Yields lines about loops that skip blocks or bounds checks, and why this is correct."""
     for loop in (loop for loop in program.loops if loop.because):
         extent = program.axis(loop.axes[0]).extent
         first, last = (d if e is None else e for e, d in ((loop.first, 0), (loop.last, extent)))

@@ -78,7 +78,7 @@ def _choices(program: Program, given: Mapping[str, str], sizes: Mapping[str, Siz
 
 
 def _tried(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int) -> Outcome:
-    """Returns the report of a check with random arrays, or the error if the sizes are refused."""
+    """Returns the report of a check with random arrays, or the error for unsuitable sizes."""
     try:
         return program.check(*make_inputs(program.function, given, sizes, seed).arrays)
     except CompileError as error:

@@ -47,7 +47,7 @@ def demo(file: str, sizes: Mapping[str, Size]) -> None:
 
 
 def _stage(trace: Trace, name: str, node: int) -> Iterator[str]:
-    """Yields a title for a stage, and then at most `LINES` lines that compute one graph node."""
+    """Yields a title for a stage and at most `LINES` lines that compute one node."""
     try:
         stage = trace[name]
     except StageUnavailable as error:

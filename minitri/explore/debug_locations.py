@@ -59,7 +59,7 @@ Site = tuple[str, ...]  # a file, a line and a column
 
 
 def _known(line: int) -> Lines:
-    """Returns a tuple with a source line number, or an empty tuple for the number 0."""
+    """Returns a tuple with the source line number, or an empty tuple for 0."""
     return (line,) if line else ()  # LLVM and NVIDIA's tools write 0 for an instruction without a line
 
 
@@ -101,7 +101,7 @@ def _mlir_row(body: str, table: dict[str, str]) -> Row:
 
 
 def _place(body: str, table: dict[str, str]) -> Lines:
-    """Returns the source line for the location at the end of an MLIR line, such as `loc(#loc17)`."""
+    """Returns the source line of the location that ends an MLIR line, such as `loc(#loc17)`."""
     return _resolved(body.rpartition(" loc(")[2], table, 0) if " loc(" in body else ()
 
 
@@ -201,7 +201,7 @@ def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
         if save := re.match(_MASKS["save_mask"], code):
             saved[save[1]] = row.lines
         elif (restore := re.match(_MASKS["restore_mask"], code)) and not row.lines:
-            # LLVM gives no source line to an instruction that enables the threads again that did not take a branch
+            # LLVM gives no source line to the instruction that enables all threads again after a branch
             row = row._replace(lines=saved.get(restore[1], ()))
         elif code.startswith("s_waitcnt"):
             # this waits until earlier loads have written their registers, which the text does not name
@@ -256,7 +256,7 @@ def sass_rows(text: str, disassembly: str) -> list[Row]:
 
 
 def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:
-    """Returns the rows of a kernel's machine code, with empty rows for the padding at the end."""
+    """Returns the rows of a kernel's machine code, with empty rows for padding instructions."""
     # padding: a jump to itself, which never runs, and NOPs that fill a line of the instruction cache
     own = [k for k, line in enumerate(lines) if "\t" in line and not line.endswith("\tNOP;")]
     if own and re.match(rf".*\tBRA {lines[own[-1] - 1].rstrip(':')};$", lines[own[-1]]):

@@ -197,7 +197,7 @@ class Typer:
         return dtype, False
 
     def _kind(self, value: Value) -> tuple[DType, bool]:
-        """Returns the dtype of one value, and whether the value is weak (without a fixed dtype)."""
+        """Returns the dtype of a value, and whether the value is weak (without fixed dtype)."""
         match value:
             case tuple():
                 return self.promoted(literals.leaves(value))

@@ -107,7 +107,7 @@ def _largest(x: Node) -> int | None:
 
 
 def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
-    """Returns a scale for the weights of a matrix product, and a scale for its sums."""
+    """Returns a scale for a matrix product's weights, and a scale for the product's sums."""
     one = number(i, by, 1.0)
     # usually 1 and `by`, but `by` and 1 where a weight times `by` could overflow f16
     safe = i.apply("less_equal", bool_, by.shape, (compute(i, "abs", by), number(i, by, LARGEST / most)))

@@ -214,7 +214,7 @@ class _Builder(OpBuilder):
         return postorder(self.part.stores, below)
 
     def _spans_of_views(self, order: Sequence[Key]) -> dict[Key, tuple[Span, ...]]:
-        """Returns for each op the source text of the views, gathers and concats that read the op."""
+        """Returns the source text of the views, gathers and concats that read each op."""
         # Views, gathers and concats have no op: the text of `x.T` is added to the op that loads `x`.
         moved: dict[Key, tuple[Span, ...]] = {}
         for node, demand in reversed(order):  # users before operands
@@ -310,7 +310,7 @@ class _Builder(OpBuilder):
         return self.once(ir.Inside(dtype=bool_, spans=spans, conditions=conditions, **self._uses(conditions)))
 
     def _gather(self, node: graph_ir.Gather, demand: Demand, read: Op, spans: tuple[Span, ...]) -> Op:
-        """Returns the element that a gather reads, or a fill value for an index out of range."""
+        """Returns the element that a gather reads, or a fill value if out of range."""
         _, outside = self.part.gathered(node, demand)
         if not outside or (isinstance(read, ir.Load) and set(outside) <= set(read.guards) == set(outside)):
             return read

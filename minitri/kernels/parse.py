@@ -109,7 +109,7 @@ def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
 
 
 def _merged_axes(buffer: Buffer) -> list[tuple[Dim, Dim]]:
-    """Merges axes that are contiguous in memory, and returns the size and stride of each axis."""
+    """Merges axes that are contiguous in memory, and returns the sizes and strides."""
     found = [axis for axis in zip(buffer.shape, buffer.strides) if axis[0] != 1]
     # `x: f32[4, 6, 8] {strides = [64, 8, 1]}` gets an axis of 4 indices with stride 64, and one of 48 with stride 1
     while pair := next(((a, b) for a, b in permutations(found, 2) if a[1] == b[0] * b[1]), None):
@@ -215,7 +215,7 @@ class Body(LineReader[Op]):
         return op
 
     def _absent(self, word: str) -> frozenset[str]:
-        """Returns the fields that a line with the op `word` must not contain at this stage."""
+        """Returns the fields that a line with the op `word` must not have at this stage."""
         absent = frozenset(TABLE["absent"][self.stage])
         # sums and products can have the field `rescale`, sums the field `shift`, argmax and argmin the field `index`
         absent |= {"rescale", "shift"} if word not in ("reduce.sum", "dot") else frozenset()

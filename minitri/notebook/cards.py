@@ -41,7 +41,7 @@ def stages_card(compilation: Compilation) -> str:
 
 
 def _tabs(compilation: Compilation, stages: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yields the name and the text of each stage, or an error message as the text."""
+    """Yields the name and the text (or error message) of each stage."""
     for stage in stages:
         try:
             yield stage, compilation[stage]

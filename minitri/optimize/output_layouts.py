@@ -74,7 +74,7 @@ def lay_out(plan: Plan) -> Plan:
 
 
 def _order_of_readers(plan: Plan, b: Buffer) -> Order | None:
-    """Returns the axis order with the last two axes swapped, or None if some kernel loops differently."""
+    """Returns an axis order with swapped last axes, or None if a kernel loops differently."""
     rank = len(b.shape)
     loads = [(k, op) for k in plan.kernels for op in k.body if isinstance(op, Load) and op.buffer == b]
 
@@ -180,7 +180,7 @@ def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
 
 
 def _axes_by_stride(index: Dim) -> Iterator[str]:
-    """Yields the axes of an index in order of decreasing stride: for example, i and then r for `8*i + r`."""
+    """Yields the axes of an index by decreasing stride: i and then r for `8*i + r`."""
     for monomial, _ in sorted(index.terms, key=lambda term: -term[1]):
         for atom in monomial:
             if isinstance(atom, Pair):

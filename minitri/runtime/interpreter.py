@@ -78,7 +78,7 @@ class _Language:
 
 
 class _Name(str):
-    """The name of a dtype, as a string with the attribute `itemsize`, the bytes of one element."""
+    """The name of a dtype, with the bytes of one element as `itemsize`."""
 
     # Triton reads the name and the `itemsize` of the dtype of each argument
     itemsize: int

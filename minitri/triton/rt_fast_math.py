@@ -112,7 +112,7 @@ def relaxed_log1p(x):
 
 @triton.jit
 def _log_of_sum(t, x):
-    """Returns log(x) for x = 1 + t, also with enough correct digits for x near 1."""
+    """Returns log(x) for x = 1 + t, accurately even for x near 1."""
     # the GPU's logarithm has few correct digits near 1; these are five terms of the power series of log(1 + t)
     near = t * (1.0 + t * (-0.5 + t * (0.333333333 + t * (-0.25 + t * 0.2))))
     return tl.where(tl.abs(t) < 0.09, near, _log2(x) * 0.693147182)

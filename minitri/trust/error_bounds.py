@@ -270,7 +270,7 @@ class _Analysis:
         return np.where(n > 1, lost + 2 * (n + 8) * u * np.sqrt(spread[0] * spread[1]), 0)
 
     def _spread(self, y: Reduce) -> tuple[Any, Any]:
-        """Returns the sum of squared deviations from the mean, and the largest error of a running mean."""
+        """Returns the sum of squared deviations from the mean, and the running mean's largest error."""
         x = self.values[y.x].astype(np.float64)
         x = np.where(np.isfinite(x), x, 0)
         n = np.prod([x.shape[k] for k in y.axes])
@@ -332,7 +332,7 @@ def _origin(x: Node) -> Node:
 
 
 def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
-    """Returns the largest rounding error that an operator itself adds to a result of at most `size`."""
+    """Returns the largest rounding error of an operator for a result of at most `size`."""
     if row.name in MOVES:
         return 0.0
     size = np.where(np.isfinite(size), size, 0).astype(np.float64)

@@ -114,7 +114,7 @@ def _holds_zero(x: Any, e: Any) -> Any:
 
 
 def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
-    """Returns how far the remainder `x % y` can jump because of errors of the operands."""
+    """Returns how far the remainder `x % y` can jump because of operand errors."""
     places = [whole(x / y) for x, y in corners(args, radii)]
     jumps = np.logical_or.reduce([p != places[0] for p in places]) & ((radii[0] > 0) | (radii[1] > 0))
     length = np.where(jumps, np.abs(args[1]) + radii[1], 0)  # where the integer quotient can change

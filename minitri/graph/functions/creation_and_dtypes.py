@@ -31,7 +31,7 @@ def full(t: Typer, shape: Value, fill_value: Value, dtype: Value) -> Array:
 
 
 def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
-    """Returns an array in which each element is its row number minus its column number plus `k`."""
+    """Returns an array with row number minus column number plus `k` in each element."""
     rank = len(shape)
     ensure(rank >= 2, "MT0204", f"a triangle needs rank 2 or more, not {rank}")
     row, column = (along(k, shape[k]) for k in (rank - 2, rank - 1))
@@ -134,7 +134,7 @@ def can_cast(t: Typer, from_: Value, to: Value) -> bool:
 
 
 def _dtype_of(value: Value) -> DType:
-    """Returns the dtype of an array, or the argument itself if the argument is a dtype."""
+    """Returns the dtype of an array, or the argument itself if already a dtype."""
     return value.dtype if isinstance(value, Array) else as_dtype(value)
 
 

@@ -223,7 +223,7 @@ def _leads_to_exp(op: Op, ops: Sequence[Op]) -> bool:
 
 
 def _factor(op: Op) -> float:
-    """Returns the number by which an op multiplies a value, or 0 if there is none."""
+    """Returns the constant by which an op multiplies, or 0 if there is none."""
     factors = op.args if isinstance(op, Compute) and op.op == "multiply" else ()
     return max((a.value for a in factors if isinstance(a, Constant)), default=0)
 

@@ -100,7 +100,7 @@ def _is_near(kernel: Kernel, row: int, chip: Chip) -> bool:
 
 
 def _read(kernel: Kernel) -> int:
-    """Returns the bytes that are loaded for each element of a row, from all arrays that differ from row to row."""
+    """Returns the bytes loaded per row element, from all arrays that differ between rows."""
     reduced, parallel = ({a.name for a in axes} for axes in (kernel.reduced, kernel.parallel))
     loads = [op for op in kernel.body if isinstance(op, Load) and reduced & {*op.axes} and parallel & {*op.axes}]
     return sum({op.buffer.name: op.buffer.dtype.bytes for op in loads}.values())
@@ -116,7 +116,7 @@ def _special(kernel: Kernel, by_one: bool = True) -> int:
 
 
 def _is_dear(kernel: Kernel, by_one: bool = True) -> bool:
-    """Checks whether an element takes many instructions and registers, as in a chain of special functions."""
+    """Checks whether an element takes many instructions and registers, as several special functions of f32 do."""
     return not kernel.relaxed and widest_bytes(kernel) > 2 and _special(kernel, by_one) >= DEAR
 
 
@@ -160,7 +160,7 @@ def _is_aligned(kernel: Kernel, axis: Axis) -> bool:
 
 
 def _shares(kernel: Kernel, inner: Axis) -> bool:
-    """Checks whether the kernel loads an array that is equal for all rows, such as a bias."""
+    """Checks whether the kernel loads an array that all rows share, such as a bias."""
     parallel = {a.name for a in kernel.parallel}
     return any(isinstance(op, Load) and inner.name in op.axes and not parallel & {*op.axes} for op in kernel.body)
 
