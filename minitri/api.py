@@ -165,12 +165,9 @@ class FunctionProgram(Program):
         super().__init__(linked.module, **self.settings)
 
     def _check_signature(self) -> None:
-        """Finds errors when the function is defined, before any call.
-
-        If the function calls a function that is defined further down in the file, errors are found at the first call
-        instead.
-        """
+        """Finds errors when the function is defined, before any call."""
         text = self.definition.function.span.source.text
+        # a function that calls one from further down in the file is checked at its first call
         if not any(re.search(rf"^\s*def\s+{name}\b", text, re.MULTILINE) for name in self.missing):
             super()._check_signature()
 

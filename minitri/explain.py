@@ -96,7 +96,7 @@ def _kernel(program: Program, plan: Plan, rule: str, moved: Traffic | None, arra
 
 
 def _left_out(program: Program) -> Iterator[str]:
-    """Returns lines about loops that skip blocks or bounds checks, each with the proof that skipping is correct."""
+    """Yields lines about loops that skip blocks or bounds checks, and why this is correct."""
     for loop in (loop for loop in program.loops if loop.because):
         extent = program.axis(loop.axes[0]).extent
         first, last = (d if e is None else e for e, d in ((loop.first, 0), (loop.last, extent)))
@@ -112,10 +112,9 @@ def _access(op: Load | Store, statement: str) -> str:
 
 
 def _claim(v: Verdict) -> str:
-    """Returns the text of a claim about a memory access, such as "in bounds". If the claim is not proven, the text says
-    in capital letters that it is not proven.
-    """
+    """Returns the text of a claim about a memory access, such as "in bounds"."""
     words = v.subject if v.claim == NEEDED else v.claim
+    # capital letters say that a claim is not proven
     return words if v.ok else f"{words}: {v.status.upper()}"
 
 
@@ -123,12 +122,10 @@ def _claim(v: Verdict) -> str:
 
 
 def _parts(compiled: Compilation) -> Iterator[str]:
-    """Returns lines about reductions, scans and products that are split into parts.
-
-    Splitting makes more grid programs, which a GPU can run at the same time.
-    """
+    """Yields lines about reductions, scans and products that are split into parts."""
     if compiled.context.start is not None:
         return
+    # splitting makes more grid programs, which a GPU can run at the same time
     splits = compiled.value("graph.simplified").splits
     rows = [
         (f"  {label(s.node)}: {s.node.type}", f"{s.parts} parts", f"of {_count(s.length)} elements") for s in splits
@@ -195,7 +192,7 @@ def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) ->
 
 
 def _narrowest(own: Sequence[Width]) -> str:
-    """Returns a phrase about one of several accesses to an array: the access that moves the fewest bytes at once."""
+    """Returns a phrase about the array access that moves the fewest bytes at once."""
     least = min(own, key=lambda w: ALIGNMENT + 1 if w.bytes is None else w.bytes)
     if least.bytes is None:
         return "blocks through a tensor descriptor"

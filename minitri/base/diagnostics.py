@@ -260,10 +260,7 @@ def excerpt(span: Span, label: str = "", columns: int = 100) -> list[str]:
 
 
 def _window(text: str, column: int, limit: int) -> tuple[str, int]:
-    """Cuts a line to at most `limit` characters around a column.
-
-    Returns the shortened line, and the position in the shortened line of the character at `column`.
-    """
+    """Cuts a line to `limit` characters around a column, and returns the column's new position too."""
     if len(text) <= limit:
         return text, column
     start = max(0, column - 1 - limit // 3)

@@ -107,10 +107,7 @@ def _save(figure: Any, path: str) -> None:
 
 
 def _roofline(axes: Any, cases: Sequence[Case], copy: float) -> None:
-    """Draws each case as a point: operations per second over operations per byte.
-
-    Only necessary operations and bytes are counted, so unnecessary work does not make a program look faster.
-    """
+    """Draws each case as a point: operations per second over operations per byte."""
     computing = [c for c in cases if _operations(c)]
     best = max((c["flops"] / c["peers"]["minitri"]["seconds"] for c in cases if c["flops"]), default=0.0)
     span = [0.05, 1e4]
@@ -120,6 +117,7 @@ def _roofline(axes: Any, cases: Sequence[Case], copy: float) -> None:
         axes.axhline(best / 1e12, color="#444444", linewidth=0.8, linestyle=":")
     for name, colour in reversed(COLOURS.items()):
         timed = [(c, _operations(c), s) for c in computing if (s := c["peers"].get(name, {}).get("seconds"))]
+        # only necessary operations and bytes, so unnecessary work does not make a program look faster
         points = [(operations / c["bytes"], operations / s / 1e12) for c, operations, s in timed]
         axes.plot(*zip(*points), "o", color=colour, markersize=4, label=name) if points else None
     axes.set(xscale="log", yscale="log", xlabel="FLOP/byte", ylabel="TFLOP/s", ylim=(0.05, 2e3), xlim=span)
@@ -139,10 +137,6 @@ def _ratios(axes: Any, cases: Sequence[Case]) -> None:
 
 
 def _operations(case: Case) -> int:
-    """Returns the number of operations that the case declares. If the case declares no number of operations, returns
-    the number of operations in the graph of its program.
-
-    For attention with a mask, the declared number of operations does not include the operations for masked attention
-    scores.
-    """
+    """Returns the number of floating-point operations of a benchmark case."""
+    # declared (without operations for masked attention scores), or else counted in the graph of the program
     return case["flops"] or case["work"]["graph"]["flops"]

@@ -67,24 +67,18 @@ def error_text(report: CheckReport) -> str:
 
 
 def _choices(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size]) -> list[dict[str, Size]]:
-    """Returns the choices of sizes to check. Each choice is a dictionary with a size for every dimension.
-
-    A size that comes from an option or from a file is the same in every returned dictionary. Sizes that come neither
-    from options nor from files are taken from the table `SIZES`, which has one row for each choice.
-    """
+    """Returns the choices of sizes to check, each with a size for every dimension."""
     function = program.function
     fixed: dict[str, Size] = {}
     read_files(function, given, fixed)
-    fixed |= sizes
+    fixed |= sizes  # sizes from files and options are the same in every choice
+    # each row of `SIZES` gives the other sizes of one choice
     choices = [fixed | missing_sizes(function, fixed, row, axes) for row, axes in zip(SIZES, cycle(PACKS))]
     return [choice for number, choice in enumerate(choices) if choice not in choices[:number]]
 
 
 def _tried(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int) -> Outcome:
-    """Checks the program with random arrays of the given sizes, and returns the report.
-
-    If the program does not accept the sizes, returns the error instead of a report.
-    """
+    """Returns the report of a check with random arrays, or the error for unsuitable sizes."""
     try:
         return program.check(*make_inputs(program.function, given, sizes, seed).arrays)
     except CompileError as error:
@@ -106,15 +100,11 @@ def _result(outcome: Outcome) -> str:
 
 
 def _conclude(choices: Sequence[Mapping[str, Size]], outcomes: Sequence[Outcome], as_json: bool) -> int:
-    """Prints the verdict on all checked choices of sizes. If `as_json` is true, prints all reports as JSON instead of
-    the verdict.
-
-    Returns the exit code, which is 1 if a pass is wrong. If the program accepts none of the sizes, the command fails.
-    """
+    """Prints the verdict on all checked choices of sizes, and returns the exit code."""
     reports = [(sizes, found) for sizes, found in zip(choices, outcomes) if isinstance(found, CheckReport)]
     wrong = [(sizes, report) for sizes, report in reports if not report.ok]
     if isinstance(outcomes[-1], CompileError) and not reports:
-        terminal.fail(outcomes[-1], as_json)
+        terminal.fail(outcomes[-1], as_json)  # the program accepts none of the sizes
     if as_json:
         terminal.show_json({"ok": not wrong, "rounds": [{"sizes": s, **r.as_dict()} for s, r in reports]})
     elif wrong:

@@ -47,9 +47,7 @@ def demo(file: str, sizes: Mapping[str, Size]) -> None:
 
 
 def _stage(trace: Trace, name: str, node: int) -> Iterator[str]:
-    """Yields a title line for a stage, and then at most `LINES` lines that compute the graph node number `node`. If
-    some lines of the node have a matrix product, a reduction or a scan, the function yields only such lines.
-    """
+    """Yields a title for a stage and at most `LINES` lines that compute one node."""
     try:
         stage = trace[name]
     except StageUnavailable as error:
@@ -58,12 +56,13 @@ def _stage(trace: Trace, name: str, node: int) -> Iterator[str]:
     rows = zip(stage.text.splitlines(), stage.lines, stage.how)
     own = [line for line, nodes, how in rows if node in nodes and how == "own"]
     yield f"{name:<17} {STAGES[name].get('meaning', '')} ({len(stage.lines):,} lines, {len(own)} from here)"
+    # lines with a matrix product, a reduction or a scan, if there are any
     telling = [line for line in own if TELLING.search(line)] or own
     yield from (f"    {highlighted(name, line.strip()[:WIDTH])}" for line in telling[:LINES])
 
 
 def _run(program: Program, path: str) -> None:
-    """Runs the program once with random numbers, checks every stage against numpy, and prints both results."""
+    """Runs the program with random numbers, checks every stage against numpy, and prints both results."""
     inputs = make_inputs(program.function, {}, {}, 0)
     with progress("check"):
         result = program(*inputs.arrays)

@@ -213,7 +213,7 @@ def add_command(name: str, row: Mapping[str, Any]) -> None:
 
 
 def _request(given: dict[str, Any]) -> tuple[Any]:
-    """Moves the options about the program, its target and its passes from `given` into a `Request`."""
+    """Moves the options about the program, target and passes from `given` into a `Request`."""
     from minitri.cli.request import Request
 
     if given.pop("level") == "0":

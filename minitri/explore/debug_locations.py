@@ -59,11 +59,8 @@ Site = tuple[str, ...]  # a file, a line and a column
 
 
 def _known(line: int) -> Lines:
-    """Returns a tuple with the number of a source line, or an empty tuple if the number is 0.
-
-    LLVM and NVIDIA's tools write the line number 0 if an instruction has no source line.
-    """
-    return (line,) if line else ()
+    """Returns a tuple with the source line number, or an empty tuple for 0."""
+    return (line,) if line else ()  # LLVM and NVIDIA's tools write 0 for an instruction without a line
 
 
 # ---- TTIR and TTGIR --------------------------------------------------------------------------
@@ -104,15 +101,13 @@ def _mlir_row(body: str, table: dict[str, str]) -> Row:
 
 
 def _place(body: str, table: dict[str, str]) -> Lines:
-    """Returns the line of the generated source for the location at the end of an MLIR line, such as `loc(#loc17)`."""
+    """Returns the source line of the location that ends an MLIR line, such as `loc(#loc17)`."""
     return _resolved(body.rpartition(" loc(")[2], table, 0) if " loc(" in body else ()
 
 
 def _resolved(place: str, table: dict[str, str], depth: int) -> Lines:
-    """Returns the first line of the generated source that a location mentions.
-
-    For an inlined function, MLIR writes the place in the function first, and then the place of the call.
-    """
+    """Returns the first line of the generated source that an MLIR location mentions."""
+    # for an inlined function, the place in the function comes before the place of the call
     for file, line, name in _SITE.findall(place):
         if file.startswith(OURS):
             return (int(line),)
@@ -145,20 +140,16 @@ def _llvm_row(line: str, table: Metadata) -> Row:
 
 
 def _llvm_place(name: str, table: Metadata) -> Lines:
-    """Returns the line of the generated source that a location of LLVM leads to.
-
-    If the location is in an inlined function, the field `inlinedAt` leads to the caller of the function.
-    """
+    """Returns the line of the generated source that a location of LLVM leads to."""
     fields = table.get(name, {})
     while fields and not _file(fields, table).startswith(f'"{OURS}'):
-        fields = table.get(fields.get("inlinedAt", ""), {})
+        fields = table.get(fields.get("inlinedAt", ""), {})  # the caller of an inlined function
     return _known(int(fields.get("line", "0")))
 
 
 def _file(fields: Mapping[str, str], table: Metadata) -> str:
-    """Returns the name of a location's file, in quotes. In LLVM's metadata, a location names its scope, but not its
-    file. The function visits the enclosing scopes, from the inside out, until a scope names a file.
-    """
+    """Returns the name of a location's file, in quotes."""
+    # a location of LLVM names its scope but not its file, so look at enclosing scopes until one names a file
     while outer := fields.get("file") or fields.get("scope"):
         fields = table.get(outer, {})
     return fields.get("filename", "")
@@ -171,11 +162,7 @@ _AT = re.compile(r"(?:\.loc|inlined_at)\s+(\d+)\s+(\d+)\s+(\d+)")
 
 
 class _Locations:
-    """Finds the line of the generated source for each `.loc` directive of an assembly text.
-
-    If a function is inlined into another inlined function, a separate `.loc` directive gives the line where the outer
-    function was called.
-    """
+    """Finds the line of the generated source for each `.loc` directive of an assembly text."""
 
     def __init__(self, text: str) -> None:
         self.ours = {number for number, name in _FILE.findall(text) if OURS in name}
@@ -183,6 +170,7 @@ class _Locations:
 
     def line(self, directive: str) -> Lines:
         sites: list[Site] = _AT.findall(directive)
+        # if a function is inlined into an inlined function, a separate directive has the line of the outer call
         self.called.update(pairwise(sites))
         site = sites[0]
         for _ in range(100):
@@ -205,16 +193,7 @@ _MASKS = MACHINES["amdgcn"]
 
 
 def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
-    """Adds missing facts to the rows of two kinds of instructions in an AMD GPU's assembly.
-
-    For a branch that only some threads take, one instruction disables the other threads, and a later instruction
-    enables these threads again. LLVM gives no source line to an instruction that enables threads, so the function
-    copies the line of the instruction that disabled the threads.
-
-    The instruction `s_waitcnt` waits until loads have written their registers, but its text does not name the
-    registers. In the row of `s_waitcnt`, the function lists the registers of the loads since the previous `s_waitcnt`,
-    both as defined and as used names.
-    """
+    """Adds missing source lines and registers to instructions in an AMD GPU's assembly."""
     saved: dict[str, tuple[int, ...]] = {}
     fetched: tuple[str, ...] = ()
     for row, line in zip(rows, lines):
@@ -222,8 +201,10 @@ def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
         if save := re.match(_MASKS["save_mask"], code):
             saved[save[1]] = row.lines
         elif (restore := re.match(_MASKS["restore_mask"], code)) and not row.lines:
+            # LLVM gives no source line to the instruction that enables all threads again after a branch
             row = row._replace(lines=saved.get(restore[1], ()))
         elif code.startswith("s_waitcnt"):
+            # this waits until earlier loads have written their registers, which the text does not name
             row, fetched = row._replace(defines=fetched, uses=fetched), ()
         elif re.match(_MASKS["fetch"], code):
             fetched += row.defines
@@ -231,16 +212,14 @@ def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
 
 
 def _assembly_rows(text: str, machine: str) -> Iterator[Row]:
-    """Yields a `Row` for each line of assembly.
-
-    A line is an instruction if it is not a label, a directive or a comment.
-    """
+    """Yields a `Row` for each line of assembly."""
     locations, place, more = _Locations(text), (), False
     for line in text.split("\n"):
         body = line.strip()
         if body.startswith(".loc"):
             place = locations.line(body)
         code = re.split(r"//|; ", body)[0].rstrip()
+        # not a label, a directive or a comment
         instruction = line.startswith("\t") and bool(code) and not re.match(r"[.$/;{})(]|[\w$.]+:", code)
         yield Row(True, place, *effects(code, machine)) if instruction and not more else NOTHING
         more = machine == "ptx" and (instruction or more) and not code.endswith((";", "}"))
@@ -277,10 +256,8 @@ def sass_rows(text: str, disassembly: str) -> list[Row]:
 
 
 def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:
-    """Returns the rows of a kernel's machine code, with an empty row for each instruction of the padding at the end.
-
-    The padding consists of a jump to itself, which never runs, and of NOPs that fill a line of the instruction cache.
-    """
+    """Returns the rows of a kernel's machine code, with empty rows for padding instructions."""
+    # padding: a jump to itself, which never runs, and NOPs that fill a line of the instruction cache
     own = [k for k, line in enumerate(lines) if "\t" in line and not line.endswith("\tNOP;")]
     if own and re.match(rf".*\tBRA {lines[own[-1] - 1].rstrip(':')};$", lines[own[-1]]):
         own.pop()
@@ -289,13 +266,10 @@ def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:
 
 
 def _sass_places(disassembly: str) -> Iterator[tuple[int, ...]]:
-    """Yields the source lines of each instruction.
-
-    An instruction of a routine that the assembler added, such as a division, has the source lines of all calls of the
-    routine.
-    """
+    """Yields the source lines of each instruction of a disassembly."""
     instructions = list(_instructions(disassembly))
     callers: dict[str, dict[int, None]] = {}
+    # a routine that the assembler added, such as a division, has the source lines of all its calls
     for place, routine, called in instructions:
         if called and not routine:
             callers.setdefault(called, {})[place] = None
@@ -304,19 +278,13 @@ def _sass_places(disassembly: str) -> Iterator[tuple[int, ...]]:
 
 
 def _instructions(disassembly: str) -> Iterator[tuple[int, str, str]]:
-    """Yields three values for each instruction: its source line, the name of the routine that contains the instruction,
-    and the name of the routine that the instruction calls.
-
-    A routine is a function that the assembler added, such as a division. If an instruction is in no routine, or calls
-    no routine, the name is "".
-
-    Comments before an instruction give its source lines. If several comments precede an instruction, the first comment
-    names the line in the innermost inlined function. Comments with source lines apply to all instructions before the
-    next comments with source lines.
-    """
+    """Yields the source line, the enclosing routine and the called routine of each instruction."""
+    # A routine is a function that the assembler added, such as a division; "" stands for no routine.
     place, chain, routine = 0, False, ""
     for line in disassembly.split("\n"):
         if at := _AT_FILE.search(line):
+            # Of several comments before an instruction, the first names the line in the innermost inlined function.
+            # They apply to all instructions before the next such comments.
             place = place if chain else 0
             place, chain = place or int(at[2]) * at[1].startswith(OURS), True
         elif re.match(r"\s*/\*[0-9a-f]{4,}\*/", line):
@@ -359,13 +327,12 @@ def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
 
 
 def _of_the_allocator(rows: Sequence[Row], lines: Sequence[str], head: int) -> Iterator[int]:
-    """Yields the indices of the instructions in each group that allocates or frees tensor memory. A group consists of
-    consecutive instructions without a source line.
-    """
+    """Yields the indices of the instructions that allocate or free tensor memory."""
 
     def without_line(k: int) -> bool:
         return not rows[k].operation or (set(rows[k].lines) <= {head} and not _ROLES["frame"].search(lines[k]))
 
+    # groups of consecutive instructions without a source line
     for unplaced, numbers in groupby(range(len(rows)), without_line):
         run = [k for k in numbers if rows[k].operation]
         if unplaced and any(_ROLES["allocator"].search(lines[k]) for k in run):

@@ -41,15 +41,11 @@ def needs_64_bits(graph: Graph, sizes: Mapping[str, int]) -> bool:
 
 
 def _largest(node: Node, sizes: Mapping[str, int]) -> int:
-    """Returns the number of elements of a node.
-
-    For an `Index` node, returns the larger of two numbers: its largest value and its number of elements. Returns 0 if
-    the shape of the node contains a division by 0, because a call that divides by 0 fails. Example: the shape of
-    `x.reshape(N // 2, 2, -1)` contains a division by N // 2, so each call checks that N >= 2.
-    """
+    """Returns the number of elements of a node, or the node's largest index value if that is larger."""
     try:
         extents = [e.evaluate(sizes) for e in node.shape]
     except ZeroDivisionError:
+        # as for N = 1 in `x.reshape(N // 2, 2, -1)`: each call checks its sizes, so a call that divides by 0 fails
         return 0
     elements = math.prod(extents)
     ranges: Ranges = {axis_symbol(k): (ZERO, Dim.of(max(0, n - 1))) for k, n in enumerate(extents)}

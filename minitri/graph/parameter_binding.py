@@ -182,13 +182,7 @@ def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Arr
 
 @lru_cache(maxsize=256)
 def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
-    """Returns the strings that a parameter accepts.
-
-    Example: if the function's body contains `mode == "exact"`, the parameter `mode` accepts "exact". A parameter
-    accepts its default, and all strings with which the body of the function compares the parameter. Returns an empty
-    tuple if the parameter's default is not a string. Returns an empty tuple if the body does anything with the
-    parameter except comparing it with strings.
-    """
+    """Returns the strings that a parameter accepts: its default, and strings compared with the parameter."""
     if param.annotation is not None or not isinstance(param.default, ast.String):
         return ()
     options = [param.default.value]
@@ -201,6 +195,7 @@ def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
             ) if name == param.name:
                 options.append(word)
     used = sum(isinstance(node, ast.Name) and node.id == param.name for node in nodes)
+    # none if the body does anything with the parameter except comparing it with strings
     return tuple(dict.fromkeys(options)) if used == len(options) - 1 else ()
 
 

@@ -211,7 +211,7 @@ class _Reader(LineReader[Node]):
         self.spans[node] = (*self.spans.get(node, ()), *self.span(line))
 
     def _node(self, cls: type[Node], found: dict[str, Any], shape: Shape) -> Node:
-        """Returns the node that a line describes. The node has the dtype and the shape that the line states."""
+        """Returns the node that a line of text describes."""
         if cls is ir.Const:
             require(shape == (), "a constant has no axes")
             return self.nodes.const(found["value"], self.dtype)

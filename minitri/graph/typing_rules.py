@@ -132,14 +132,10 @@ class Typer:
         return Array(self.nodes.cast(self._narrowed(node, dtype), dtype.compute), dtype)
 
     def _narrowed(self, node: Node, dtype: DType) -> Node:
-        """Returns the node rounded to `dtype`.
-
-        If the node converts an operand from `dtype` to f32, returns the operand. Example: if the node converts an f16
-        input to f32, and `dtype` is f16, returns the f16 input.
-        """
+        """Returns the node rounded to `dtype`."""
         match node:
             case ir.Apply(op="cast", args=(x,)) if x.dtype == dtype and node.dtype == dtype.compute:
-                return x
+                return x  # such as an f16 input, if the node converts it to f32 and `dtype` is f16
         return self.nodes.cast(node, dtype)
 
     def convert(self, value: Value, dtype: DType) -> Node:
@@ -166,10 +162,8 @@ class Typer:
         return self.nodes.cast(self._most_precise(array, dtype), dtype.compute)
 
     def _most_precise(self, value: Array, dtype: DType) -> Node:
-        """Returns the node from which a value is converted to `dtype`.
-
-        A conversion to f64 uses the f64 node of the value (`value.wide`), if the value has such a node.
-        """
+        """Returns the node from which a value is converted to `dtype`."""
+        # a conversion to f64 uses the f64 node of the value, if there is one
         return value.wide if value.wide is not None and dtype == f64 else value.node
 
     def strong(self, value: Value) -> Array:
@@ -203,7 +197,7 @@ class Typer:
         return dtype, False
 
     def _kind(self, value: Value) -> tuple[DType, bool]:
-        """Returns the dtype of one value, and whether the value is weak (without a fixed dtype)."""
+        """Returns the dtype of a value, and whether the value is weak (without fixed dtype)."""
         match value:
             case tuple():
                 return self.promoted(literals.leaves(value))

@@ -88,9 +88,7 @@ def scaled(i: Interner, sums: Contract, scale: Node) -> Node:
 
 
 def _largest(x: Node) -> int | None:
-    """Returns the largest absolute value that x can have. Returns None if x is not known to be an integer. Returns None
-    if f16 could round x.
-    """
+    """Returns the largest absolute value of an integer expression that f16 represents exactly, or None."""
     stack, most = [x], 0
     while stack and most <= EXACT:
         match stack.pop():
@@ -103,20 +101,19 @@ def _largest(x: Node) -> int | None:
             case Apply(op="add" | "subtract", args=args):
                 stack += args
             case _:
+                # not known to be an integer
                 return None
-    return most if most <= EXACT else None
+    return most if most <= EXACT else None  # f16 could round larger integers
 
 
 def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
-    """Returns two scales: the first multiplies the weights of a matrix product, and the second multiplies the sums of
-    the matrix product. Usually the first scale is 1 and the second scale is `by`. If a weight times `by` could overflow
-    f16, the first scale is `by` and the second scale is 1.
-    """
+    """Returns a scale for a matrix product's weights, and a scale for the product's sums."""
     one = number(i, by, 1.0)
+    # usually 1 and `by`, but `by` and 1 where a weight times `by` could overflow f16
     safe = i.apply("less_equal", bool_, by.shape, (compute(i, "abs", by), number(i, by, LARGEST / most)))
     return compute(i, "where", safe, one, by), compute(i, "where", safe, by, one)
 
 
 def _replaced(i: Interner, x: Node, old: Node, new: Node) -> Node:
-    """Returns the expression x with `new` in place of `old`. The expression x consists of views and casts of `old`."""
+    """Returns an expression of views and casts of `old`, with `new` in place of `old`."""
     return new if x is old else copy(i, x, (_replaced(i, children(x)[0], old, new),))

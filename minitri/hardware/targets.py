@@ -95,14 +95,11 @@ class Target(NamedTuple):
 
 
 def _suggested(name: str) -> str:
-    """Returns the text `did you mean ...?` with the targets whose names are similar to `name`, or "" if no name is
-    similar.
-
-    For example, `a10` and `A100-80GB` are similar to a100, `4090` to rtx4090, `sm_90` to cuda:90, and `gfx942` to
-    hip:gfx942.
-    """
+    """Returns a hint that names similar targets, or "" if no target is similar."""
     known = {re.sub(r"\W", "", target): target for target in (*GPUS, *TARGETS)}
     wanted = re.sub(r"[\W_]", "", name.replace("sm", "cuda"))[:40]
+    # for example, `a10` and `A100-80GB` are similar to a100, `4090` to rtx4090, `sm_90` to cuda:90, and `gfx942` to
+    # hip:gfx942
     near = [t for word, t in known.items() if len(wanted) > 2 and _begins_or_ends(word, wanted)]
     if len(near) > 3:  # too many for a hint, as for the name `cuda`
         return ""
@@ -110,7 +107,7 @@ def _suggested(name: str) -> str:
 
 
 def _begins_or_ends(a: str, b: str) -> bool:
-    """Checks whether the shorter of two names is a prefix or a suffix of the longer name."""
+    """Checks whether the shorter of two names begins or ends the longer name."""
     short, long = sorted((a, b), key=len)
     return long.startswith(short) or long.endswith(short)
 

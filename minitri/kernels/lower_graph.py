@@ -50,9 +50,7 @@ def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:
 
 
 def _parts(graph: Graph) -> tuple[list[Indexing], set[Node]]:
-    """Returns an `Indexing` for each kernel, and the set of views that must be stored in memory. A view must be stored
-    if a kernel would need it at too many indices.
-    """
+    """Returns an `Indexing` for each kernel, and the views that must be stored in memory."""
     parts: list[Indexing] = []
     moved: set[Node] = set()
     allowed = allows(graph.conditions)
@@ -61,14 +59,12 @@ def _parts(graph: Graph) -> tuple[list[Indexing], set[Node]]:
             try:
                 parts.append(Indexing(frozenset({node}), [node], allowed))
             except NotOneKernel as refusal:
-                moved |= set(refusal.nodes)
+                moved |= set(refusal.nodes)  # views that a kernel would need at too many indices
     return parts, moved
 
 
 def _ledger(graph: Graph, parts: Sequence[Indexing]) -> list[Decision]:
-    """Returns the ledger (list of fusion decisions). The ledger has one line for each value that one kernel stores and
-    another kernel loads.
-    """
+    """Returns a fusion decision for each value that one kernel stores and another kernel loads."""
     number = {part.roots[0]: f"k{k}" for k, part in enumerate(parts)}
     written, rows = set(graph.outputs), []
     for part in parts:
@@ -146,10 +142,8 @@ def plan_of(graph: Graph, parts: Sequence[Indexing], ledger: Iterable[Decision],
 
 
 def _unused_name(taken: set[str], name: str) -> str:
-    """Returns `name`, with `_` at the end if another buffer is called `name`. For example, a parameter can be called
-    `out`.
-    """
-    return name if name not in taken else _unused_name(taken, f"{name}_")
+    """Returns `name`, with `_` at the end if another buffer has this name."""
+    return name if name not in taken else _unused_name(taken, f"{name}_")  # a parameter can be called `out`
 
 
 def _buffer(name: str, node: Node, role: str, strides: tuple[Dim, ...] | None = None) -> Buffer:
@@ -198,9 +192,7 @@ class OpBuilder:
 
 
 class _Builder(OpBuilder):
-    """Makes the ops of one kernel from the indices at which the kernel needs each node. Each op comes after its
-    operands.
-    """
+    """Makes the ops of one kernel from the indices at which the kernel needs each node."""
 
     def __init__(self, part: Indexing, buffers: Buffers, spans: Spans) -> None:
         super().__init__(part.axes)
@@ -208,13 +200,11 @@ class _Builder(OpBuilder):
         self.value: dict[Key, Op] = {}
         keys = self._order()
         self.moved = self._spans_of_views(keys)
-        for node, demand in keys:
+        for node, demand in keys:  # operands first
             self.value[node, demand] = self._make(node, demand)
 
     def _order(self) -> list[Key]:
-        """Returns all demands (needed elements of nodes) in topological order. Elements of operands come before the
-        elements that are computed from them.
-        """
+        """Returns the needed elements of all nodes in topological order, operands first."""
 
         def below(key: Key) -> list[Key]:
             exprs = (*key[1].index, *key[1].guards)
@@ -224,11 +214,8 @@ class _Builder(OpBuilder):
         return postorder(self.part.stores, below)
 
     def _spans_of_views(self, order: Sequence[Key]) -> dict[Key, tuple[Span, ...]]:
-        """Returns for each op the spans (places in the source text) of the views, gathers and concats that read the op.
-
-        Views, gathers and concats have no op of their own. For example, the span of `x.T` is added to the op that loads
-        `x`.
-        """
+        """Returns the source text of the views, gathers and concats that read each op."""
+        # Views, gathers and concats have no op: the text of `x.T` is added to the op that loads `x`.
         moved: dict[Key, tuple[Span, ...]] = {}
         for node, demand in reversed(order):  # users before operands
             if isinstance(node, (graph_ir.View, graph_ir.Gather, graph_ir.Concat)) and not self.part.is_leaf(node):
@@ -253,9 +240,7 @@ class _Builder(OpBuilder):
         return tuple(a for a in self.part.axes if a in names)
 
     def _uses(self, exprs: Sequence[Dim]) -> dict[str, Any]:
-        """Returns the fields `axes` and `picks` of an op: the axes and the computed values that its index expressions
-        `exprs` use.
-        """
+        """Returns the axes and the computed values that an op's index expressions use."""
         used = {s for d in exprs for s in d.symbols() if s.kind == "value"}
         picks = tuple((s, self.value[self.part.picked[s]]) for s in sorted(used, key=lambda s: s.name))
         return {"axes": self._axes(*exprs, ops=[op for _, op in picks]), "picks": picks}
@@ -303,13 +288,10 @@ class _Builder(OpBuilder):
         raise AssertionError(type(node).__name__)
 
     def _spread(self, x: Op, axes: Sequence[str]) -> Op:
-        """Broadcasts the value `x` along the axes `axes`.
-
-        If the operand of a sum does not depend on the summed axis, the operand is broadcast along this axis first. For
-        example, a sum of the number 3 over 5 indices adds 3 five times.
-        """
+        """Broadcasts the value `x` along the given axes."""
         if set(axes) <= set(x.axes):
             return x
+        # a reduced operand may not depend on the reduced axis: a sum of the number 3 over 5 indices adds 3 five times
         wide = tuple(a for a in self.part.axes if a in x.axes or a in axes)
         return self.add(ir.Spread(dtype=x.dtype, axes=wide, spans=x.spans, x=x))
 
@@ -328,9 +310,7 @@ class _Builder(OpBuilder):
         return self.once(ir.Inside(dtype=bool_, spans=spans, conditions=conditions, **self._uses(conditions)))
 
     def _gather(self, node: graph_ir.Gather, demand: Demand, read: Op, spans: tuple[Span, ...]) -> Op:
-        """Returns the value of a gather: the element that was read, or the fill value if a computed index is out of
-        range.
-        """
+        """Returns the element that a gather reads, or a fill value if out of range."""
         _, outside = self.part.gathered(node, demand)
         if not outside or (isinstance(read, ir.Load) and set(outside) <= set(read.guards) == set(outside)):
             return read
@@ -341,13 +321,10 @@ class _Builder(OpBuilder):
         return self.add(replace(self.computed("where", condition, a, b), spans=spans))
 
     def _concat(self, node: graph_ir.Concat, demand: Demand, spans: tuple[Span, ...]) -> Op:
-        """Returns one element of a concat. The function selects the element from the operand of the concat that
-        contains this element:
-
-            where(in operand 0, operand 0, where(in operand 1, operand 1, …))
-        """
+        """Returns one element of a concat, selected from the operand that contains this element."""
         pieces = self.part.pieces(node, demand)
         *values, result = [self.value[key] for key in self.part.pull(node, demand)]
+        # where(in operand 0, operand 0, where(in operand 1, operand 1, …))
         for (_, below), value in reversed(list(zip(pieces[:-1], values))):
             own = tuple(g for g in below.guards if g not in demand.guards)
             result = self._select(own, value, result, spans)
@@ -361,21 +338,19 @@ class _Builder(OpBuilder):
 
 
 def _op_key(node: Node, demand: Demand) -> Key:
-    """Returns the dict key of the op that computes a needed element. A constant has the same key at all indices,
-    because one op computes the constant for all indices.
-    """
+    """Returns the dict key of the op that computes a needed element."""
+    # one op computes a constant for all indices
     return node, Demand(()) if isinstance(node, graph_ir.Const) else demand
 
 
 def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
-    """Checks whether `where(own, value, rest)` equals `value` at all indices. Where a guard (condition) of a load is
-    false, the load has the value of its field `other`.
-    """
+    """Checks whether selecting between `value` and `rest` gives `value` at all indices."""
     load = value
     while isinstance(load, ir.Compute) and load.op == "cast":
         load = load.args[0]
     if not isinstance(load, ir.Load) or not isinstance(rest, ir.Constant) or not set(own) <= set(load.guards):
         return False
+    # where a guard of a load is false, the load has the value of its field `other`
     kept = load is value or load.other == 0
     return kept and repr(rest.value) == repr(type(rest.value)(load.other))  # -0.0 is not 0.0
 

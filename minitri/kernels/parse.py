@@ -109,12 +109,9 @@ def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
 
 
 def _merged_axes(buffer: Buffer) -> list[tuple[Dim, Dim]]:
-    """Merges axes that are contiguous in memory, and returns the extent and the stride of each axis in a fixed order.
-
-    For example, the axes of `x: f32[4, 6, 8] {strides = [64, 8, 1]}` become an axis of 4 indices with stride 64, and an
-    axis of 48 indices with stride 1.
-    """
+    """Merges axes that are contiguous in memory, and returns the sizes and strides."""
     found = [axis for axis in zip(buffer.shape, buffer.strides) if axis[0] != 1]
+    # `x: f32[4, 6, 8] {strides = [64, 8, 1]}` gets an axis of 4 indices with stride 64, and one of 48 with stride 1
     while pair := next(((a, b) for a, b in permutations(found, 2) if a[1] == b[0] * b[1]), None):
         for axis in pair:
             found.remove(axis)
@@ -218,13 +215,9 @@ class Body(LineReader[Op]):
         return op
 
     def _absent(self, word: str) -> frozenset[str]:
-        """Returns the fields that a line of the text must not contain at this stage of the compilation. The argument
-        `word` is the name of the op in the line.
-
-        Only sums and matrix products can have the field `rescale`, a factor for the partial sum. Only sums can have the
-        field `shift`, an addend for the partial sum. Only argmax and argmin can have the field `index`.
-        """
+        """Returns the fields that a line with the op `word` must not have at this stage."""
         absent = frozenset(TABLE["absent"][self.stage])
+        # sums and products can have the field `rescale`, sums the field `shift`, argmax and argmin the field `index`
         absent |= {"rescale", "shift"} if word not in ("reduce.sum", "dot") else frozenset()
         return absent | ({"index"} if word.removeprefix("reduce.") not in POSITIONS else frozenset())
 
@@ -256,12 +249,10 @@ class Body(LineReader[Op]):
         return Dim({(symbol,): 1})
 
     def _axes(self, names: Sequence[Node], rule: str) -> tuple[str, ...]:
-        """Returns the axes that have the given names. If an axis is unknown or named twice, raises an error with the
-        message `rule`.
-        """
+        """Returns the axes with the given names, or raises an error with the message `rule`."""
         axes = tuple(e.name for e in names)
         for e in names:
-            if e.name not in self.axes or axes.count(e.name) > 1:
+            if e.name not in self.axes or axes.count(e.name) > 1:  # unknown or named twice
                 raise Mistake(e, rule, suggest(e.name, self.axes))
         return axes
 

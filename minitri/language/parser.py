@@ -73,7 +73,7 @@ def whole_text(text: str, name: str) -> Span:
 
 
 def _parse(place: Span, start: Start) -> Any:
-    """Parses the text at `place`, by giving one token after another to lark's LALR parser."""
+    """Parses the text at `place` with lark's LALR parser, one token after another."""
     from lark.exceptions import UnexpectedToken
 
     source = place.source
@@ -186,15 +186,11 @@ def _check_string(word: Word) -> None:
 
 
 def _begin_line(indents: list[str], begin: int, line_end: Span, word: Word) -> Iterator[Word]:
-    """Yields the tokens between two lines: `_NEWLINE`, and `_INDENT` or `_DEDENT` if the indentation changes.
-
-    The new line begins at the offset `begin`, and `word` is its first token. As in Python, a form feed character
-    restarts the indentation of its line.
-    """
+    """Yields the newline and indentation tokens before the line whose first token is `word`."""
     blanks = word.span.source.text[begin : word.span.start]
     if "\\" in blanks:
         raise errors.mistake("continued_line", word.span)
-    indent = blanks.rpartition("\f")[2]
+    indent = blanks.rpartition("\f")[2]  # as in Python, a form feed character restarts the indentation of its line
     if not indents:  # the first line: a text whose lines are all indented is allowed
         indents.append(indent)
         return
@@ -212,7 +208,7 @@ def _begin_line(indents: list[str], begin: int, line_end: Span, word: Word) -> I
 
 
 def _track(brackets: list[Word], word: Word) -> None:
-    """Updates the stack of open brackets. Raises ParseError for a closing bracket that matches no open bracket."""
+    """Updates the stack of open brackets, or raises ParseError for an unmatched closing bracket."""
     if word.text in errors.CLOSES:
         brackets.append(word)
         if len(brackets) > (limit := current().nesting):

@@ -75,7 +75,7 @@ def repaired(error: ParseError, place: Span, parse: Callable[[Span], Any]) -> Pa
 
 
 def _is_accepted(text: str, edits: Sequence[Edit], place: Span, parse: Callable[[Span], Any]) -> bool:
-    """Checks whether edits correct a mistake: the parser accepts the text, or finds the next error on a later line."""
+    """Checks whether edited text parses, or has its next error only on a later line."""
     grown = len(text) - len(place.source.text)
     line_end = text.find("\n", max(edit.span.end for edit in edits) + grown)
     try:
@@ -146,47 +146,38 @@ def _general(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]
 
 
 def _inlined(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]:
-    """Yields the error for an assignment such as `EPS = 1e-5` outside of functions.
-
-    The edits that the error proposes delete the line `EPS = 1e-5`, and write `1e-5` in each place where the program
-    uses `EPS`.
-    """
+    """Yields the error for an assignment such as `EPS = 1e-5` outside of functions."""
     match = re.compile(r"(\w+)[ \t]*=[ \t]*(-?[\d.e]+)[ \t]*(#.*)?\n").match(place.source.text, span.start)
     if match is not None:
         number = f"({match[2]})" if match[2].startswith("-") else match[2]
         used = [Edit(at, number) for at in _all(rf"\b{match[1]}\b", place) if at.start >= match.end()]
+        # delete the assignment, and write its number in each place that uses the name
         edits = Edit(Span(place.source, match.start(), match.end()), ""), *used
         yield _made(error, edits, "a module holds `def`s only", help=f"write `{number}` where it is used")
 
 
 def _all(pattern: str, place: Span) -> Iterator[Span]:
-    """Yields the source ranges (spans) in which a pattern matches, except matches in comments."""
+    """Yields the places in the source text that match a pattern, except in comments."""
     for match in re.compile(rf"#[^\n]*|({pattern})").finditer(place.source.text, place.start, place.end):
         if match[1]:
             yield Span(place.source, match.start(), match.end())
 
 
 def _indented(span: Span, place: Span) -> Iterator[list[Edit]]:
-    """Yields two lists of edits that change the indentation of a wrong line.
-
-    The edits of the first list indent the wrong line as far as the line above it. The edits of the second list indent
-    the wrong line four blanks further. The edits also move later lines that are indented like the wrong line.
-    """
+    """Yields two lists of edits that change the indentation of a wrong line."""
     text = place.source.text
     start = text.rfind("\n", 0, span.start) + 1
     above = [line for line in text[:start].split("\n") if line.strip()]
     usual = re.sub(r"\S.*", "", above[-1]) if above else ""
+    # later lines that are indented like the wrong line move with it
     like_it = re.compile(rf"^{text[start : span.start]}(?=\S)(?!def\b)", re.MULTILINE)
     lines = [Span(place.source, m.start(), m.end()) for m in like_it.finditer(text, start, place.end)]
-    for indent in (usual, usual + "    "):
+    for indent in (usual, usual + "    "):  # as far as the line above, or four blanks further
         yield [Edit(line, indent) for line in lines]
 
 
 def _ascii(at: Span) -> str:
-    """Returns ASCII text that replaces a character outside ASCII.
-
-    `²` becomes `**2`, `½` becomes `0.5`, `α` becomes `alpha`, and a dash becomes `-`.
-    """
+    """Returns ASCII text for a character outside ASCII, such as `**2` for `²`."""
     character = at.text
     plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
     kind, name = unicodedata.decomposition(character), unicodedata.name(character, "").split()
@@ -195,10 +186,11 @@ def _ascii(at: Span) -> str:
     elif kind.startswith("<super>"):
         text = f"**{plain}"
     elif kind.startswith("<fraction>"):
-        text = str(unicodedata.numeric(character))
+        text = str(unicodedata.numeric(character))  # ½ becomes 0.5
     elif unicodedata.category(character) in ("Pd", "Zs"):
         text = "-" if unicodedata.category(character) == "Pd" else " "
     else:
+        # α becomes alpha
         text = name[3].lower() if name[:1] == ["GREEK"] and len(name) == 4 else plain
     is_product = text[:1].isalnum() and at.source.text[at.start - 1 : at.start].isdigit()
     return f" * {text}" if is_product else text
@@ -217,19 +209,14 @@ def errors_in(module: ast.Module) -> Sequence[CompileError]:
 
 
 def _on_other_lines(error: ParseError, place: Span, parse: Callable[[Span], Any], most: int) -> list[CompileError]:
-    """Returns the errors on lines other than the line of `error`.
-
-        y = x +* 2      →      y=a                  a line that assigns a name without a value to y
-        z = softmx(x)          z = softmx(x)        so no error follows from the wrong line
-
-    The list is empty if the wrong line is only a part of a longer statement. The argument `most` limits the number of
-    syntax errors that are found.
-    """
+    """Returns the errors on other lines than `error`, with at most `most` syntax errors."""
     source, text, span = place.source, place.source.text, error.span or place
     unknown = next((name for name in ascii_letters if not re.search(rf"\b{name}\b", text)), "_")
+    # `y = x +* 2` becomes `y=a`, where `a` has no value, so no error follows from the wrong line
     start, indent, lines = lines_of_statement(span)
     end, instead = start + len(lines), _stand_in(lines, indent, unknown)
     around = text[place.start : start], text[end : place.end]
+    # the wrong line is only a part of a longer statement
     is_part = any(part.count(a) != part.count(b) for part in around for a, b in CLOSES.items())
     if not indent or is_part or len(instead) > len(lines) or most == 0:
         return []

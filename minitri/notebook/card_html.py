@@ -57,10 +57,7 @@ def template(path: Path) -> Any:
 
 
 def _shown(text: str, longest: int) -> str:
-    """Prepares a text for a card (a small piece of HTML for a notebook).
-
-    Unprintable characters become `?`. A text of more than `longest` characters is cut.
-    """
+    """Cuts a text to `longest` characters, and replaces unprintable characters by `?`."""
     kept = text if len(text) <= longest else f"{text[:longest]}…"
     return "\n".join(printable(line.expandtabs(4)) for line in kept.rstrip("\n").split("\n"))
 

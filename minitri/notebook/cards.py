@@ -41,7 +41,7 @@ def stages_card(compilation: Compilation) -> str:
 
 
 def _tabs(compilation: Compilation, stages: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yields pairs of a stage's name and its text. If a stage cannot be made, its text is the error message."""
+    """Yields the name and the text (or error message) of each stage."""
     for stage in stages:
         try:
             yield stage, compilation[stage]

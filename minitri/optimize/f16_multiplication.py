@@ -28,17 +28,16 @@ def halve(program: Program) -> Program:
 
 
 def _halved(program: Program) -> set[Op]:
-    """Returns the f32 ops that can be computed in f16. A multiplication can be computed in f16 only if its result is
-    rounded to f16 anyway. The operands of the multiplication become f16 too, so only f16 multiplications may use the
-    operands.
-    """
+    """Returns the f32 multiplications, and their operands, that can be computed in f16."""
     ops = list(program.ops())
     if not any(isinstance(op, Dot) for op in ops):
         return set()
     used_by, passed = users(program), carried(program)
+    # multiplications whose results are rounded to f16 anyway
     found = {op for op in ops if _is_product(op) and all(map(_rounds, used_by[op]))} - passed
 
     def keeps(op: Op, kept: set[Op]) -> bool:
+        # the operands become f16 too, so only f16 multiplications may use them
         return all(kept.issuperset(used_by[a]) and a not in passed for a in children(op))
 
     kept = largest_subset(found, used_by, keeps)
@@ -50,7 +49,7 @@ def _is_product(op: Op) -> bool:
 
 
 def _is_half(op: Op) -> bool:
-    """Checks whether an op is a cast from f16 or from 8-bit integers, so that f16 represents its values exactly."""
+    """Checks whether an op is a cast of f16 or 8-bit integers, which f16 represents exactly."""
     if not isinstance(op, Compute) or op.op != "cast":
         return False
     source = op.args[0].dtype

@@ -47,7 +47,7 @@ def narrow(program: Program) -> Program:
 
 
 def _narrowed(program: Program) -> Mapping[Op, DType]:
-    """Returns the ops to narrow, each with its new dtype."""
+    """Returns the integer ops whose dtype becomes smaller, each with its new dtype."""
     ranges = index_ranges(program)
     known = {s: (low, high if high.constant is not None else Dim.of(LIMIT)) for s, (low, high) in ranges.items()}
     reach = _reach(program, known)
@@ -79,11 +79,10 @@ def _is_made_of(op: Op, kept: set[Op]) -> bool:
 
 
 def _takes(user: Op, kept: set[Op]) -> bool:
-    """Checks whether the operands of an op can have any dtype that represents their values. For example, a comparison
-    of i32 numbers gives the same result as a comparison of the same i64 numbers.
-    """
+    """Checks whether the operands of an op can have any dtype that represents their values."""
     if not isinstance(user, Compute) or not _is_made_of(user, kept):
         return False
+    # comparing i32 numbers gives the same result as comparing the same numbers in i64
     return user.op in COMPARISONS or _converts(user) or user.op == "cast" and user.dtype.kind == "b"
 
 
@@ -95,13 +94,11 @@ def _converts(user: Op) -> bool:
 
 
 def _reach(program: Program, ranges: Ranges) -> Mapping[Op, Interval]:
-    """Returns the least and the greatest value of each integer op. Left out: ops with a value or an operand that needs
-    more than 32 bits.
-    """
+    """Returns the least and greatest value of each integer op that fits into 32 bits."""
     low, high = i32.limits
     found: dict[Op, Interval] = {}
     for op in program.ops():
-        interval = _interval(op, found, ranges)
+        interval = _interval(op, found, ranges)  # None if an operand needs more bits
         if interval is not None and low <= interval[0] and interval[1] <= high:
             found[op] = interval
     return found

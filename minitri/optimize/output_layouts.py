@@ -74,28 +74,24 @@ def lay_out(plan: Plan) -> Plan:
 
 
 def _order_of_readers(plan: Plan, b: Buffer) -> Order | None:
-    """Returns the order of an array's axes in which the last two axes are swapped. Returns None if a kernel loads the
-    array, but does not loop over the last two axes in the swapped order. Returns None if no kernel loads the array. The
-    function ignores the order of the axes that a kernel reduces.
-    """
+    """Returns an axis order with swapped last axes, or None if a kernel loops differently."""
     rank = len(b.shape)
     loads = [(k, op) for k in plan.kernels for op in k.body if isinstance(op, Load) and op.buffer == b]
 
     def changes(kernel: Kernel, load: Load) -> bool:
         reduces = any(isinstance(op, Reduce) for op in kernel.body)
+        # the order of the axes that a kernel reduces does not matter
         names = [a.name for a in (kernel.parallel if reduces else kernel.axes)]
         row, column = (names.index(name) if (name := plain_axis(d)) in names else -1 for d in load.index[-2:])
         return 0 <= column < row
 
+    # some kernel loads the array, and all that do loop over the last two axes in the swapped order
     suits = rank > 1 and bool(loads) and all(changes(*read) for read in loads)
     return (*range(rank - 2), rank - 1, rank - 2) if suits else None
 
 
 def _with_aligned_rows(plan: Plan) -> Plan:
-    """Returns the plan in which the rows of each temporary that a product loads begin at multiples of 16 bytes.
-
-    A temporary keeps its strides if the kernel that stores it also stores other arrays.
-    """
+    """Returns the plan in which rows of temporaries for products begin at multiples of 16 bytes."""
     factors = {op.buffer for k in plan.kernels for d in k.dots for op in needed(d) if isinstance(op, Load)}
     stored = [[op.buffer for op in k.body if isinstance(op, Store)] for k in plan.kernels]
     found = factors & {b for b, *others in stored if not others}  # stores of unlike alignment would be slow together
@@ -128,7 +124,7 @@ def _with_strides(b: Buffer, order: Order) -> Buffer:
 
 
 def _permuted(kernel: Kernel, orders: Mapping[Buffer, Order]) -> Kernel:
-    """Returns the kernel in which the axes of each array in `orders` are permuted, so that the array is row-major."""
+    """Returns the kernel with permuted array axes, so that each array in `orders` is row-major."""
 
     def change(op: Op) -> Op:
         if not isinstance(op, (Load, Store)) or op.buffer not in orders:
@@ -142,10 +138,9 @@ def _permuted(kernel: Kernel, orders: Mapping[Buffer, Order]) -> Kernel:
 
 
 def _in_order(kernel: Kernel) -> Kernel:
-    """Returns the kernel with its parallel axes in the order of the first store, so that neighbouring grid programs
-    store neighbouring elements.
-    """
+    """Returns the kernel with its parallel axes in the order of the first store."""
     index = next(op.index for op in kernel.body if isinstance(op, Store))
+    # so that neighbouring grid programs store neighbouring elements
     places = {plain_axis(d): k for k, d in enumerate(index)}
     parallel = iter(sorted(kernel.parallel, key=lambda a: places.get(a.name, -1)))
     axes = tuple(next(parallel) if a.role == "parallel" else a for a in kernel.axes)
@@ -155,9 +150,8 @@ def _in_order(kernel: Kernel) -> Kernel:
 
 
 def _accesses(kernel: Kernel) -> Iterator[Access]:
-    """Yields a pair for each load of the kernel: the size of an element in bytes, and the indices, the largest stride
-    first. A result of the kernel can have the layout of any array that the kernel loads.
-    """
+    """Yields the element size in bytes and the indices of each load, largest stride first."""
+    # a result can have the layout of any array that the kernel loads
     for op in kernel.body:
         if isinstance(op, Load):
             order, strides = [*range(len(op.index))], [s.constant or 0 for s in op.buffer.strides]
@@ -186,7 +180,7 @@ def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
 
 
 def _axes_by_stride(index: Dim) -> Iterator[str]:
-    """Yields the axes of an index in order of decreasing stride: for example, i and then r for `8*i + r`."""
+    """Yields the axes of an index by decreasing stride: i and then r for `8*i + r`."""
     for monomial, _ in sorted(index.terms, key=lambda term: -term[1]):
         for atom in monomial:
             if isinstance(atom, Pair):

@@ -49,39 +49,33 @@ def order(program: Program, chip: Chip, group: int | None = None) -> Program:
 
 
 def _returns(program: Program) -> bool:
-    """Checks whether the program has a loop that carries no values and runs over the same axes as the previous loop.
-
-    Returns False for persistent programs, because Triton merges their loops.
-    """
+    """Checks whether a loop carries no values and has the axes of the previous loop."""
     loops = [loop for loop in program.loops if loop.first is None and loop.last is None]
+    # Triton merges the loops of persistent programs
     return any(not b.carries and a.axes == b.axes for a, b in zip(loops, loops[1:])) and not program.persistent
 
 
 def _rises(program: Program, axis: TileAxis) -> bool:
-    """Checks whether the loops of a program have more iterations for the last tile of a grid axis than for the middle
-    tile.
-    """
+    """Checks whether loops run longer in the last tile of an axis than in the middle."""
     last = (axis.tiles.constant or FAR) - 1
     return _length(program, axis, last) > _length(program, axis, last // 2)
 
 
 def _length(program: Program, axis: TileAxis, tile: int) -> int:
-    """Returns how many indices the loops visit in the grid program of one tile. Loops over a whole axis are not
-    counted, because they have the same length in every grid program.
-
-    An axis of unknown size is assumed to have FAR (1024) blocks.
-    """
+    """Returns how many indices the loops visit in the grid program of one tile."""
+    # an axis of unknown size is assumed to have FAR blocks
     start, far = block_start(axis.name).atom, FAR * axis.block
 
     def at(bound: Dim) -> int:
         return bound.evaluate({s.name: tile * axis.block if s == start else far for s in bound.symbols()})
 
+    # loops over a whole axis have the same length in every grid program
     loops = [s for s in program.loops if s.first is not None or s.last is not None]
     ends = [(s.first or Dim.of(0), program.axis(s.axes[0]).extent if s.last is None else s.last) for s in loops]
     return sum(max(0, at(last) - at(first)) for first, last in ends)
 
 
 def _group(axis: TileAxis, chip: Chip) -> int:
-    """Returns the number of tiles per group, such that a group has about as many programs as the chip runs at once."""
+    """Returns the tiles per group, for about as many programs as the chip runs at once."""
     tiles, at_once = axis.tiles.constant, 1 << (AT_ONCE * chip.multiprocessors).bit_length() - 1
     return USUAL if tiles is None else max(1, at_once // max(1, tiles))

@@ -65,9 +65,7 @@ def power_of_constant(i: Interner, node: Node) -> Node | None:
 
 
 def _never_negative(i: Interner, x: Node, depth: int = 6) -> bool:
-    """Checks whether each element of x is certainly 0.0, positive, or nan. The check looks at the operands of x, their
-    operands and so on, `depth` levels deep.
-    """
+    """Checks whether each element of x is certainly 0.0, positive, or nan."""
     match x:
         case Const(value=c):
             return c > 0 or str(c) == "0.0"
@@ -83,35 +81,31 @@ def _never_negative(i: Interner, x: Node, depth: int = 6) -> bool:
             pass
         case _:
             return False
-    return depth > 0 and all(_never_negative(i, o, depth - 1) for o in operands)
+    return depth > 0 and all(_never_negative(i, o, depth - 1) for o in operands)  # at most `depth` levels of operands
 
 
 def _is_whole(x: Node) -> bool:
-    """Checks whether the elements of x are converted from integers. Elements that are converted from integers are never
-    -0.0 or -inf.
-    """
+    """Checks whether the elements of x are converted from integers."""
+    # such elements are never -0.0 or -inf
     x = viewed(x)
     return isinstance(x, Apply) and x.op == "cast" and x.args[0].dtype.is_integer
 
 
 def _without_signs(i: Interner, x: Node) -> Node:
-    """Returns x with 0 in place of -0.0 and inf in place of -inf. A power with a fractional exponent ignores the sign
-    of -0.0 and -inf.
-    """
+    """Returns x with 0 in place of -0.0 and inf in place of -inf."""
+    # a power with a fractional exponent ignores these signs
     is_lowest = i.apply("equal", bool_, x.shape, (x, number(i, x, -math.inf)))
     return compute(i, "where", is_lowest, number(i, x, math.inf), compute(i, "add", x, number(i, x, 0.0)))
 
 
 def _power(i: Interner, x: Node, n: int) -> Node:
-    """Returns `x ** n` as a product of repeated squares. For an exponent n below -1, the result is a product of two
-    reciprocals. For example, `x ** -5` becomes `(1 / x**2) * (1 / x**3)`, because `x**5` could overflow although
-    `x**-5` is not 0.
-    """
+    """Returns `x ** n` as a product of repeated squares."""
     if n == 1:
         return x
     if n == -1:
         return compute(i, "reciprocal", x)
     if n < 0:
+        # `x ** -5` becomes `(1 / x**2) * (1 / x**3)`, because `x**5` could overflow
         halves = (compute(i, "reciprocal", _power(i, x, k)) for k in (-n // 2, -n - -n // 2))
         return _product(i, *halves)
     half = compute(i, "square", _power(i, x, n // 2))

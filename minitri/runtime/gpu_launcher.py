@@ -82,11 +82,7 @@ class NativeKernel:
         return found or self._loaded.made((device, kind), lambda: load(self._compiled(kind), device))
 
     def _compiled(self, kind: compiled_stages.Kind) -> Any:
-        """Returns Triton's compiled kernel. The kernel is read from the disk cache, or compiled if the cache does not
-        have it.
-
-        Raises CompileError MT0404 if a grid program of the kernel needs more shared memory than the GPU has.
-        """
+        """Returns Triton's compiled kernel, from the disk cache or from the compiler."""
         source = compiled_stages.ast_source(self._function, self.kernel, kind)
         descriptors = len(self.kernel.descriptors) * self.target.has_descriptors
         with ThreadPoolExecutor(1) as beside:
@@ -124,15 +120,12 @@ def load_all(wanted: Sequence[Callable[[], Any]], device: str) -> None:
 
 
 def _prepare_launcher(source: Any, descriptors: int) -> None:
-    """Makes Triton's launcher for a kernel. The argument `descriptors` is the number of tensor descriptors among the
-    kernel's arguments. Up to Triton 3.6, making a launcher runs a C compiler.
-
-    The function only fills Triton's cache, in which the compiled kernel later finds the launcher. Triton's driver
-    object must exist first, because a launcher gets the type of descriptors from the driver.
-    """
+    """Makes Triton's launcher for a kernel, which Triton keeps in its cache."""
     with contextlib.suppress(Exception):
-        driver()
+        driver()  # a launcher gets the type of descriptors from Triton's driver object
+        # one for each tensor descriptor among the arguments
         about = SimpleNamespace(tensordesc_meta=[{}] * descriptors)
+        # up to Triton 3.6, this runs a C compiler
         importlib.import_module("triton.backends.nvidia.driver").CudaLauncher(source, about)
 
 
@@ -154,11 +147,9 @@ def load(compiled: Any, device: int) -> Start:
 
 
 def _early(compiled: Any, by_torch: Start, by_triton: Start) -> Start:
-    """Returns the function that launches a kernel with an early start, that is, before the previous kernel ends.
-
-    The function uses torch's launcher until another thread has made Triton's launcher. Without a C compiler, the
-    function always uses torch's launcher: the kernel then starts later, but its result is the same.
-    """
+    """Returns the function that launches a kernel before the previous kernel ends."""
+    # torch's launcher is used until another thread has made Triton's. Without a C compiler it is always used: the
+    # kernel then starts later, but its result is the same.
     launcher, now = LAUNCHERS.submit(_prepare_launcher, compiled.src, 0), by_torch
     UNFINISHED.add(launcher)
     launcher.add_done_callback(UNFINISHED.discard)
@@ -204,11 +195,7 @@ def _by_triton(compiled: Any) -> Start:
 
 
 def _by_torch(compiled: Any, device: int, profiled: Start) -> Start | None:
-    """Returns the function that launches a kernel through torch's launcher; None if torch's launcher does not support
-    the kernel.
-
-    While a profiler is active, the kernel is launched by the function `profiled`, not by torch's launcher.
-    """
+    """Returns the function that launches a kernel by torch's launcher, or None if unsupported."""
     launcher, about = getattr(sys.modules["torch"]._C, "_StaticCudaLauncher", None), compiled.metadata
     types = ["O" if t.startswith("*") else TYPES.get(t) for t in compiled.src.signature.values()]
     scratch = [getattr(about, name) for name in SCRATCH if hasattr(about, name)]
@@ -226,7 +213,7 @@ def _by_torch(compiled: Any, device: int, profiled: Start) -> Start | None:
             profiling = hooks.launch_enter_hook.calls or hooks.launch_exit_hook.calls
         except AttributeError:  # this hook is a single function or None, not Triton's chain of functions
             profiling = _active_hook(hooks.launch_enter_hook) or _active_hook(hooks.launch_exit_hook)
-        if profiling:
+        if profiling:  # a profiler is active
             profiled(programs, stream, arguments)
         else:
             launch(function, programs, 1, 1, warps, shared, letters, arguments + none, stream)
@@ -235,9 +222,8 @@ def _by_torch(compiled: Any, device: int, profiled: Start) -> Start | None:
 
 
 def _active_hook(hook: Any) -> Any:
-    """Returns a launch hook of Triton, or None if the hook has no functions. A profiler registers functions with a
-    hook, and Triton calls these functions at each launch.
-    """
+    """Returns a launch hook of Triton, or None if the hook has no functions."""
+    # a profiler registers functions with a hook, which Triton calls at each launch
     return hook if getattr(hook, "calls", hook) else None
 
 
@@ -248,10 +234,8 @@ def _hooks() -> Any:
 
 
 def _function(launcher: Any, compiled: Any, device: int) -> int:
-    """Returns the address of a kernel's machine code on the GPU.
-
-    torch only loads machine code from files, so this function writes a temporary file.
-    """
+    """Returns the address of a kernel's machine code on the GPU."""
+    # torch only loads machine code from files
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "kernel.cubin")
         path.write_bytes(compiled.asm["cubin"])

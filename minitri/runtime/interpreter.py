@@ -60,12 +60,8 @@ def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> tuple[Interprete
 
 
 def _range(*bounds: Any, **_hints: Any) -> range:
-    """Replaces Python's `range` and Triton's `tl.range` in the loops of kernels. The loop bounds of a kernel are
-    sometimes tensors with one number.
-
-    Triton's own interpreter (up to Triton 3.8) uses numpy to convert a tensor in a loop bound. numpy 2.4 and later
-    versions reject this conversion.
-    """
+    """Replaces `range` and `tl.range` in kernels, whose loop bounds can be tensors with one number."""
+    # Triton's interpreter (up to Triton 3.8) converts such a tensor by numpy, and numpy 2.4 or later rejects this
     return range(*(b if isinstance(b, int) else int(b.handle.data.item()) for b in bounds))
 
 
@@ -82,10 +78,9 @@ class _Language:
 
 
 class _Name(str):
-    """The name of a dtype, as a string with the attribute `itemsize`, the bytes of one element. Triton reads the name
-    and the `itemsize` of the dtype of each argument.
-    """
+    """The name of a dtype, with the bytes of one element as `itemsize`."""
 
+    # Triton reads the name and the `itemsize` of the dtype of each argument
     itemsize: int
 
 

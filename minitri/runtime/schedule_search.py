@@ -171,19 +171,15 @@ def close(result: Any, expected: Any, scale: Any = None) -> bool:
 
 
 def _tensor(array: Any) -> Any:
-    """Returns the result of a program as a torch tensor, on the device on which the result is.
-
-    Copying a large result to the CPU would take longer than all measurements.
-    """
+    """Returns the result of a program as a torch tensor on the same device."""
     import torch
 
+    # copying a large result to the CPU would take longer than all measurements
     return array if isinstance(array, torch.Tensor) else as_tensor(np.ascontiguousarray(view(array, "result").numpy()))
 
 
 def _units(eps: float) -> float:
-    """Returns the relative error that a different order of additions in a sum can cause, for a dtype with the epsilon
-    `eps`.
-    """
+    """Returns the relative error that a different order of additions can cause in a sum."""
     return eps * (4 if eps > 1e-4 else 64)
 
 
@@ -225,10 +221,7 @@ def _products(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
 
 
 def _looped(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
-    """Returns candidate options for a kernel whose reductions share one loop.
-
-    The candidates differ in the number of rows that one grid program computes, and in the block size of the loop.
-    """
+    """Returns candidate options for a kernel whose reductions share one loop."""
     row, loop = kernel.dots[0].tile[0], kernel.shared_loop or ""
     if interpreter:
         return [Options({row: n, loop: n}) for n in (16, 32, 64, 128)]
@@ -239,29 +232,24 @@ def _looped(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
 
 
 def _is_choice(chosen: Schedule, options: Options) -> bool:
-    """Checks whether the given options equal the cost model's choice. The first candidate is always the cost model's
-    choice, so no other candidate with the same options is measured.
-    """
+    """Checks whether the given options equal the cost model's choice."""
     if chosen.persistent:
         return False
+    # the cost model's choice is the first candidate, so equal options are not measured again
     same = all(chosen.axes[name][1] == block for name, block in options.blocks.items())
     how = (chosen.warps, chosen.stages, chosen.descriptors, chosen.registers)
     return same and how == (options.warps, options.stages, bool(options.descriptors), options.registers or 0)
 
 
 def _rows(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
-    """Returns candidate options for a kernel with reductions.
-
-    The candidates have different numbers of warps. If the reductions need no loop, some candidates give each grid
-    program a quarter of the rows of the chosen schedule, or four times as many. If a loop computes the reduction, some
-    candidates have half or twice the block size of the loop.
-    """
+    """Returns candidate options for a kernel with reductions."""
     chosen = schedule(kernel, Request(chip, interpreter))
     looped = {name: block for name, (role, block) in chosen.axes.items() if role == "loop" and block > 1}
     blocks: list[dict[str, int]] = [{}]
     if looped:
         blocks += [{name: int(block * factor)} for factor in (2, 0.5) for name, block in looped.items()]
     elif kernel.parallel:
+        # a quarter of the rows, or four times as many
         rows = math.prod(chosen.axes[a.name][1] for a in kernel.parallel)
         order = innermost(kernel.parallel, contiguity(kernel))
         blocks += [filled(order, n) for n in sorted({max(1, rows // 4), rows * 4} - {rows})]

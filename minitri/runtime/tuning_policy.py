@@ -142,10 +142,7 @@ def _arguments(call: Call) -> dict[str, Any]:
 
 
 def _reference(program: BaseProgram, given: dict[str, Any]) -> Any:
-    """Returns the result of the program compiled without any optimisation, as the reference.
-
-    If the unoptimised program needs too much GPU memory, the result of the optimised program is the reference.
-    """
+    """Returns the reference result: the result of the program compiled without any optimisation."""
     try:
         return program.configured(without=("all",), options=Options(), effort="none")(**given)
     except CompileError:
@@ -155,12 +152,11 @@ def _reference(program: BaseProgram, given: dict[str, Any]) -> Any:
 
 
 def _scale(program: BaseProgram, call: Call) -> Any:
-    """Returns the scale of the rounding errors of each element of the result (minitri/trust/first_order_error.py).
-
-    Returns None if the computation fails, for example because the program has no graph, or because memory is too small.
-    """
+    """Returns the scale of the rounding errors of each element of the result, or None."""
+    # the program may have no graph, or memory may be too small
     with suppress(Exception):
         context = replace(program.context(call, target_of(call.device)), options=Options())
+        # minitri/trust/first_order_error.py explains this
         compilation = Compilation(context, {"graph": magnitude(program.graph(call.instance))})
         return returned(launchable(compilation, context.target)(call))
     return None
@@ -180,7 +176,7 @@ def _key(program: BaseProgram, call: Call, context: Context) -> dict[str, Any]:
 
 
 def _options(kept: Any) -> Options | None:
-    """Returns the options that were read from the disk cache. Returns None if the cached data is not valid."""
+    """Returns the options that were read from the disk cache, or None if they are invalid."""
     with suppress(TypeError, CompileError):
         return Options(**kept)
 

@@ -167,14 +167,10 @@ class SmallWriter(FormFiller):
         return self._written(self._inlined({s.name: s.text for s in self.needed(results)}, results), results)
 
     def _written(self, lines: Mapping[str, str], results: Sequence[str]) -> RandomProgram:
-        """Returns the program whose body consists of the given statements.
-
-        The program gets the parameters that the statements read. If the statements use a dimension N, the program also
-        has a parameter with N in its type.
-        """
+        """Returns the program whose body consists of the given statements."""
         body = [f"{name} = {text}" for name, text in lines.items()] + [f"return {', '.join(results)}"]
         used = set(words("\n".join(body)))
-        taken = [p for n, p in self.arrays.items() if n in used]
+        taken = [p for n, p in self.arrays.items() if n in used]  # parameters that the statements read
         for p in self.arrays.values():  # parameters whose types name dimensions that the body uses
             missing = (used & self.sizes.keys()).difference(*(words(q.type) for q in taken))
             if p not in taken and missing.intersection(words(p.type)):
@@ -186,15 +182,13 @@ class SmallWriter(FormFiller):
         return RandomProgram(text + "".join(f"    {line}\n" for line in body), tuple(taken), sizes)
 
     def _inlined(self, lines: dict[str, str], results: Sequence[str]) -> dict[str, str]:
-        """Returns the statements of a program after inlining some variables that are used only once.
-
-        For example, `v1 = a + b` and `v2 = exp(v1)` become `v2 = exp((a + b))`.
-        """
+        """Returns the statements after inlining some variables that are used only once."""
         for name in list(lines):
             readers = [n for n, text in lines.items() if name in words(text)]
             once = len(readers) == 1 and words(lines[readers[0]]).count(name) == 1
             if once and name not in results and self.chance(3):
                 text = f"({lines.pop(name)})"
+                # `v1 = a + b` and `v2 = exp(v1)` become `v2 = exp((a + b))`
                 lines[readers[0]] = re.sub(rf"\b{name}\b", lambda _, text=text: text, lines[readers[0]])
         return lines
 
@@ -265,9 +259,7 @@ def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], trie
 
 
 def _candidates(numbers: Sequence[int]) -> Iterator[list[int]]:
-    """Yields simpler lists of numbers. The first lists omit 32, 16, 8, 4, 2 or 1 consecutive numbers. In each later
-    list, one number is smaller.
-    """
+    """Yields simpler lists of numbers: some omit numbers, in others one number is smaller."""
     for length in (32, 16, 8, 4, 2, 1):
         for start in range(0, len(numbers), length):
             yield [*numbers[:start], *numbers[start + length :]]

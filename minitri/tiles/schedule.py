@@ -135,17 +135,12 @@ def plain(kernel: Kernel, sizes: TileSizes = TileSizes()) -> Schedule:
 
 
 def _plain_product(kernel: Kernel, sizes: TileSizes) -> Schedule:
-    """Returns the plain schedule of a kernel with matrix products, without software pipelining.
-
-    Parallel axes that are neither rows nor columns are batch axes. Each grid program has one index of a batch axis. If
-    a product shares a loop with other reductions, one grid program computes all indices of some axes (the held axes).
-    The tiles of a product that shares a loop with other reductions have few rows, so that the tiles fit into shared
-    memory.
-    """
+    """Returns the plain schedule of a kernel with matrix products, without software pipelining."""
     first, held = kernel.dots[0], kernel.held
     summed = {d.over for d in kernel.dots} - held
     extents = {a.name: size(a, UNKNOWN) for a in kernel.axes}
     deepest = max((extents[name] for name in summed), default=1)  # separate loops have equal blocks
+    # if one grid program computes all indices of some axes, tiles have few rows, to fit into shared memory
     side = sizes.depth if held else sizes.side
 
     def planned(a: Axis) -> tuple[str, int]:
@@ -154,7 +149,7 @@ def _plain_product(kernel: Kernel, sizes: TileSizes) -> Schedule:
             return "whole", max(LEAST, ceil_pow2(size(a, 1)))
         if a.name in summed:
             return role, deep(first, deepest, sizes.depth)
-        return role, fitting(a, side) if any(a.name in d.tile for d in kernel.dots) else 1
+        return role, fitting(a, side) if any(a.name in d.tile for d in kernel.dots) else 1  # 1 for a batch axis
 
     axes = {a.name: planned(a) for a in kernel.axes}
     rows, columns = (axes[name][1] for name in first.tile)
@@ -190,9 +185,7 @@ def deep(dot: Dot, extent: int, most: int) -> int:
 
 
 def _least_blocks(kernel: Kernel) -> dict[str, int]:
-    """Returns the least block size of each axis of matrix products, except axes with the role "whole". In a kernel with
-    products, the caller can choose the block sizes of the returned axes, but of no other axes.
-    """
+    """Returns the least block sizes of the product axes whose blocks the caller can choose."""
     if kernel.shared_loop is not None:
         return {name: LEAST for name in (kernel.dots[0].tile[0], kernel.shared_loop)}
     return {name: LEAST for d in kernel.dots for name in (*d.tile, d.over)}
@@ -218,16 +211,12 @@ def with_options(kernel: Kernel, chosen: Schedule, options: Options) -> Schedule
 
 
 def _with_block(role: str, block: int, wanted: int | None) -> tuple[str, int]:
-    """Applies the caller's block size `wanted` to an axis, and returns the new role and block size.
-
-    A grid axis can have any block size. For an axis with the role "loop" or "whole", the block size is rounded up to a
-    power of two. An axis with the role "whole" (all indices in one block) gets the role "loop" if the caller wants
-    smaller blocks.
-    """
+    """Returns the role and block size of an axis for the caller's block size `wanted`."""
     if wanted is None:
         return role, block
     if role == "grid":
-        return role, wanted
+        return role, wanted  # any block size
+    # a power of two; an axis with all indices in one block gets a loop if the caller wants smaller blocks
     return "loop" if ceil_pow2(wanted) < block else role, ceil_pow2(wanted)
 
 

@@ -228,13 +228,11 @@ def _multiply(a, b):
 
 
 def _along(primitive, combine):
-    """Makes a function that computes a reduction or a scan along one axis.
-
-    `primitive` is `tl.reduce` or `tl.associative_scan`, and `combine` is the function that combines two elements.
-    """
+    """Makes a function that computes a reduction or a scan along one axis."""
 
     @tl.core.builtin
     def function(x, axis, _semantic: Any = None, _generator: Any = None):
+        # `tl.reduce` or `tl.associative_scan`
         return primitive(x, axis, combine, _semantic=_semantic, _generator=_generator)
 
     return function
@@ -271,13 +269,10 @@ def reduce_all(x, axis: tl.constexpr):
 
 @triton.jit
 def _better(wins, v1, i1, v2, i2):
-    """Returns one of the pairs (v1, i1) and (v2, i2) of a value and an index: the pair that argmax or argmin chooses.
-
-    For argmax and argmin, NaN is better than any number. For two numbers, `wins` says whether the first number is
-    better. Of two equal values, the value with the smaller index is better. NaN counts as equal to NaN.
-    """
+    """Returns the pair of a value and an index that argmax or argmin chooses."""
     nan1, nan2 = v1 != v1, v2 != v2
-    ties = (v1 == v2) | (nan1 & nan2)
+    ties = (v1 == v2) | (nan1 & nan2)  # NaN counts as equal to NaN
+    # NaN is better than any number; `wins` says whether v1 is better than v2; then the smaller index is better
     keep = wins | (nan1 & ~nan2) | (ties & (i1 < i2))
     return tl.where(keep, v1, v2), tl.where(keep, i1, i2)
 
@@ -328,14 +323,10 @@ def dot(a, b, acc, precision: tl.constexpr = tl.constexpr("ieee")):
 
 @triton.jit
 def _dot_of_parts(a, b):
-    """Returns `a @ b * 2**26`, computed from three products of TF32 numbers. The factor is `2**26`, because the
-    function `_tf32_parts` multiplies both operands by `2**13`.
-
-    The sums start from 0, not from the accumulator of `dot`, because tensor cores truncate sums. The caller, `dot`,
-    adds the accumulator to the sums that `_dot_of_parts` returns.
-    """
-    a_high, a_low = _tf32_parts(a)
+    """Returns `a @ b * 2**26`, computed from three products of TF32 numbers."""
+    a_high, a_low = _tf32_parts(a)  # times 2**13, as for b
     b_high, b_low = _tf32_parts(b)
+    # The sums start from 0, because tensor cores truncate sums. The caller, `dot`, adds the accumulator.
     sums = tl.dot(a_high, b_low, input_precision="tf32")
     sums = tl.dot(a_low, b_high, sums, input_precision="tf32")
     return tl.dot(a_high, b_high, sums, input_precision="tf32")
@@ -343,15 +334,11 @@ def _dot_of_parts(a, b):
 
 @triton.jit
 def _tf32_parts(x):
-    """Returns x * 2**13 as a sum of two TF32 numbers.
-
-    The file minitri/base/tf32_splitting.py explains how the two TF32 numbers are computed.
-
-    `tl.fma` rounds only once, after the addition, so its multiplications are exact. The second returned number is not
-    rounded to TF32, because a tensor core truncates its operands to TF32.
-    """
+    """Returns x * 2**13 as a sum of two TF32 numbers."""
+    # see minitri/base/tf32_splitting.py; `tl.fma` rounds only after the addition, so its multiplications are exact
     more = x * 67117056.0  # 2**13 * (2**13 + 1)
     high = more - tl.fma(x, -8192.0, more)
+    # the second number is not rounded to TF32, because a tensor core truncates its operands to TF32
     return high, tl.fma(x, 8192.0, -high)
 
 

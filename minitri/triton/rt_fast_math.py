@@ -41,9 +41,8 @@ def reciprocal(y, _semantic: Any = None):
 
 @tl.core.builtin
 def _log2(x, _semantic: Any = None):
-    """Returns the logarithm to base 2, with an absolute error of at most 2**-22 for x near 1. `tl.log2` calls the math
-    library, which needs about 25 instructions.
-    """
+    """Returns the logarithm to base 2, with an absolute error of at most 2**-22 near 1."""
+    # `tl.log2` calls the math library, which needs about 25 instructions
     return _one_instruction("lg2.approx.f32", x, tl.log2, _semantic)
 
 
@@ -114,8 +113,7 @@ def relaxed_log1p(x):
 
 @triton.jit
 def _log_of_sum(t, x):
-    """Returns log(x) for x = 1 + t. For x near 1, the GPU's logarithm has few correct digits, so the function adds five
-    terms of the power series of log(1 + t).
-    """
+    """Returns log(x) for x = 1 + t, accurately even for x near 1."""
+    # the GPU's logarithm has few correct digits near 1; these are five terms of the power series of log(1 + t)
     near = t * (1.0 + t * (-0.5 + t * (0.333333333 + t * (-0.25 + t * 0.2))))
     return tl.where(tl.abs(t) < 0.09, near, _log2(x) * 0.693147182)

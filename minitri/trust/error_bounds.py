@@ -89,17 +89,13 @@ class Terms(NamedTuple):
 
 
 class _Analysis:
-    """The value and the radius (largest possible error) of each node of a graph.
-
-    Kernels that write only 16-bit results use fast math, so the errors of their f32 operators are larger
-    (minitri/optimize/fast_math/relax.py). If the kernels use fast math, `strict` is the `_Analysis` of the same graph
-    without fast math. The values and errors of discontinuous functions, such as floor, come from `strict`, because
-    kernels compute their operands without fast math.
-    """
+    """The value and the radius (largest possible error) of each node of a graph."""
 
     def __init__(
         self, graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int], strict: _Analysis | None = None
     ) -> None:
+        # Kernels that write only 16-bit results use fast math, so their f32 operators have larger errors
+        # (minitri/optimize/fast_math/relax.py). For them, `strict` is the analysis of the same graph without fast math.
         self.graph, self.inputs, self.sizes, self.strict = graph, inputs, sizes, strict
         self.values: dict[Node, Any] = {}
         self.radii: dict[Node, Any] = {}
@@ -112,6 +108,7 @@ class _Analysis:
     def run(self) -> _Analysis:
         for node in self.graph.nodes():
             if self.strict is not None and is_discontinuous(node):
+                # kernels compute the operands of such functions, for example floor, without fast math
                 self.values[node], self.radii[node] = self.strict.values[node], self.strict.radii[node]
             else:
                 self.add(node)
@@ -168,34 +165,30 @@ class _Analysis:
         return np.where(certain, widened(fixed, node.dtype), value), np.where(certain, unrounded, radius) + early
 
     def _accumulator_start_error(self, product: Node, start: Node) -> Any:
-        """Returns the extra error of `a @ b + c` if the kernel adds the products to c, instead of adding c at the end.
-
-        A sum that starts from c includes c in every partial sum, so the rounding errors are larger.
-
-        Triton's pass triton-combine makes the kernel add to c: it rewrites `dot(a, b, 0) + c` to `dot(a, b, c)`.
-        """
+        """Returns the extra error of `a @ b + c` if a kernel adds the products to `c`."""
+        # Triton's pass triton-combine makes the kernel do so: it rewrites `dot(a, b, 0) + c` to `dot(a, b, c)`.
         if product not in self.terms:
             return 0.0
         (rounds, size), c = self.terms[product], np.abs(self.values[start])
+        # every partial sum includes c, so the rounding errors are larger
         size = size + np.where(np.isfinite(c), c, 0)
         whole = on_grid(self.values[start], self.radii[start], GRID) & (self.radii[product] == 0)
         exact = whole & (size * GRID <= 2 ** BITS[product.dtype.name])
         return np.where(exact, 0, np.maximum(rounds, 0) * unit(product.dtype) * size)
 
     def _exp2_error(self, node: Apply, value: Any) -> Any:
-        """Returns the extra error of exp(x - h) if a kernel computes it as 2**(x * log2 e - h * log2 e)
-        (minitri/optimize/fast_math/relax.py).
-
-        The kernel rounds the products in the exponent of 2, and can replace a denormal result by 0.
-        """
+        """Returns the extra error of an exponential that a kernel computes as a power of 2."""
         if node.op not in ("exp", "exp2"):
             return 0.0
         exponents = 0.0
         match node.args[0]:
             case Apply(op="subtract", args=args) if not isinstance(_origin(args[0]), Input):
+                # exp(x - h) becomes 2**(x * log2 e - h * log2 e) with rounded products
+                # (minitri/optimize/fast_math/relax.py)
                 sizes = [np.abs(np.asarray(self.values[a], np.float64)) for a in args]
                 exponents = sum(np.where(np.isfinite(s), s, 0) for s in sizes) * 2.0**-23
         size = np.abs(np.where(np.isfinite(value), value, 0))
+        # a kernel can replace a denormal result by 0
         return size * exponents + float(np.finfo(np.float32).tiny)
 
     def cast(self, node: Apply) -> tuple[Any, Any]:
@@ -278,7 +271,7 @@ class _Analysis:
         return np.where(n > 1, lost + 2 * (n + 8) * u * np.sqrt(spread[0] * spread[1]), 0)
 
     def _spread(self, y: Reduce) -> tuple[Any, Any]:
-        """Returns sum (x - mean)^2, and the largest error of any running mean of x, for the operand x of the sum `y`."""
+        """Returns the sum of squared deviations from the mean, and the running mean's largest error."""
         x = self.values[y.x].astype(np.float64)
         x = np.where(np.isfinite(x), x, 0)
         n = np.prod([x.shape[k] for k in y.axes])
@@ -333,16 +326,14 @@ class _Analysis:
 
 
 def _origin(x: Node) -> Node:
-    """Goes back from x through views and casts, and returns the first node that is neither."""
+    """Returns the node from which views and casts compute x."""
     while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
         x = x.x if isinstance(x, View) else x.args[0]
     return x
 
 
 def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
-    """Returns the largest rounding error that an operator itself adds, if the absolute value of its result is at most
-    `size`.
-    """
+    """Returns the largest rounding error of an operator for a result of at most `size`."""
     if row.name in MOVES:
         return 0.0
     size = np.where(np.isfinite(size), size, 0).astype(np.float64)
@@ -354,42 +345,35 @@ def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
 
 
 def _fast_math_error(row: Operator, value: Any, args: list[Any]) -> Any:
-    """Returns the extra error of an operator in a kernel with fast math.
-
-    If fast math has a faster instruction for the operator, the extra relative error is `RELAXED` * 2**-23. Without a
-    faster instruction, the extra relative error is 2**-23. If the divisor is so small or large that its reciprocal can
-    overflow or become 0, the extra error is inf.
-    """
+    """Returns the extra error of an operator in a kernel with fast math."""
     size, tiny = np.abs(value), float(np.finfo(np.float32).tiny)
+    # `RELAXED` is for operators for which fast math has a faster instruction
     loose = (RELAXED if row.relaxed or row.cost == "special" else 1) * 2.0**-23 * np.maximum(size, tiny)
     loose = np.where(np.isfinite(size), loose, 0)
     if row.name not in ("divide", "reciprocal"):
         return loose
+    # the reciprocal of a very small or large divisor can overflow or become 0
     nearly = (np.abs(args[-1]) < 4 * tiny) & (args[-1] != 0)
     return np.where(nearly | (np.abs(args[-1]) > 1 / (4 * tiny)) & np.isfinite(args[-1]), np.inf, loose)
 
 
 def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
-    """Replaces a value by inf if the value certainly exceeds the largest number of the dtype.
-
-    If a value may or may not exceed the largest number of the dtype, its radius (largest possible error) is inf.
-    """
+    """Replaces values that certainly exceed the largest number of the dtype by inf."""
     largest, size = float(ml_dtypes.finfo(dtype.numpy).max), np.abs(value)
     over = np.isfinite(value) & (size - radius > largest)
+    # may or may not exceed the largest number
     near = np.isfinite(value) & (size + radius > largest) & ~over & (radius > 0)
     value = np.where(over, np.copysign(np.inf, value), value)
     return value, np.where(near, np.inf, np.where(over, 0, radius))
 
 
 def _argument(node: Reduce, x: Any, e: Any, v: Any) -> Any:
-    """Returns how far rounding can move the index that argmax or argmin returns.
-
-    Rounding can change which element is the largest or smallest, and so change the returned index.
-    """
+    """Returns how far rounding can move the index that argmax or argmin returns."""
     (k,) = node.axes
     sign = 1.0 if reduction(node.op).combine == "greater" else -1.0
     place = np.expand_dims(v, k)
     score = np.where(np.isnan(x), np.inf, sign * x.astype(np.float64))
+    # elements that can be the largest or smallest because of rounding
     rival = score + e >= np.take_along_axis(score - e, place, k)
     along = np.arange(x.shape[k]).reshape([-1 if j == k else 1 for j in range(x.ndim)])
     unsure = (rival & ((e > 0) | np.take_along_axis(e > 0, place, k)) & (along != place)).any(k)

@@ -114,22 +114,17 @@ def _holds_zero(x: Any, e: Any) -> Any:
 
 
 def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
-    """Returns how far x % y can jump because of the errors of x and y. The jump is inf where y can be 0. Where the
-    errors can change the integer quotient of x and y, the jump is the largest |y|. Elsewhere, the jump is 0.
-    """
+    """Returns how far the remainder `x % y` can jump because of operand errors."""
     places = [whole(x / y) for x, y in corners(args, radii)]
     jumps = np.logical_or.reduce([p != places[0] for p in places]) & ((radii[0] > 0) | (radii[1] > 0))
-    length = np.where(jumps, np.abs(args[1]) + radii[1], 0)
-    return np.where(_holds_zero(args[1], radii[1]), np.inf, length)
+    length = np.where(jumps, np.abs(args[1]) + radii[1], 0)  # where the integer quotient can change
+    return np.where(_holds_zero(args[1], radii[1]), np.inf, length)  # y can be 0
 
 
 def _power(args: Arrays, radii: Arrays) -> Any:
-    """Returns inf where a small change of an operand can change a power by any amount, and 0 elsewhere.
-
-    The result is inf only where the base of the power can be 0 or negative. For an exact exponent that is not negative,
-    the result is 0.
-    """
+    """Returns inf where a small change of an operand can change a power by any amount."""
     (b, n), (eb, en) = args, radii
+    # only where the base can be 0 or negative; never for an exact exponent that is not negative
     return np.where((b - eb <= 0) & ((en > 0) | ((eb > 0) & (n < 0))), np.inf, 0)
 
 
@@ -156,9 +151,7 @@ WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {  # of the operands x and th
 
 
 def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any:
-    """Returns the extra error of each result of an operator with integer operands. The extra error is inf where an
-    inexact operand can change the result by any amount, for example by integer overflow.
-    """
+    """Returns the extra error of each result of an operator with integer operands."""
     unsure = np.logical_or.reduce([e > 0 for e in radii])
     if row.name in ERRATIC or row.name.startswith("bitwise"):
         return np.where(unsure, np.inf, 0)
@@ -168,6 +161,7 @@ def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any
         return 0.0
     low, high = operand.limits
     real = [row.numpy(*c) for c in corners([x.astype(np.float64) for x in args], radii)]
+    # an inexact operand can make the result overflow
     return np.where(unsure & np.logical_or.reduce([(r < low) | (r > high) for r in real]), np.inf, 0)
 
 

@@ -185,13 +185,11 @@ class Watch:
     # ---- parts -----------------------------------------------------------------------
 
     def _shape(self, op: Load | Store) -> tuple[int, ...]:
-        """Returns the shape of the buffer that an op accesses.
-
-        Raises AccessError if the layout that the op assumes differs from the layout of the array in memory.
-        """
+        """Returns the shape of the buffer that an op accesses."""
         buffer = op.buffer
         if buffer not in self.shapes:
             known = self.known[buffer.name]
+            # the layout that the op assumes differs from the layout of the array in memory
             if not np.array_equal(np.sort(self._places(buffer)), np.sort(self._places(known))):
                 raise self._error("layout", f"takes {buffer} for {known}", op, ())
             self.shapes[buffer] = buffer.layout(self.sizes)[0]
@@ -203,24 +201,16 @@ class Watch:
         return np.ravel(reduce(np.add.outer, steps, 0))
 
     def _twice(self, op: Store, offset: Any, again: Any) -> None:
-        """Raises AccessError if a store writes an element a second time.
-
-        The bool array `again` is true for each element that is written a second time. The error names the first element
-        that is written a second time.
-        """
+        """Raises AccessError if a store writes an element a second time."""
         if again.any():
-            at = self._index(op.buffer, offset[again][0])
+            at = self._index(op.buffer, offset[again][0])  # the first such element
             name, place = self.runs[self.writers[op.buffer.name][offset[again][0]]]
             problem = f"writes {element(op.buffer, at)} twice: {name}, program {_tuple(place)}, has written it"
             raise self._error("written twice", problem, op, at)
 
     def _race(self, op: Load | Store, others: Any, does: str, did: str) -> None:
-        """Raises AccessError if one grid program reads an element that a different grid program of the same kernel
-        writes.
-
-        A read and a write by two grid programs are an error, because the order of the read and the write is not
-        defined. The array `others` has the memory offsets of the elements with a race.
-        """
+        """Raises AccessError if one grid program reads an element that a different grid program writes."""
+        # the order of the read and the write is not defined
         if others.size:
             at = self._index(op.buffer, others[0])
             problem = f"{does} {element(op.buffer, at)}, which another program of {self.runs[-1][0]} {did}"
@@ -238,15 +228,10 @@ class Watch:
 
 
 def _span(program: Program, op: Op) -> Span | None:
-    """Returns the source text that an op comes from.
-
-    For a tile program that was loaded from the text of a stage, returns the line of the op in this text.
-
-    For a load in a tile program that was compiled from source text, returns the text of the op that uses the loaded
-    value. A load's own source text is not useful, because it is only the type of a parameter, such as `f32[M, N]`.
-    """
+    """Returns the source text that an op comes from."""
     if op.spans and op.spans[0].text.startswith("%"):
-        return op.spans[0]
+        return op.spans[0]  # the line of the op in the text of a stage, from which the program was loaded
+    # a load's own text is only the type of a parameter, such as `f32[M, N]`, so take the op that uses the load
     user = next((o for o in program.ops() if op in children(o)), op) if isinstance(op, Load) else op
     return next(iter(user.spans or op.spans), None)
 

@@ -32,7 +32,7 @@ def full(t: Typer, shape: Value, fill_value: Value, dtype: Value) -> Array:
 
 
 def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
-    """Returns an array whose element at the index (…, row, column) is row - column + k."""
+    """Returns an array with row number minus column number plus `k` in each element."""
     rank = len(shape)
     ensure(rank >= 2, "MT0204", f"a triangle needs rank 2 or more, not {rank}")
     row, column = (along(k, shape[k]) for k in (rank - 2, rank - 1))
@@ -89,15 +89,13 @@ def arange(t: Typer, start: Value, stop: Value, step: Value, dtype: Value) -> Ar
 
 
 def _far_range(t: Typer, first: int, by: int, count: int) -> Array:
-    """Returns an array of `count` integers `first`, `first + by`, …. The integers can need all 64 bits of i64 or u64.
-
-    The multiplication and the addition of i64 or u64 wrap around.
-    """
+    """Returns an arange whose integers can need all 64 bits of i64 or u64."""
     ends = (first, first + by * (count - 1)) if count else (0,)
     for wide in (i64, u64):
         low, high = wide.limits
         if low <= min(ends) and max(ends) <= high:
             steps = t.cast(positions(t, Dim.of(count)), wide)
+            # the multiplication and the addition of i64 or u64 wrap around
             wrapped = (by - low) % 2**64 + low
             return t.elementwise("add", [t.elementwise("multiply", [steps, wrapped]), first if count else 0])
     raise CompileError("MT0208", f"arange from {first} to {ends[-1]} fits neither i64 nor u64")
@@ -137,7 +135,7 @@ def can_cast(t: Typer, from_: Value, to: Value) -> bool:
 
 
 def _dtype_of(value: Value) -> DType:
-    """Returns the dtype of an array. An argument that already is a dtype is returned unchanged."""
+    """Returns the dtype of an array, or the argument itself if already a dtype."""
     return value.dtype if isinstance(value, Array) else as_dtype(value)
 
 

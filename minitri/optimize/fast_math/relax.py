@@ -92,7 +92,7 @@ def _narrow(kernel: Kernel, narrow: set[str], jumped: set[Op]) -> bool:
 
 
 def _ops_before_jumps(kernel: Kernel) -> set[Op]:
-    """Returns the ops whose rounding could change the result of a discontinuous op, such as a comparison."""
+    """Returns the ops whose rounding could change a discontinuous op, such as a comparison."""
     behind: set[Op] = set()
     for op in reversed(kernel.body):
         if _jumps(op) or op in behind:
@@ -101,11 +101,10 @@ def _ops_before_jumps(kernel: Kernel) -> set[Op]:
 
 
 def _is_arithmetic(op: Op) -> bool:
-    """Checks whether an op computes a float that fast math could round differently. Loads and selections never round,
-    so this function returns False for them.
-    """
+    """Checks whether an op computes a float that fast math could round differently."""
     if isinstance(op, (Reduce, Scan)):
         return op.dtype.is_float and reduction(op.op).kind in ("sum", "product")
+    # loads and selections never round
     return isinstance(op, ir.Dot) or isinstance(op, Compute) and op.dtype.is_float and op.op not in EXACT
 
 
@@ -116,10 +115,9 @@ def _jumps(op: Op) -> bool:
 
 
 def _tests_for_infinity(op: Compute) -> bool:
-    """Checks whether an op only tests for inf or nan. Rounding changes the result of a test for inf only for numbers
-    near the largest float.
-    """
+    """Checks whether an op only tests for inf or nan."""
     infinite = any(isinstance(a, Constant) and a.dtype.is_float and math.isinf(a.value) for a in op.args)
+    # rounding changes a test for inf only for numbers near the largest float
     return op.op in ("isfinite", "isinf", "isnan") or op.op in ("equal", "not_equal") and infinite
 
 
@@ -127,14 +125,12 @@ def _tests_for_infinity(op: Compute) -> bool:
 
 
 class _Rewriting(OpBuilder):
-    """Applies the rewrite rules to a kernel. The field `ops` contains the ops of the new kernel. The field `replaced`
-    is the op of the old kernel that the rules replace at the moment.
-    """
+    """Applies the rewrite rules to a kernel."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__([a.name for a in kernel.axes])
         self.kernel = kernel
-        self.replaced: Op = kernel.body[0]
+        self.replaced: Op = kernel.body[0]  # the op of the old kernel that the rules replace at the moment
 
     def run(self) -> Kernel:
         new: dict[Op, Op] = {}
@@ -144,7 +140,7 @@ class _Rewriting(OpBuilder):
         return replace(self.kernel, body=ir.live(self.ops))
 
     def _improved(self, op: Op) -> Op:
-        """Returns the op that the first matching rewrite rule makes, or the op itself if no rule matches."""
+        """Returns the op that the first matching rewrite rule makes, or the op itself."""
         for rule in RULES if op.dtype == f32 else ():
             if (improved := rule(op, self)) is not None:
                 fired(rule, op, improved, op.spans)
@@ -245,21 +241,19 @@ def is_of_a_row(h: Op) -> bool:
 
 
 def _may_be_spread(y: Op, c: float) -> bool:
-    """Checks whether exp(y * c), for a value y and a constant c, can be computed as `2**(y * k)` with the constant k =
-    c * log2 e. Returns False if y is exact, as a loaded value is. If y already has a rounding error, the rounding error
-    of k matters little. For the constants c and k = c * log2 e, the product y * k is allowed to overflow only if y * c
-    overflows too.
-    """
+    """Checks whether exp(value * constant) can be computed as 2**(value * (constant * log2 e))."""
     inner = y
     while isinstance(inner, ir.Spread) or (isinstance(inner, Compute) and inner.op in ("where", "cast")):
         inner = inner.args[1] if isinstance(inner, Compute) and inner.op == "where" else ir.children(inner)[0]
+    # if y has a rounding error already, the rounding error of c * log2 e matters little; a loaded value is exact
     rounded = isinstance(inner, ir.Dot) or isinstance(inner, Compute) and inner.op not in EXACT
+    # y * (c * log2 e) may overflow only if y * c overflows too
     bounded = isinstance(inner, Compute) and inner.op in BOUNDED
     return rounded and (c * LOG2_E <= 1 or bounded and c < 1e30)
 
 
 def _scaled(x: Op) -> tuple[Op, float] | None:
-    """Returns (y, c) if x is `y * c` or `y / (1 / c)` for a positive constant c. Returns None if x has another form."""
+    """Splits x into a value and a positive constant factor; returns None if impossible."""
     match x:
         case (
             Compute(op="multiply", args=(Constant() as c, y))

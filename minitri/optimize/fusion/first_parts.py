@@ -50,9 +50,8 @@ class FirstParts:
     # ---- the graph seen through views ------------------------------------------------
 
     def _reads(self) -> dict[Node, tuple[Node, ...]]:
-        """Returns the compute nodes and inputs that each compute node reads. A view costs nothing, so a node that reads
-        a view is a reader of the viewed node.
-        """
+        """Returns the compute nodes and inputs that each compute node reads, directly or through views."""
+        # a view costs nothing, so a node that reads a view is a reader of the viewed node
         reached: dict[Node, tuple[Node, ...]] = {}
         reads: dict[Node, tuple[Node, ...]] = {}
         for node in self.order:
@@ -85,7 +84,7 @@ class FirstParts:
                 self.parts.setdefault(h, set()).add(node)
 
     def _first_homes(self, node: Node) -> list[int]:
-        """Returns the initial parts of a node: a new part for the node alone, or the parts of the nodes that use it."""
+        """Returns the initial parts of a node: a new part, or its users' parts."""
         own = [self.position[node]]
         if not isinstance(node, Apply) or node in self.stored or self._narrows_product(node):
             return own
@@ -97,19 +96,14 @@ class FirstParts:
         return homes if len(homes) == 1 or again else own
 
     def _narrows_product(self, node: Apply) -> bool:
-        """Checks whether a node converts a product to fewer bytes, and nothing else uses the product. A kernel that
-        computes both a product and its cast to fewer bytes stores the cast product only, so it stores fewer bytes.
-        """
+        """Checks whether a node converts a product to fewer bytes, and is the product's only user."""
         source = self.sources[node][0] if self.sources[node] else node
         narrow = node.op == "cast" and node.dtype.bits < source.dtype.bits
+        # a kernel that computes both stores only the converted product, so it stores fewer bytes
         return narrow and isinstance(source, Contract) and self.users[source] == [node]
 
     def _may_feed(self, node: Node, user: Node) -> bool:
-        """Checks whether the part that computes `user` should also compute the elementwise node that `user` reads.
-
-        If `user` is a product, the operand `node` must need only a few cheap operations, because each tile of the
-        product repeats these operations.
-        """
+        """Checks whether the part that computes `user` should also compute the elementwise operand `node`."""
         if not isinstance(user, Contract) and user not in self.prologue:
             return True
         cone, leaves = self._cone(node)
@@ -118,6 +112,7 @@ class FirstParts:
         alone = all(isinstance(r, Input) for r in leaves)  # otherwise it can be the epilogue of another kernel
         few = sum(map(self.bytes, leaves)) <= 2 * self.bytes(node)
         depth = self.prologue.get(user, 0) + 1
+        # each tile of a product repeats the operations of its operand
         if all(map(_is_cheap, cone)) and alone and few and depth <= MAX_PROLOGUE_OPS:
             self.prologue[node] = depth
             return True
@@ -131,29 +126,23 @@ class FirstParts:
         return not all(map(_is_cheap, self.parts[a])) or not all(self._may_feed(n, u) for n, u in pairs)
 
     def _cheap_to_repeat(self, node: Node, homes: Sequence[int]) -> bool:
-        """Checks whether memory traffic is saved if several parts (`homes`) compute a node repeatedly, instead of
-        loading its stored value.
-
-        If several parts compute a node, each part must load the operands of the node. An operand that a part loads for
-        its other nodes as well causes no additional traffic. If the value of the node is stored, the operands are
-        loaded once, the value is written once, and each part loads the value.
-        """
+        """Checks whether computing a node in several parts saves memory traffic over storing its value."""
         cone, loads = self._cone(node)
+        # an operand that a part loads for its other nodes as well causes no additional traffic
         known = [{r for n in self.parts[h] for r in self.reads[n]} for h in homes]
         again = sum(self.bytes(r) for read in known for r in self._cone(node, read)[1])
+        # the operands are loaded once, the value is stored once, and each part loads the value
         stored = sum(map(self.bytes, loads)) + (1 + len(homes)) * self.bytes(node)
         return len(cone) <= MAX_REPEATED_OPS and again < stored
 
     def _cone(self, node: Node, known: Collection[Node] = ()) -> tuple[set[Node], set[Node]]:
-        """Returns the set of elementwise nodes that must be computed again to compute `node`, and the set of values
-        that these nodes load. Values in the collection `known` are available, so they are not computed again.
-        """
+        """Returns the elementwise nodes to compute again for `node`, and the values to load."""
         again, loads, stack = set[Node](), set[Node](), [node]
         while stack and len(again) <= MAX_REPEATED_OPS:
             n = stack.pop()
             if isinstance(n, Apply) and n not in self.stored:
                 again.add(n)
-                stack += [r for r in self.reads[n] if r not in known and r not in again]
+                stack += [r for r in self.reads[n] if r not in known and r not in again]  # known values are available
             elif n is not node:
                 loads.add(n)
         return again, loads.union(stack)

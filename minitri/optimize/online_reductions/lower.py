@@ -115,16 +115,15 @@ class OnlineLowering(Lowering):
     # ---- reductions that others follow -----------------------------------------------
 
     def _lower_followed(self, op: Op, new: Reduce, nest: Nest) -> None:
-        """Lowers a reduction that other reductions depend on. The loop carries one partial result per row."""
+        """Lowers a reduction that other reductions depend on."""
+        # the loop carries one partial result per row
         carry = self.top[op] = self.carry(new.dtype, new.axes, neutral(new.op, new.dtype), new)
         best = nest.body.compute(COMBINE[new.op], carry, nest.body.add(new))
         nest.carries.append((carry, best))
         nest.values[op] = self._finite(nest.body, op, best) if new.op == "max" else best
 
     def _count(self, op: Count, nest: Nest, before: bool = False) -> Op:
-        """Returns how many elements the loop has reduced at the end of the current block. If the argument `before` is
-        true, only elements before the block are counted.
-        """
+        """Returns how many elements the loop has reduced, with or without the current block."""
         looped = [self.axes[a] for a in nest.loops if a in op.over]
         rest = product([self.axes[a].extent for a in op.over if a not in nest.loops])
         return self.number(op, _indices_up_to(looped, before) * rest, nest.body)
@@ -132,7 +131,7 @@ class OnlineLowering(Lowering):
     # Several sums can follow one maximum. They share the ops that `once` adds to the loop, or after the loop.
 
     def _finite(self, body: OpBuilder, op: Op, y: Op) -> Op:
-        """Returns the running maximum `y`, or a finite number for rows in which all elements so far are -inf."""
+        """Returns the running maximum, or a finite number for rows with only -inf so far."""
         if op in self.low:
             return body.once(body.computed("maximum", y, self.constant(y, float(np.finfo(y.dtype.numpy).min))))
         return body.once(body.computed("where", self._is_bottom(body, y), self.constant(y, 0.0), y))
@@ -143,9 +142,8 @@ class OnlineLowering(Lowering):
     # ---- reductions that follow others -----------------------------------------------
 
     def _lower_following(self, op: Op, new: Reduce | Dot, nest: Nest) -> tuple[Carry, Op]:
-        """Lowers a sum that depends on other reductions. Each iteration corrects the partial sum by a factor or summand
-        (the transport), and adds the sum of the block.
-        """
+        """Lowers a sum that depends on other reductions."""
+        # each iteration corrects the partial sum by a factor or summand, and adds the sum of the block
         body = nest.body
         carry = self.top[op] = self.carry(new.dtype, new.axes, neutral("sum", new.dtype), new)
         if isinstance(new, Dot):
@@ -162,32 +160,28 @@ class OnlineLowering(Lowering):
         return carry, body.compute("add", body.compute("add", carry, shift), block)
 
     def _factor(self, op: Op, new: Reduce | Dot, body: OpBuilder) -> Op:
-        """Returns the factor that corrects the partial sum of `op` in each iteration. The correction factor is 1 while
-        the running maximum is -inf.
-        """
+        """Returns the factor that corrects the partial sum of `op` in each iteration."""
         (y,) = followed(op)
         assert new.rescale is not None
         if y in self.low:
             return new.rescale
+        # 1 while the running maximum is -inf
         return self._transport_or_identity(body, self._is_bottom(body, self.top[y]), new.rescale, 1.0)
 
     def _transport_or_identity(self, body: OpBuilder, untouched: Op, transport: Op, identity: float) -> Op:
-        """Returns the correction of a partial sum for each row: `transport`, or `identity` if `untouched` is true for
-        the row. The number `identity` (0 or 1) has no effect as a correction. The argument `untouched` is true for rows
-        whose partial sum does not need a correction yet.
-        """
+        """Returns the correction of a partial sum, or `identity` for rows where `untouched` is true."""
+        # `identity` (0 or 1) has no effect as a correction; the partial sums of `untouched` rows do not need one yet
         return body.once(body.computed("where", untouched, self.constant(transport, identity), transport))
 
     def _corrected_after_loop(self, op: Reduce | Dot) -> Op:
-        """Returns the final sum of `op`, multiplied by a correction factor for rows that contain only -inf. In a row
-        that contains only -inf, the loop uses a finite number instead of the maximum, because -inf - -inf is nan. After
-        the loop, the correction factor makes the sum the same as with the true maximum -inf.
-        """
+        """Returns the final sum of `op`, corrected for rows that contain only -inf."""
         assert op.rescale is not None
         (y,) = followed(op)
         needed = ir.needed(op.rescale)
         ops = [o for o in self.kernel.body if o in needed]
         changes = moving(ops, {y})
+        # In a row of only -inf, the loop used a finite number instead of the maximum, because -inf - -inf is nan. The
+        # correction makes the sum the same as with the maximum -inf.
         made: dict[Op, Op] = {y: self.top[y]}
         for o in ops:
             if isinstance(o, Old):
@@ -218,9 +212,8 @@ def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
 
 
 def _leads_to_exp(op: Op, ops: Sequence[Op]) -> bool:
-    """Checks whether an op is a subtraction that is used only in exponentials, directly or after multiplication by a
-    positive number. An example is `old y - y`, the difference of a running maximum before and after the current block.
-    """
+    """Checks whether an op is a subtraction used only in exponentials, directly or times positive numbers."""
+    # such as `old y - y`, the difference of a running maximum before and after the current block
     if not isinstance(op, Compute) or op.op != "subtract":
         return False
     users = [u for u in ops if op in ir.children(u)]
@@ -230,15 +223,13 @@ def _leads_to_exp(op: Op, ops: Sequence[Op]) -> bool:
 
 
 def _factor(op: Op) -> float:
-    """Returns the number by which an op multiplies another value, or 0 if the op does not multiply by a number."""
+    """Returns the constant by which an op multiplies, or 0 if there is none."""
     factors = op.args if isinstance(op, Compute) and op.op == "multiply" else ()
     return max((a.value for a in factors if isinstance(a, Constant)), default=0)
 
 
 def _indices_up_to(axes: Sequence[TileAxis], before: bool) -> Dim:
-    """Returns the number of indices that nested loops visit up to the end of the current block. If the argument
-    `before` is true, only indices before the block are counted.
-    """
+    """Returns how many indices nested loops have visited, with or without the current block."""
     first, *inner = axes
     start = block_start(first.name)
     if not inner:

@@ -65,67 +65,58 @@ def reduction(kernel: Kernel, request: Request) -> Schedule | None:
 
 
 def _loops(kernel: Kernel) -> list[list[Axis]]:
-    """Returns the reduced axes of each loop nest. Two axes have separate loops if no operation has both axes."""
+    """Returns the reduced axes of each loop nest."""
+    # two axes have separate loops if no operation has both axes
     nests = {frozenset(a for a in kernel.reduced if a.name in op.axes) for op in kernel.body}
     return [[a for a in kernel.reduced if a in nest] for nest in nests if not any(nest < other for other in nests)]
 
 
 def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: Chip) -> dict[str, int]:
-    """Returns the rows per program if results of different rows are neighbours in memory, as in `softmax(x).mT`.
-
-    A program with a single row would store only a few bytes of each memory sector. The returned dict is empty if rows
-    are stored one after another, or if there are few rows.
-    """
+    """Returns the rows per program if neighbouring results belong to different rows, as in `softmax(x).mT`."""
     order, rows = innermost(kernel.parallel, weight), math.prod(size(a, 1 << 20) for a in kernel.parallel)
+    # a program with a single row would store only a few bytes of each memory sector
     together = SECTOR // min(SECTOR, widest_bytes(kernel))
     scans = any(isinstance(op, Scan) for op in kernel.body)  # a scan of several rows is slower than narrow stores
     alone = contiguity(kernel, sectors=True)  # bytes that programs with a single row would move
     counts = bool(order) and alone[order[0].name] > inner and 2 * rows >= together * chip.multiprocessors
+    # empty if rows are stored one after another, or if there are few rows
     return filled(order[:1], together) if counts and not scans else {}
 
 
 def _longest(kernel: Kernel) -> int:
-    """Returns the length, in elements, of the longest row that a program keeps in registers.
-
-    The functions argmax and argmin need three registers for each element, and special functions of f32 need many. If
-    rows are only reduced, the longest row in registers is shorter. If each element is read only once, a loop over
-    blocks of a long row is as fast as a row in registers.
-    """
+    """Returns the number of elements of the longest row that a program keeps in registers."""
+    # Argmax and argmin need three registers for each element, and special functions of f32 need many. If each element
+    # is read only once, a loop over blocks of a long row is as fast as a row in registers.
     if _only_reduces(kernel):
         return 2 * ENOUGH if _finds_positions(kernel) or _is_dear(kernel) else WHOLE_ROW // 2
     return WHOLE_ROW if widest_bytes(kernel) <= 4 else WHOLE_ROW // 2
 
 
 def _is_near(kernel: Kernel, row: int, chip: Chip) -> bool:
-    """Checks whether a long row of narrow elements should be read again from the L1 cache for each reduction.
-
-    An element of 8 or 16 bits takes a whole register, so a long row of narrow elements needs too many registers.
-    """
+    """Checks whether each reduction should read a long row of narrow elements again from L1."""
+    # an element of 8 or 16 bits takes a whole register, so a long row of them needs too many registers
     narrow = widest_bytes(kernel) <= 2 and _reads_again(kernel)
     return narrow and row > WHOLE_ROW // 2 and row * _read(kernel) <= chip.l1 // 4
 
 
 def _read(kernel: Kernel) -> int:
-    """Returns the bytes that are loaded for each element of a row, from all arrays that differ from row to row."""
+    """Returns the bytes loaded per row element, from all arrays that differ between rows."""
     reduced, parallel = ({a.name for a in axes} for axes in (kernel.reduced, kernel.parallel))
     loads = [op for op in kernel.body if isinstance(op, Load) and reduced & {*op.axes} and parallel & {*op.axes}]
     return sum({op.buffer.name: op.buffer.dtype.bytes for op in loads}.values())
 
 
 def _special(kernel: Kernel, by_one: bool = True) -> int:
-    """Returns the number of special functions, such as exp, that the kernel computes for each element of a row.
-    Divisions of a whole row by one value become multiplications, and are counted only if the argument `by_one` is true.
-    """
+    """Returns how many special functions, such as exp, a kernel computes for each row element."""
     reduced = {a.name for a in kernel.reduced}
     computed = [op for op in kernel.body if isinstance(op, Compute) and op.op != "cast" and reduced & {*op.axes}]
+    # `by_one` says whether to count divisions of a whole row by one value
     counted = (op for op in computed if by_one or op.op != "divide" or reduced & {*op.args[1].axes})
     return sum(OPERATORS[op.op].cost == "special" for op in counted)
 
 
 def _is_dear(kernel: Kernel, by_one: bool = True) -> bool:
-    """Checks whether an element takes many instructions and registers, as in a chain of special functions of f32. The
-    argument `by_one` says whether divisions by one value are counted (see `_special`).
-    """
+    """Checks whether an element takes many instructions and registers, as several special functions of f32 do."""
     return not kernel.relaxed and widest_bytes(kernel) > 2 and _special(kernel, by_one) >= DEAR
 
 
@@ -153,14 +144,11 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
 
 
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
-    """Returns how many elements a program computes if it computes several rows.
-
-    If threads load few bytes at once, rows that are only reduced or share a bias or scale get twice as many elements
-    per program.
-    """
+    """Returns how many elements a program computes if it computes several rows."""
     inner, narrow = max(kernel.reduced, key=lambda a: weight[a.name]), widest_bytes(kernel) <= 2
     if _is_aligned(kernel, inner) and not narrow:
         return ENOUGH
+    # Threads load few bytes at once: row reductions, and rows that share a bias or scale, get twice as many elements.
     if _only_reduces(kernel):
         return ENOUGH if narrow and _finds_positions(kernel) else 2 * ENOUGH
     return 2 * ENOUGH if _shares(kernel, inner) else ENOUGH
@@ -172,27 +160,22 @@ def _is_aligned(kernel: Kernel, axis: Axis) -> bool:
 
 
 def _shares(kernel: Kernel, inner: Axis) -> bool:
-    """Checks whether the kernel loads an array that has the same values for every row, such as a bias."""
+    """Checks whether the kernel loads an array that all rows share, such as a bias."""
     parallel = {a.name for a in kernel.parallel}
     return any(isinstance(op, Load) and inner.name in op.axes and not parallel & {*op.axes} for op in kernel.body)
 
 
 def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
-    """Returns the number of warps of a program that keeps rows in registers.
-
-    A program has one warp per 1024 bytes of row elements (2048 bytes for elements of at most 16 bits). If rows are only
-    reduced, a program has one warp per 1024 elements. A program of short rows has one warp. If more than a quarter of
-    each block is padding, a program has few warps, so that no warp has only padding. If an element takes many
-    instructions, a thread has eight elements.
-    """
+    """Returns the number of warps of a program that keeps rows in registers."""
     narrow, reduces = widest_bytes(kernel) <= 2, _only_reduces(kernel)
     if _is_dear(kernel):
-        return max(1, min(16, elements // ELEMENTS))
+        return max(1, min(16, elements // ELEMENTS))  # a thread has eight elements
     if row <= SHORT_ROW and not reduces:
         return max(1, min(4, elements // (512 if narrow else 256)))
     if row <= ENOUGH:
         few = 1 if elements <= ENOUGH or narrow or reduces else 2
         return few if elements <= 2 * ENOUGH else max(few, min(16, elements // ENOUGH))
+    # more than a quarter of each block is padding: few warps, so that no warp has only padding
     if math.prod(size(a, row) for a in kernel.reduced) * 4 < row * 3:
         return max(1, min(16, elements // (2048 if narrow or reduces else 1024)))
     if reduces:
@@ -208,36 +191,28 @@ def _only_reduces(kernel: Kernel) -> bool:
 
 
 def _reads_again(kernel: Kernel) -> bool:
-    """Checks whether a loop must read a row a second time, to compute results that are as long as the row. A kernel
-    with a scan reads the row once, because a scan computes its results while it reads the row.
-    """
+    """Checks whether a loop must read rows twice, to compute results as long as a row."""
+    # a scan computes its results while it reads the row
     return not _only_reduces(kernel) and not any(isinstance(op, Scan) for op in kernel.body)
 
 
 def _warps_of_few(kernel: Kernel, chip: Chip) -> int:
-    """Returns the minimum number of warps for a loop over blocks of a row. Returns 0 if the kernel has many programs.
-
-    If a multiprocessor runs one program, this program alone must keep the memory busy. By Little's law, 4 TB/s at a
-    latency of 0.7 µs need 21 KB in flight for each multiprocessor: 32 warps with 8 elements of f32 a thread load 32 KB.
-    """
+    """Returns the minimum number of warps for a loop over blocks of a row."""
     programs = math.prod(size(a, 1 << 20) for a in kernel.parallel)
+    # By Little's law, 4 TB/s at a latency of 0.7 µs need 21 KB in flight for each multiprocessor. If it runs one
+    # program, this program alone must load that: 32 warps with 8 elements of f32 a thread load 32 KB.
     return 0 if programs > FEW * chip.multiprocessors else 16 if programs > chip.multiprocessors else 32
 
 
 def _streams(kernel: Kernel, sector: dict[str, int], chip: Chip) -> bool:
-    """Checks whether a kernel has many rows, and stores its results while it reads each row for the first time."""
+    """Checks whether a kernel of many rows stores its results while first reading each row."""
     return not sector and not _warps_of_few(kernel, chip) and streams_results(kernel)
 
 
 def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dict[str, int], chip: Chip) -> Schedule:
-    """Returns the schedule of rows that are too long for registers, or of unknown length. A program loops over blocks
-    of a row.
-
-    A block of a row lies along the axis that is contiguous in memory. If the contiguous axis is short, the block covers
-    the next axis too. Blocks are large if the kernel reads each row twice: first to reduce the row, then to compute
-    results as long as the row. If a row is read only once, blocks are just large enough to keep the memory busy.
-    """
+    """Returns the schedule of a program that loops over blocks of a long row."""
     scans = {op.along for op in kernel.body if isinstance(op, Scan)}
+    # a block lies along the axis that is contiguous in memory, and covers the next axis too if this one is short
     widest = max(kernel.reduced, key=lambda a: (a.name in scans, weight[a.name], size(a, 1 << 30)))
     bytes, length = widest_bytes(kernel), size(widest, WHOLE_ROW)
     corrects = any(isinstance(op, Old) for op in kernel.body)  # has online reductions
@@ -245,7 +220,7 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
     reads_again = _reads_again(kernel) and not streams
     if near:
         longest, warps = 8192, 32
-    elif reads_again:
+    elif reads_again:  # first to reduce the row, then to compute results: large blocks
         longest, warps = (WHOLE_ROW, 32) if bytes <= 4 and -length % WHOLE_ROW * 8 <= length else (8192, 16)
     elif corrects:
         longest, warps = 8192, 4
@@ -275,15 +250,8 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
 
 
 def _columns(kernel: Kernel, weight: dict[str, int], chip: Chip) -> Schedule:
-    """Returns the schedule for reductions of columns. Neighbouring threads process neighbouring elements along a
-    parallel axis, and each iteration reads several rows.
-
-    If the contiguous axis and the reduced axis are both short, a program covers several indices of the other parallel
-    axes. In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one
-    element. If there are few programs, a program with slow elements (special functions or unaligned loads) covers 32
-    columns instead of 64. A program with a long scan has one warp, whose threads add up the elements of a column
-    without exchanging partial results.
-    """
+    """Returns the schedule for reductions of columns."""
+    # neighbouring threads process neighbouring elements along a parallel axis; each iteration reads several rows
     lanes, few = innermost(kernel.parallel, weight), FEW * chip.multiprocessors
     second, bytes, aligned = rival(lanes, kernel), widest_bytes(kernel), _is_aligned(kernel, lanes[0])
     corrects = any(isinstance(op, Old) for op in kernel.body)  # has online reductions
@@ -294,9 +262,11 @@ def _columns(kernel: Kernel, weight: dict[str, int], chip: Chip) -> Schedule:
         return held
     scans = any(isinstance(op, Scan) for op in kernel.body) and size(lanes[0], 64) >= 32 and (aligned or bytes < 4)
     slow = not corrects and (not aligned or _special(kernel) > 0)  # needs many threads
+    # few programs with slow elements (special functions or unaligned loads): 32 columns instead of 64
     half = slow and columns <= 128 * few and rows > HELD_COLUMN and (bytes >= 4 or not aligned)
     half = half or scans and columns <= 64 * few
     if second is None:
+        # loads in flight for each thread: two loads of 16 bytes, or eight loads of one element
         blocks, loads = filled(near, 32 if half else 64), 1 if scans else 2
     else:  # a transpose
         side = 2 * SECTOR // min(SECTOR, bytes)
@@ -307,9 +277,10 @@ def _columns(kernel: Kernel, weight: dict[str, int], chip: Chip) -> Schedule:
     # Fewer iterations have fewer corrections.
     reduced = _rows_at_once(kernel, deep, most, 2 if corrects else 1)
     blocks |= {name: block for name, (_, block) in reduced.items()}
+    # if the contiguous and the reduced axis are short, a block covers several indices of the other parallel axes
     blocks = filled(lanes if programs > 8 * few else lanes[1:], ENOUGH, blocks)  # wider blocks mean fewer programs
     if scans:
-        warps = 1
+        warps = 1  # its threads add up the elements of a column without exchanging partial results
     elif corrects:  # each iteration waits for all warps at least twice
         warps = 2 if programs > 2 * few else 4
     else:  # elements of 8 bits are converted
@@ -322,15 +293,11 @@ def _columns(kernel: Kernel, weight: dict[str, int], chip: Chip) -> Schedule:
 
 
 def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, tuple[str, int]]:
-    """Returns for each reduced axis whether a program keeps the whole axis in registers or loops over it, and the block
-    size.
-
-    The argument `most` is the number of rows in the longest column that a program keeps in registers. Longer columns
-    get a loop, even if one iteration reads all their rows. One iteration reads at most `more * deep` rows.
-    """
+    """Returns the block size of each reduced axis, and whether a program loops over the axis."""
     axes: dict[str, tuple[str, int]] = {}
     for a in reversed(kernel.reduced):
         block = ceil_pow2(size(a, more * deep))
+        # longer columns than `most` get a loop, even if one iteration reads all their rows
         is_whole = a.extent.constant is not None and block <= most
         axes[a.name] = ("whole", block) if is_whole else ("loop", min(more * deep, block))
         deep, most = (max(1, n // axes[a.name][1]) for n in (deep, most))
@@ -338,18 +305,14 @@ def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, 
 
 
 def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, chip: Chip) -> Schedule | None:
-    """Returns the schedule of a program that keeps columns in registers. Returns None if the columns are too long for
-    registers. Returns None if the kernel has fewer columns than a program would cover. Short columns of 8-bit or 16-bit
-    elements are kept in registers only if the size of a row is a multiple of 16 bytes.
-
-    For example, a softmax along columns uses each element twice, but a program that keeps its columns in registers
-    reads each element only once (`_kept_columns`). The function `_reduced_columns` decides whether columns stay in
-    registers if no result is as long as a column.
-    """
+    """Returns the schedule of a program that keeps columns in registers, or None."""
     column, bytes = math.prod(ceil_pow2(size(a, 2 * ENOUGH)) for a in kernel.reduced), widest_bytes(kernel)
+    # a softmax along columns uses each element twice, but reads each element once if columns stay in registers
     chosen = _reduced_columns if _only_reduces(kernel) and not is_chained(kernel) else _kept_columns
     fits, width, warps = chosen(kernel, column, columns, chip)
+    # short columns of 8-bit or 16-bit elements stay in registers only if rows are multiples of 16 bytes
     narrow = column <= SHORT_COLUMN and bytes < 4 and not _is_aligned(kernel, lanes[0])
+    # columns too long for registers, or fewer columns than a program would cover
     if not fits or narrow or math.prod(size(a, ENOUGH) for a in lanes) < width:
         return None
     blocks = dict.fromkeys((a.name for a in kernel.parallel), 1) | filled(lanes, width)
@@ -359,41 +322,33 @@ def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, chip: Ch
 
 
 def _reduced_columns(kernel: Kernel, column: int, columns: int, chip: Chip) -> tuple[bool, int, int]:
-    """Returns three facts about a program whose columns are only reduced: whether it keeps the columns in registers,
-    the number of columns, and the number of warps.
-
-    Most programs have one warp, because several warps would exchange partial results of a few elements through shared
-    memory. Columns of at most 16 elements are kept in registers even if there are few columns. For columns of at most
-    16 elements, each warp covers 512 bytes of every row.
-    """
+    """Returns whether to keep reduced columns in registers, the columns per program, and the warps."""
     bytes, many = widest_bytes(kernel), columns > 512 * FEW * chip.multiprocessors
+    # columns of at most 16 elements are kept in registers even if there are few columns
     alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1
     least = ENOUGH // (column if alone else 2 * column) if many else 1
     width = max(min(256 // bytes, 2048 // column), least)
+    # Several warps would exchange partial results of a few elements through shared memory, so most programs have one.
+    # For columns of at most 16 elements, each warp covers 512 bytes of every row.
     return column <= SHORT_COLUMN and (many or alone), width, width * bytes // 512 if alone else 1
 
 
 def _kept_columns(kernel: Kernel, column: int, columns: int, chip: Chip) -> tuple[bool, int, int]:
-    """Returns three facts about a program whose columns a loop would read twice: whether it keeps the columns in
-    registers, the number of columns, and the number of warps.
-
-    A program covers 256 bytes of each row. A program covers fewer bytes of each row if columns are long, and more bytes
-    if columns are very short. Each warp of a grid program loads at least two kilobytes of column elements. If there are
-    few columns, longer columns than usual are kept in registers. If a column has more than HELD_COLUMN elements, a
-    program covers fewer columns, so that there are more programs.
-
-    If an element takes many instructions, a thread has eight elements. If there are slightly more warps than the chip
-    can run at once, a thread has sixteen elements, so that all programs run at once. A value that is computed once for
-    each column, such as a square root, is computed again by every thread with elements of this column. If there are
-    many columns, divisions of a column by one value, such as its sum, are not counted as special functions.
-    """
+    """Returns whether to keep columns in registers for a second use, columns per program, and warps."""
     bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
     few = FEW * chip.multiprocessors
+    # columns longer than HELD_COLUMN: fewer columns for each program, so that there are more programs
     narrowest = 32 if column <= HELD_COLUMN else SECTOR // bytes
+    # 256 bytes of each row; fewer if columns are long, more if columns are very short
     width = max(narrowest, max(min(256, 8192 // column), 2048 // column) // bytes)
+    # if there are few columns, longer columns than usual are kept in registers
     longest = HELD_COLUMN if scans or _reads_again(kernel) or columns > 16 * few else ENOUGH
+    # Every thread of a column repeats what is computed once for the column, such as a square root. If there are many
+    # columns, divisions of a column by one value are not counted.
     dear = _is_dear(kernel, by_one=columns <= 256 * few)
+    # eight elements for each thread, or at least two kilobytes of column elements for each warp
     warps = column * width // ELEMENTS if dear else ceil_pow2(column * width * _read(kernel)) // 4096
+    # slightly more than one wave: sixteen elements for each thread, so that all programs run at once
     if dear and 1 < columns // width * warps / (chip.warps * chip.multiprocessors) <= 1.5:
         warps //= 2
     return column <= longest, width, warps

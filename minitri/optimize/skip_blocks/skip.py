@@ -48,12 +48,7 @@ def skip(program: Program) -> Program:
 
 
 class _Choice(Record):
-    """A selection (`where` op) in a loop, with a condition that depends on positions.
-
-    If the condition equals the field `holds`, the `where` op selects an element that can change a carried value. If the
-    condition of the `where` op differs from `holds` for every element of a block, the iteration over this block changes
-    no carried value.
-    """
+    """A selection (`where` op) in a loop, with a condition that depends on positions."""
 
     op: Compute
     holds: bool
@@ -76,10 +71,7 @@ class _Skipping:
         self.condition = ranges.all_of(dict.fromkeys(ranges.formula(c.op.args[0], c.holds) for c in self.choices))
 
     def _neutral_choices(self) -> list[_Choice]:
-        """Returns the `where` ops that let the loop skip blocks, each with True or False. For an op returned with True,
-        the loop can skip each block in which the op's condition is false for all elements. For an op returned with
-        False, the loop can skip each block in which the condition is true for all elements.
-        """
+        """Returns the `where` ops whose conditions let the loop skip blocks."""
         before = list(self.program.ops())
         before = before[: before.index(self.loop.body[0])] if self.loop.body else before
 
@@ -89,6 +81,7 @@ class _Skipping:
 
         found = (op for op in self.loop.body if isinstance(op, Compute) and op.op == "where")
         by_block = product((op for op in found if self.axis.name in op.args[0].axes), (True, False))
+        # if `holds` is true, the loop can skip each block in which the condition is false for all elements
         return [_Choice(op, holds, why) for op, holds in by_block if (why := reasons(op.args[0], holds)) is not None]
 
     def loops(self) -> list[Stmt]:
@@ -105,9 +98,7 @@ class _Skipping:
         return pieces[::-1] if self._may_reverse() else pieces
 
     def _may_reverse(self) -> bool:
-        """Checks whether the loops that replace the original loop should run in reverse order. Returns True if the
-        original loop computes a product and none of its ops depends on the order of blocks.
-        """
+        """Checks whether the loops that replace the original loop should run in reverse order."""
         return not any(map(self._is_ordered, self.loop.body)) and any(isinstance(op, Dot) for op in self.loop.body)
 
     def _is_ordered(self, op: Op) -> bool:
@@ -123,16 +114,13 @@ class _Skipping:
     # ---- pieces ----------------------------------------------------------------------------------
 
     def _pieces(self) -> list[Stmt]:
-        """Returns up to three loops, called pieces, that replace the original loop, in the order along its axis. Of
-        three pieces (loops that replace one loop), the second has the blocks in which the condition of the `where` ops
-        holds for all elements. In the blocks of the first and the third piece, the condition of the `where` ops holds
-        for some elements only.
-        """
+        """Returns up to three loops that replace the original loop, in the order along its axis."""
         axis, extent, ends = self.axis, self.axis.extent, partial(ends_in_block, self.program)
         whole = self._down(extent) if self._may_end_short() else extent
         some = ranges.can_hold(self.condition, axis.symbol, extent, ends)
         if some == ranges.EVERYWHERE:
             return [self.loop] if whole == extent else [self._loop(None, whole), self._loop(whole, None)]
+        # in the blocks of the second loop, the condition holds for all elements; in the other blocks only for some
         every = ranges.surely_holds(self.condition, axis.symbol, extent, ends)
         start = some.low and self._down(some.low)
         if every == ranges.NOWHERE or self._has_no_block(every):
@@ -157,9 +145,7 @@ class _Skipping:
         return first is not None and last is not None and first >= last
 
     def _may_end_short(self) -> bool:
-        """Checks whether the last block gets a loop of its own. In a loop with products and reductions, a last block
-        that can be incomplete gets its own loop.
-        """
+        """Checks whether the last block gets its own loop because it can be incomplete."""
         kinds, extent = {type(op) for op in self.loop.body}, self.axis.extent
         # an axis of one or two blocks: the last block is a large part of it
         one = extent.constant is not None and extent.constant < 2 * self.axis.block
@@ -174,9 +160,8 @@ class _Skipping:
         return self._down(d + (self.axis.block - 1))
 
     def _loop(self, first: Dim | None, last: Dim | None, full: bool = False) -> Loop:
-        """Returns a copy of the loop; the copy runs from the index `first` to the index `last`. The argument `full`
-        says that the conditions of the `where` ops hold in the whole returned loop, so this loop does not test them.
-        """
+        """Returns a copy of the loop that runs from the index `first` to the index `last`."""
+        # if the conditions of the `where` ops hold in the whole loop (`full`), the loop does not test them
         chosen = {c.op: c.chosen for c in self.choices} if full else {}
         made: dict[Op, Op] = {}
         body: list[Op] = []

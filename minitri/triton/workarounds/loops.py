@@ -59,9 +59,7 @@ def settles(program: Program, loop: Loop) -> bool:
 
 
 def _runs_unawaited(program: Program, loop: Loop, dot: Dot, first: Op) -> bool:
-    """Returns True if two conditions hold: the loop computes the first operand of the product, and Triton does not wait
-    for the end of the product.
-    """
+    """Checks whether a loop computes an operand of a product that Triton does not await."""
     row = next(a for a in dot.tile if a in first.axes)
     computed = first in loop.body and not isinstance(first, Load)
     # If the operand is computed from a product, the program has waited for this product.
@@ -70,11 +68,8 @@ def _runs_unawaited(program: Program, loop: Loop, dot: Dot, first: Op) -> bool:
 
 
 def _is_computed_in_loop(loop: Loop, dot: Dot, second: Op) -> bool:
-    """Checks whether each iteration of a loop loads values and computes the second operand of a product from them.
-
-    If the second operand does not depend on values that the iteration loads, Triton computes this operand before the
-    loop.
-    """
+    """Checks whether the second operand of a product is computed from values loaded in the loop."""
+    # without such loads, Triton computes the operand before the loop
     read = [op for op in needed(second) if isinstance(op, Load) and dot.over in op.axes and op in loop.body]
     return bool(read) and not isinstance(second, Load)
 
