@@ -84,16 +84,15 @@ def _elementwise(op: str, dtype: DType, count: int) -> dict[str, int]:
 
 
 def _operations(op: graph_ir.Node | Op, count: int) -> Mapping[str, int]:
-    """Returns how many operations of each arithmetic unit a node of the graph, or an op of a kernel, takes. `count`
-    says how many times the node or op applies its operation, such as an addition. For a matrix product, `count` is the
-    number of multiplications.
-    """
+    """Returns how many operations of each arithmetic unit a graph node or kernel op takes."""
+    # `count` says how many times the node or op applies its operation, such as an addition
     match op:
         case graph_ir.Apply() | Compute():
             return _elementwise(op.op, op.args[-1].dtype, count)
         case graph_ir.Reduce() | graph_ir.Scan() | Reduce() | Scan():
             return _elementwise("add", op.x.dtype, count)
         case graph_ir.Contract() | Dot():
+            # for a matrix product, `count` is the number of multiplications
             products = 3 if op.precision.startswith("tf32x3") else 1  # tf32x3 takes three products of TF32
             return {unit(_narrow(op.a), op.precision): 2 * count * products}
     return {}
@@ -111,35 +110,31 @@ def graph_work(graph: graph_ir.Graph, sizes: Sizes) -> Work:
 
 
 def _needed(graph: graph_ir.Graph, sizes: Sizes) -> dict[graph_ir.Node, int]:
-    """Returns how many elements of each node are needed to compute the outputs of the graph. A slice or a gather, for
-    example, needs only some elements of its operand.
-    """
+    """Returns how many elements of each node the outputs of the graph need."""
     needed = dict.fromkeys(graph.nodes(), 0)
     needed |= {n: _count(n.shape, sizes) for n in graph.outputs}
     for node in reversed(list(needed)):
         for operand in graph_ir.children(node):
             whole = _count(operand.shape, sizes)
             all_of_it = isinstance(node, (graph_ir.Reduce, graph_ir.Scan, graph_ir.Contract)) and needed[node]
+            # a slice or a gather, for example, needs only some elements of its operand
             needed[operand] = min(whole, needed[operand] + (whole if all_of_it else needed[node]))
     return needed
 
 
 def _computed_in_graph(node: graph_ir.Node, needed: int, sizes: Sizes) -> int:
-    """Returns how many times a node applies its operation, such as an addition. The argument `needed` is the number of
-    result elements that the node must compute. For a matrix product, returns the number of multiplications.
-    """
+    """Returns how many times a node applies its operation, such as an addition."""
     match node:
         case graph_ir.Reduce() | graph_ir.Scan():
             return _count(node.x.shape, sizes)
         case graph_ir.Contract():
-            return node.a.shape[-1].evaluate(sizes) * _count(node.shape, sizes)
-    return needed
+            return node.a.shape[-1].evaluate(sizes) * _count(node.shape, sizes)  # multiplications
+    return needed  # the number of result elements that the node must compute
 
 
 def _narrow(node: graph_ir.Node | Op) -> DType:
-    """Returns the dtype of a factor of a matrix product before the factor is converted to a wider dtype. In the graph,
-    for example, f16 factors are first converted to f32.
-    """
+    """Returns the dtype of a matrix product's factor before casts to wider dtypes."""
+    # in the graph, for example, f16 factors are first converted to f32
     while isinstance(node, graph_ir.View) or (isinstance(node, graph_ir.Apply) and node.op == "cast"):
         if isinstance(node, graph_ir.Apply) and node.dtype.bits == 16:
             return node.dtype
@@ -168,14 +163,12 @@ def _kernel(kernel: Kernel, sizes: Sizes) -> Mapping[str, int]:
 
 
 def _computed(op: Op) -> set[str]:
-    """Returns the axes over which an op iterates. A reduction iterates over its reduced axes too, and a matrix product
-    iterates over the axis that it sums.
-    """
+    """Returns the axes over which an op iterates."""
     match op:
         case Reduce() | Scan():
-            return set(op.x.axes)
+            return set(op.x.axes)  # the reduced axes too
         case Dot():
-            return {*op.axes, op.over}
+            return {*op.axes, op.over}  # the summed axis too
     return set(op.axes)
 
 
@@ -219,11 +212,9 @@ def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
 
 
 def _samples(axis: TileAxis, sizes: Sizes) -> list[dict[str, int]]:
-    """Returns the first index of each sampled tile of an axis. If an axis has more than `SAMPLES` tiles, only some of
-    the tiles are sampled, at equal distances.
-    """
+    """Returns the first index of some tiles of an axis, at equal distances."""
     count = axis.tiles.evaluate(sizes)
-    step = -(-count // SAMPLES)
+    step = -(-count // SAMPLES)  # at most 1, for all tiles, if there are at most `SAMPLES`
     return [{axis.name: k * axis.block, f"{axis.name}_start": k * axis.block} for k in range(0, count, max(step, 1))]
 
 
@@ -235,11 +226,8 @@ def _blocks(loop: Loop, block: int, extent: int, known: Sizes) -> int:
 
 
 def _repetitions(own: set[str], counts: Sizes, repeated: set[str], tiles: Sizes) -> int:
-    """Returns how many elements an op computes, loads or stores in all grid programs together.
-
-    The result is a product. Each axis of the op gives a factor: the number of elements along the axis. Each other axis
-    in `repeated` gives its number of tiles as a factor, because the op runs again for each tile.
-    """
+    """Returns how many elements an op computes, loads or stores in all grid programs together."""
+    # an op has all elements along its own axes, and runs again for each tile of the other axes in `repeated`
     return math.prod(counts[a] for a in own) * math.prod(tiles[a] for a in repeated - own)
 
 

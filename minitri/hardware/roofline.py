@@ -163,15 +163,14 @@ def waves(programs: int, chip: Chip) -> float:
 
 
 def _sum(times: Sequence[float | None]) -> float | None:
-    """Returns the sum of some times, or None if one of the times is unknown."""
+    """Returns the sum of some times, or None if one time is unknown."""
     return None if None in times else sum(t for t in times if t is not None)
 
 
 def _graph(compiled: Compilation, rows: list[Row]) -> Row:
-    """Makes the row of the roofline table for the whole graph. A program that was read from the text of kernels has no
-    graph. For a program without a graph, the row is the sum of the rows of all kernels.
-    """
+    """Makes the row of the roofline table for the whole graph."""
     start = compiled.context.start
+    # a program that was read from the text of kernels has no graph: the row is the sum over all kernels
     if start is not None and not start.stage.startswith("graph"):
         return Row("all", together(r.needed for r in rows))
     return Row("graph", graph_work(compiled.value("graph.simplified"), compiled.context.sizes))
@@ -196,7 +195,7 @@ def _cells(row: Row, chip: Peak | None, measured: bool) -> tuple[str, ...]:
 
 
 def _count(number: float) -> str:
-    """Formats a number with at most three digits and a unit prefix, such as 1.5 M or 2.1 G."""
+    """Formats a number with at most three digits and a unit prefix, such as `1.5 M`."""
     for unit in ("", " k", " M", " G"):
         if number < 1000:
             return f"{number:.3g}{unit}"

@@ -197,18 +197,14 @@ class Indexing:
         return along.name, shift
 
     def _limit(self, node: Node) -> None:
-        """Decides whether the value of a node is stored in memory instead of computed several times. A value is stored
-        if the kernel needs it at too many indices. A value is also stored if one of its indices has too many guards
-        (conditions).
-
-        For a stored value, only one index is kept, without guards. If the value were computed at many indices, its
-        operands would be needed at many indices too.
-        """
+        """Marks a node for storing if the kernel needs its value at too many indices."""
         most = MAX_DEMANDS if isinstance(node, COMPUTE) else MAX_VIEWS
         known = self.demands.get(node, {})
+        # an index with too many guards (conditions) counts as too many indices
         guarded = isinstance(node, (*COMPUTE, ir.Gather, ir.Concat)) and any(len(d.guards) > MAX_GUARDS for d in known)
         if (len(known) > most or guarded) and not self.is_leaf(node):
             self._too_often.append(node)
+            # One index without guards: at many indices, the operands would be needed at many indices too.
             self.demands[node] = {Demand(next(iter(known)).index): None}
 
     # ---- axes ------------------------------------------------------------------------
@@ -224,9 +220,8 @@ class Indexing:
         return len({n for n, _ in along}) == len(along) and all(n and self.axes[n] == e for n, e in along)
 
     def _root_demand(self, node: Node) -> Demand:
-        """Returns the index at which a kernel stores a node: one new axis for each dimension of the node. A dimension
-        of size 1 has the index 0 instead of an axis.
-        """
+        """Returns the index of a stored node: one new axis for each dimension."""
+        # a dimension of size 1 has the index 0 instead of an axis
         return Demand(tuple(dims.ZERO if e == 1 else dims.axis(self._fresh(e, "ijklhgfe")) for e in node.shape))
 
     def _choose(self, node: ir.Reduce | ir.Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
@@ -256,20 +251,15 @@ class Indexing:
         return self._pulled[key]
 
     def _unguarded(self, node: Node, demand: Demand) -> Demand:
-        """Removes the guards (conditions) on axes that the index of a needed element does not contain.
-
-        For example, the index of `x[i]` does not contain the axis `j`. If `x[i]` is needed only where `j >= 2`, the
-        kernel loads `x[i]` once for all `j`, without the guard `j >= 2`.
-
-        A guard on a short axis is kept, because it can save a load: a grid program usually computes only one index of a
-        short axis. For example, a grid program that stores elements of `y` in `stack((x, y), axis=0)` does not load
-        `x`. The last axis of a result is an exception: a grid program computes all positions of a short last axis, so
-        the guard is removed.
-        """
+        """Removes guards (conditions) on axes that the index of a needed element does not contain."""
         if not demand.guards or not self._plain(node, demand):
             return demand
+        # a program computes all positions of a short last axis, so the guards on this axis are removed
         last = axis_names(d for _, store in self.stores for d in store.index[-1:])
+        # A program usually has one index of a short axis, so a guard can save a load: a program that stores elements of
+        # `y` in `stack((x, y), axis=0)` does not load `x`.
         few = {a for a in self.parallel if (self.axes[a].constant or FEW) < FEW and a not in last}
+        # if `x[i]` is needed only where `j >= 2`, the kernel loads `x[i]` once for all `j`, without this guard
         own = {s for d in demand.index for s in d.symbols()} | {Symbol(a, "axis") for a in few}
         kept = tuple(g for g in demand.guards if all(s in own for s in g.symbols() if s.kind != "size"))
         return Demand(demand.index, kept)
@@ -320,7 +310,8 @@ class Indexing:
         return where, inside
 
     def _pick_name(self, p: Node, demand: Demand) -> str:
-        """Returns the name of the symbol for a computed index of a gather. Each computed index has its own symbol."""
+        """Returns the name of the symbol for a computed index of a gather."""
+        # each computed index has its own symbol
         name = self._pick_names.setdefault((p, demand), f"p{len(self.picked)}")
         self.picked[Symbol(name, "value")] = (p, demand)
         return name

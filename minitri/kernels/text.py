@@ -103,13 +103,12 @@ def describe(op: Op, names: Mapping[Op, str], more: Sequence[str] = ()) -> str:
 
 
 def _template_fields(op: Op) -> dict[str, Any]:
-    """Returns the fields of an op under the names that the templates in lines.toml use. Fields that the line omits are
-    None or ().
-    """
+    """Returns the fields of an op under the names in the templates of lines.toml."""
     found = fields_of(op)
     if isinstance(op, (Load, Store)):
         mask = op.mask or Mask(())
         found |= {"element": (op.buffer, op.index), "tested": mask.conditions, "reasons": mask.reasons}
+    # fields that the line omits are None or ()
     if isinstance(op, Load):
         found["guards"] = op.guards if op.mask is None else ()
         found["other"] = op.other if found["guards"] or found["tested"] else None

@@ -153,15 +153,13 @@ class Interpreter:
         return self._results[key]
 
     def _key(self, value: Value) -> Hashable:
-        """Returns a hashable key that represents a value in the table of stored results.
-
-        Two values have equal keys if no minitri program can tell them apart. The values 1, 1.0 and True have different
-        keys, and so do 0.0 and -0.0.
-        """
+        """Returns a hashable key that represents a value in the table of stored results."""
+        # values have equal keys if no minitri program can tell them apart
         match value:
             case tuple():
                 return tuple(map(self._key, value))
             case bool() | int() | float():
+                # 1, 1.0 and True have different keys, and so do 0.0 and -0.0
                 return type(value).__name__, repr(value)
         return "other", self.identity(value)
 

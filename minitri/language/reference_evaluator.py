@@ -49,7 +49,7 @@ def evaluate(
 
 
 def _entered(given: Any) -> Value:
-    """Converts an argument of a call (an array or a number) to a value of the evaluator."""
+    """Converts an array or a number of a call to a value of the evaluator."""
     if not isinstance(given, (np.ndarray, np.generic)):
         return given
     dtype = BY_NUMPY_NAME[given.dtype.name]
@@ -171,19 +171,17 @@ class Reference(Interpreter):
 
 
 def _applied(name: str, args: Any) -> Value:
-    """Applies an operator of the operator table to values. The result is a number if all values are numbers."""
+    """Applies an operator of the operator table, such as `add`, to values."""
     result = elementwise(name, args)
+    # a number if all values are numbers
     return result.data.item() if result.weak and not any(isinstance(a, (Array, tuple)) for a in args) else result
 
 
 def _clip(x: Value, low: Value = None, high: Value = None, **bounds: Value) -> Value:
-    """Evaluates the function `clip`.
-
-    A bound of None means no limit. A call can give the lower and upper bound as the keywords `min` and `max`, as in
-    `clip(x, min=0)`.
-    """
+    """Evaluates the function `clip`."""
+    # a call can also give the bounds as the keywords `min` and `max`, as in `clip(x, min=0)`
     low, high = bounds.get("min", low), bounds.get("max", high)
-    given = [v for v in (x, low, high) if v is not None]
+    given = [v for v in (x, low, high) if v is not None]  # None means no limit
     name = "clip" if len(given) == 3 else "minimum" if low is None else "maximum"
     return _applied(name, given) if len(given) > 1 else x
 
@@ -196,17 +194,13 @@ def _digest(data: np.ndarray[Any, Any]) -> bytes:
 
 
 def _solve_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -> None:
-    """Finds the sizes of names that occur alone or in dimensions such as `2 * N + 1`.
-
-    To find the size N, the function evaluates the dimension for N = 0, 1 and 2. For example, `2 * N + 1` has the values
-    1, 3 and 5 for N = 0, 1 and 2, so N is found by a linear equation. If the axis has 9 elements, the linear equation
-    `2 * N + 1 = 9` gives N = 4.
-    """
+    """Finds the sizes of names in dimensions, such as N in `2 * N + 1`."""
     for d, extents in ast.with_sizes(declared, shape):
         nodes = list(ast.postorder(d))
         unknown = {n.id for n in nodes if isinstance(n, ast.Name) and n.id not in sizes}
         if len(unknown) == 1 and all(n.op in ("+", "-", "*") for n in nodes if isinstance(n, ast.Binary)):
             name = unknown.pop()
+            # for N = 0, 1 and 2, `2 * N + 1` is 1, 3 and 5; with 9 elements, N is (9 - 1) // (3 - 1) = 4
             a, b, c = (Reference({}).expression(d, {**sizes, name: k}) for k in (0, 1, 2))
             if b - a == c - b != 0:
                 sizes[name] = (extents[0] - a) // (b - a)

@@ -48,44 +48,44 @@ def affine_gather(i: Interner, node: Node) -> Node | None:
 
 
 def _symbol(k: int) -> Symbol:
-    """Returns the symbol that stands for the k-th index array in the index of a gather."""
+    """Returns the symbol for the k-th index array in the index of a gather."""
     return Symbol(f"@{k}", "value")
 
 
 def _inside(i: Interner, node: Gather, k: int, index: Node) -> Dim | None:
-    """Returns the index that an index array selects, as an expression of the axes. Returns None if the selected index
-    depends on anything except the axes, or if it could lie outside of the gathered array.
-    """
+    """Returns the index that an index array selects, as an expression of the axes."""
     used = [e for d, e in zip(node.index, node.x.shape) if _symbol(k) in d.symbols()]
     if any(_symbol(k) in d.symbols() and d != pick(k) for d in node.index):
         return None
     inner, places = element(index, tuple(map(axis, range(index.rank))))
     counted, size = _from_the_end(inner)
     at = position(counted)
+    # the selected index depends on anything except the axes
     if at is None:
         return None
     at = at.substitute({axis_symbol(k): d for k, d in enumerate(places)})
     if all(_lies_in(i, at, node.shape, extent) for extent in used):
         return at
     negative = all(extent == size and _lies_in(i, -at - 1, node.shape, extent) for extent in used)
+    # None if the selected index could lie outside of the gathered array
     return at + size if negative else None
 
 
 def _from_the_end(index: Node) -> tuple[Node, Dim]:
-    """Returns (x, size) if the index array is `where(x < 0, x + size, x)`, which lets negative indices count from the
-    end. Returns (index, 0) if the index array does not have the form `where(x < 0, x + size, x)`.
-    """
+    """Returns x and size for the index array `where(x < 0, x + size, x)`."""
     match index:
+        # negative indices count from the end
         case Apply(op="where", args=(Apply(op="less", args=(below, zero)), Apply(op="add", args=(x, size)), same)):
             extent = position(size)
             if below is same is x and position(zero) == dims.ZERO and extent is not None:
                 return x, extent
-    return index, dims.ZERO
+    return index, dims.ZERO  # another form
 
 
 def _lies_in(i: Interner, at: Dim, shape: Shape, extent: Dim) -> bool:
-    """Checks whether the index `at` lies between 0 and `extent` - 1 for all elements of an array of shape `shape`."""
+    """Checks whether an index lies inside an axis for all elements of an array."""
     found = intervals.bounds(at, ranges(shape))
+    # from 0 to extent - 1
     return found is not None and all(never_negative(d, shape, i.allows) for d in (found[0], extent - 1 - found[1]))
 
 

@@ -90,19 +90,14 @@ def costs(plan: Plan) -> tuple[int, int, int]:
 
 
 def _mixed(kernel: Kernel) -> bool:
-    """Checks whether a kernel with a reduction accesses whole arrays in different orders, such as `x[i, k]` and `y[k,
-    i]`. No schedule makes the accesses to both arrays fast.
-    """
+    """Checks whether a kernel with a reduction accesses `x[i, k]` and `y[k, i]` in different orders."""
     whole = [op for op in kernel.body if isinstance(op, (Load, Store)) and len(op.indexed_by) == len(kernel.axes)]
+    # no schedule makes the accesses in both orders fast
     return any(isinstance(op, Reduce) for op in kernel.body) and len({op.index[-1].symbols() for op in whole}) > 1
 
 
 def _slices(root: Node, interner: Interner) -> tuple[int, list[Node]]:
-    """Divides a concatenated result into slices, one for each operand of the concatenation. Returns the axis that is
-    divided, and the slices.
-
-    A result that cannot be divided, only copies elements, or has no elements is returned as a single slice.
-    """
+    """Divides a concatenated result into slices, one for each operand of the concatenation."""
     cone = postorder([root], lambda n: children(n) if isinstance(n, (Apply, View, Concat)) else ())[::-1]
     x, steps = cheap_steps(root)
     for n in cone if any(isinstance(n, COMPUTE) for n in cone) and 0 not in root.shape else ():
@@ -112,7 +107,9 @@ def _slices(root: Node, interner: Interner) -> tuple[int, list[Node]]:
                 places = [[axis(d) + (extent * p if d == k else 0) for d in range(x.rank)] for p in range(len(n.parts))]
                 shape = (*x.shape[:k], extent, *x.shape[k + 1 :])
                 views = (apply_rules(interner, interner.view(x, shape, tuple(at)), RULES) for at in places)
+                # the divided axis, and the slices
                 return k, [with_steps(interner, view, steps) for view in views]
+    # a result that cannot be divided, only copies elements, or has no elements is a single slice
     return 0, [root]
 
 

@@ -104,19 +104,17 @@ def lower(plan: Plan, context: Context) -> Programs:
 
 
 def _plans_of_other_sizes(context: Context) -> list[Plan]:
-    """Returns the plans of the minitri program for several sets of sizes. Together, the returned plans contain every
-    axis that a kernel of the program can have.
-
-    Two of the returned plans have symbolic sizes: one before and one after neighbouring axes are merged. The returned
-    plans with known sizes are compiled for a GPU. For example, the sizes M and N give three plans: with a long M, with
-    a long N, and with both sizes long. Long reductions are split into parts, and each split adds an axis.
-    """
+    """Compiles the program for several sets of sizes, and returns the plans."""
+    # together, the plans contain every axis that a kernel of the program can have
     compiled = Compilation(replace(context, sizes={}, layouts={}, options=Options()))
+    # with symbolic sizes: before and after neighbouring axes are merged
     plans = [compiled.value("kernels.fused"), compiled.value("kernels")]
     graph = compiled.value("graph") if context.start is None else None
     names = sorted({s.name for x in graph.inputs for d in x.shape for s in d.symbols()}) if graph else []
     one_long = [{name: LONG if name == long else SHORT for name in names} for long in names]
     on_gpu = replace(context, layouts={}, target=Target("cuda", "90"), options=Options())
+    # The sizes M and N give plans with a long M, with a long N, and with both sizes long. Long reductions are split
+    # into parts, and each split adds an axis.
     for sizes in (*one_long, dict.fromkeys(names, BOTH)):
         with suppress(CompileError):  # the program may not allow these made-up sizes
             plans.append(Compilation(replace(on_gpu, sizes=sizes)).value("kernels"))
@@ -162,9 +160,7 @@ def room(
 
 
 def _core(name: str, **changes: Any) -> Pass:
-    """Returns the pass `name` of `CORE`, the table of passes that every program needs. Keyword arguments replace fields
-    of the pass, for example `stage`.
-    """
+    """Returns a pass that every program needs, with some of its fields replaced."""
     return replace(next(p for p in CORE if p.name == name), **changes)
 
 

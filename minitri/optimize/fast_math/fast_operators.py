@@ -30,7 +30,8 @@ def _is_fast(op: Op) -> bool:
 
 
 def _is_about_a_row(exponent: Op) -> bool:
-    """Checks whether an exponent is x - h or a constant times x - h, where h is one value for the whole row."""
+    """Checks whether an exponent subtracts one value for the whole row, such as the maximum."""
+    # a constant times x - h is also accepted
     if isinstance(exponent, Compute) and exponent.op == "multiply" and isinstance(exponent.args[1], Constant):
         exponent = exponent.args[0]
     return isinstance(exponent, Compute) and exponent.op == "subtract" and is_of_a_row(exponent.args[1])

@@ -36,13 +36,11 @@ def _any_buffer(node: Node) -> Buffer:
 
 
 def _is_second_computed(kernel: Kernel) -> bool:
-    """Checks whether all first factors of the products are loaded, and at least one second factor is computed. Returns
-    False if the second factor of any product does not consist of 16-bit floats.
-
-    Returns False for a product with few rows, unless one of its factors is computed from 8-bit values.
-    """
+    """Checks whether products load their first factors and compute at least one second factor."""
     first, second = ([not isinstance(f, Load) for f in factors] for factors in zip(*((d.a, d.b) for d in kernel.dots)))
+    # all second factors must consist of 16-bit floats
     halves = all(d.b.dtype.is_float and d.b.dtype.bits == 16 for d in kernel.dots)
     rows = next(a.extent.constant for a in kernel.axes if a.name == kernel.dots[0].tile[0])
+    # a product with few rows is worth transposing only if a factor is computed from 8-bit values
     worth = rows is None or rows > FEW_ROWS or all(reads_bytes(d) for d in kernel.dots)
     return halves and any(second) and not any(first) and worth

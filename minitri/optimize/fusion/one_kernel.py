@@ -89,28 +89,26 @@ def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand
 
 
 def _check_tiles(part: FusedIndexing, contracts: Sequence[Contract]) -> None:
-    """Checks that all products have rows and columns along the same two axes. A program has only one index of each axis
-    that is neither the row axis nor the column axis. If products share a loop with reductions, their rows must lie
-    along the same axis, but their columns can lie along different axes.
-    """
+    """Checks that all products have rows and columns along the same two axes."""
+    # products that share a loop with reductions can have their columns along different axes
     sides = slice(-2, None if part.loop is None else -1)
     tiles = {frozenset(map(plain_axis, d.index[sides])) for n in contracts for d in part.demands[n]}
+    # a program has only one index of each axis that is neither the row axis nor the column axis
     if len(tiles) > 1:
         raise NotOneKernel("products have rows along different axes", contracts[-1])
 
 
 def _check_store(part: FusedIndexing, node: Node, demand: Demand) -> None:
-    """Checks that each element of the result `node` is stored once. A result is allowed to lack an axis of the kernel
-    only if one grid program has all indices of this axis.
-    """
+    """Checks that each element of a result is stored once."""
     missing = {*part.parallel} - axis_names(demand.index)
+    # a result may lack an axis only if one grid program has all indices of this axis
     if missing - part.held:
         stranger = _value_to_store(part, missing, node)
         raise NotOneKernel("a result would be written once for every element of another axis", stranger)
 
 
 def _check_scan(part: FusedIndexing, node: Scan) -> None:
-    """Checks that a scan has a loop of its own: no other loop is allowed around the scan or inside it."""
+    """Checks that no other loop runs around or inside the loop of a scan."""
     for demand in part.demands[node]:
         along, _ = part.scan_axis(node, demand)
         for other in (d for demands in part.demands.values() for d in demands):
@@ -120,13 +118,8 @@ def _check_scan(part: FusedIndexing, node: Scan) -> None:
 
 
 def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
-    """Returns the value that must be stored in memory so that the rest of the part can be one kernel.
-
-    The argument `missing` contains the axes of the kernel that `node` lacks. The value of `node` does not vary along an
-    axis that `node` lacks. If another stored result of the kernel varies along an axis that `node` lacks, the function
-    returns this result. If no stored result of the kernel varies along an axis that `node` lacks, the function returns
-    `node` itself.
-    """
+    """Returns the value to store in memory so that the other nodes can be one kernel."""
+    # `node` does not vary along the axes in `missing`: a result that does is stored instead
     for other, demand in part.stores[1:]:
         if other is not node and missing & axis_names(demand.index):
             return other
@@ -137,15 +130,7 @@ def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
 
 
 def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) -> None:
-    """Finds the loop that reductions and matrix products share, and stores its axes in two fields of the argument
-    `part`.
-
-    loop   the axis that all reductions loop over
-    held   the column axes that each program covers completely
-
-    The argument `contracts` lists the matrix products. The argument `mixed` is true if there are reductions besides
-    matrix products.
-    """
+    """Finds the loop that reductions and matrix products share, and stores its axes in `part`."""
     demands = [(n, d) for n in contracts for d in part.demands[n]]
     inside = [(n, d) for n, d in demands if axis_names(d.index) & part.reduced]
     inner = {a for key in inside for a in part.over[key]}
@@ -154,24 +139,23 @@ def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) 
     loops = part.reduced - inner
     short = all((n := part.axes[a].constant) is not None and 1 <= n <= MAX_HELD for a in held | inner)
     known = all(n.dtype == f32 and n.precision != "tf32x3" for n in contracts)
+    # `mixed`: there are reductions besides matrix products
     if mixed and contracts and len(loops) == 1 and short and known:
+        # the axis that all reductions loop over, and the column axes that each program covers completely
         (part.loop,), part.held = loops, held
 
 
 def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
-    """Checks whether a product is computed in each iteration of the shared loop.
-
-    The column index of a product inside the shared loop is the loop's axis `r`, or `r` plus an offset, such as `r + 1`.
-    The row index and the batch indices of a product inside the shared loop are plain axes such as `i`, not sums such as
-    `i + 1`. A batch index of the product may also be the number 0. A guard (a condition of a load) is allowed to depend
-    on rows or on columns but not on both, because no factor has both axes.
-    """
+    """Checks whether a product is computed in each iteration of the shared loop."""
     if part.loop is None or not isinstance(node, Contract) or not axis_names(demand.index) & part.reduced:
         return False
+    # The column index must be the loop's axis `r`, or `r` plus an offset such as `r + 1`; the row and batch indices
+    # must be plain axes such as `i`.
     *rest, column = demand.index
     if plain_axis(rest[-1]) is None:
         return False
-    names = [plain_axis(d) for d in rest if d != 0]
+    names = [plain_axis(d) for d in rest if d != 0]  # a batch index can be 0
+    # a guard (a condition of a load) cannot depend on both rows and columns, because no factor has both axes
     apart = set(about(demand.guards, rest)).isdisjoint(about(demand.guards, [column]))
     whole = {*axis_names([column]), *names} - {part.loop} == {*part.parallel} - part.held
     plain = apart and whole and len({*names}) == len(names)
@@ -179,9 +163,8 @@ def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract,
 
 
 def _runs_over_the_loop(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
-    """Checks whether a reduction runs over the axis of the shared loop, so that its result is complete after the last
-    iteration.
-    """
+    """Checks whether a reduction runs over the axis of the shared loop."""
     names = axis_names(demand.index)
     lacks = {*part.parallel} - names
+    # if so, the result is complete after the last iteration
     return part.over.get((node, demand)) == (part.loop,) and lacks <= part.held and not names & part.reduced

@@ -56,25 +56,21 @@ class Partition(FirstParts):
         return [in_order(indexed[h]) for h in self.ordered_homes()]
 
     def _check_first(self) -> None:
-        """Refuses parts that read too many arrays, before time is spent on merging these parts.
-
-        Raises NotOneKernel with values that must be stored in memory. A part that reads too many arrays is divided at
-        each value that NotOneKernel lists: one kernel stores the value, and another kernel loads it.
-        """
+        """Raises NotOneKernel if a part (the nodes of a future kernel) reads too many arrays."""
         cuts: list[Node] = []
+        # before time is spent on merging the parts
         for part in self.parts.values():
             inner = sorted(part, key=self.position.__getitem__)[:-1]
             pieces, leaves = 1, len(self.leaves(part))
             while leaves > pieces * (MAX_BUFFERS + MAX_REDUCTIONS):  # merging may save one array for each reduction
                 pieces *= 2
+            # one kernel stores each of these values, and another kernel loads it
             cuts += [inner[len(inner) * k // pieces] for k in range(1, pieces) if inner]
         if cuts:
             raise NotOneKernel("it would read too many arrays", *cuts)
 
     def _indexed(self, homes: Iterable[int]) -> tuple[dict[int, FusedIndexing], list[NotOneKernel]]:
-        """Returns the axes and indices of each part that can be one kernel. For each part that cannot be one kernel,
-        the method also returns an exception with the reason.
-        """
+        """Returns the axes and indices of possible kernels, and exceptions for the parts without a kernel."""
         indexed: dict[int, FusedIndexing] = {}
         refused: list[NotOneKernel] = []
         for h in homes:
@@ -87,15 +83,12 @@ class Partition(FirstParts):
     # ---- merging ---------------------------------------------------------------------
 
     def _one_kernel(self, part: set[Node], roots: Sequence[Node]) -> FusedIndexing:
-        """Returns the index notation of a part (the nodes of a future kernel).
-
-        Raises NotOneKernel if the part cannot be one kernel. Raises NotOneLoop if reductions and products of the part
-        cannot share one loop.
-        """
+        """Returns the index notation of a part (the nodes of a future kernel)."""
         key = frozenset(part), tuple(roots)
         if key not in self._attempts:
             self._attempts[key] = self._attempt(*key)
         if isinstance(found := self._attempts[key], NotOneKernel):
+            # NotOneLoop if reductions and products of the part cannot share one loop
             raise found
         return found
 
@@ -124,27 +117,23 @@ class Partition(FirstParts):
         return graph
 
     def _merge_edges(self, graph: nx.DiGraph[int]) -> None:
-        """Merges pairs of parts in which one part reads values of the other. The method begins with the pair of parts
-        whose merge saves the most bytes.
-
-        One merge can make other merges possible, so the search repeats until nothing can be merged.
-        """
+        """Merges parts (future kernels) of which one reads values that another part computes."""
         merged = True
-        while merged:
+        while merged:  # one merge can make other merges possible
             merged = False
             carried = self._carried()
+            # the merge that saves the most bytes comes first
             for a, b in sorted(graph.edges, key=lambda e: (-carried[e], e)):
                 if graph.has_edge(a, b) and self.refusal(a, b, graph) is None:
                     self._merge([a], b, graph)
                     merged = True
 
     def _carried(self) -> dict[tuple[int, int], int]:
-        """Returns the bytes of memory traffic that a merge of two parts would save. The result has an entry for each
-        pair of parts in which one part reads values of the other part.
-        """
+        """Returns the bytes of memory traffic that merging each pair of parts would save."""
         carried: dict[tuple[int, int], int] = defaultdict(int)
         for node in self.compute:
             for b in {h for u in self.users[node] for h in self.homes[u]}.difference(self.homes[node]):
+                # part `b` reads values of the part of `node`
                 carried[self.homes[node][0], b] += self.bytes(node)
         return carried
 
@@ -155,9 +144,7 @@ class Partition(FirstParts):
         return "another kernel must run in between" if detour(graph, a, b) else self._reason_against([a], b)
 
     def _reason_against(self, joining: Sequence[int], last: int) -> str | None:
-        """Returns the reason why the parts in the list `joining` cannot be merged with the part `last` into one part.
-        Returns None if the parts in `joining` and the part `last` can become one part.
-        """
+        """Returns the reason why parts cannot be merged into one part, or None."""
         joined = set[Node]().union(*(self.parts[h] for h in joining))
         if any(isinstance(u, Contract) for n in joined if is_copy(n) for u in self.users[n]):
             return "a copy that a tensor core can read"
@@ -186,9 +173,7 @@ class Partition(FirstParts):
             nx.contracted_nodes(graph, b, a, self_loops=False, copy=False)
 
     def _merge_siblings(self, graph: nx.DiGraph[int]) -> None:
-        """Merges independent parts that read the same arrays or have results of the same shape. After a successful
-        merge, the method tries to merge twice as many parts at once.
-        """
+        """Merges independent parts that read the same arrays or have results of the same shape."""
         for chain in _chains(self._sibling_pairs()):
             first, more = 0, 1  # where one pair merges, the next ones usually do: each success doubles `more`
             while first + 1 < len(chain):
@@ -198,9 +183,7 @@ class Partition(FirstParts):
                     first, more = first + (more == 1), max(1, more // 2)
 
     def _merge_independent(self, homes: Sequence[int], graph: nx.DiGraph[int]) -> bool:
-        """Merges the parts `homes` if none of these parts depends on another, and if all of these parts together can be
-        one kernel. Returns whether the parts were merged.
-        """
+        """Merges independent parts if they can be one kernel, and returns whether they were merged."""
         *joining, last = homes = list(dict.fromkeys(map(self._current, homes)))
         if not joining:
             return True  # the parts have been merged before
@@ -211,28 +194,22 @@ class Partition(FirstParts):
         return True
 
     def _current(self, home: int) -> int:
-        """Returns the part that now contains the part `home`: another part if `home` was merged, or `home` itself."""
+        """Returns the part into which a part was merged, or the part itself."""
         while home in self._merged:
             home = self._merged[home]
         return home
 
     def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
-        """Moves the first elementwise operations of a part to the part that computes their operands.
-
-        Operations move to the kernel that computes their operands if the kernels then store fewer bytes in total. For
-        example, if one kernel computes a, b and c, and another kernel needs only `a+b-c`, the first kernel computes and
-        stores `a+b-c`. An operation with a small result moves even if the kernels then store as many bytes as before.
-        For example, the square root of a column's variance moves to the kernel of the variance, instead of being
-        computed for each row.
-        """
+        """Moves the first elementwise operations of a part to the part that computes their operands."""
         for a, b in sorted(graph.edges):
+            # if another kernel needs only `a+b-c`, the kernel of a, b and c stores `a+b-c`: fewer bytes in total
             self._move(self._first_steps(b), a, graph)
+            # A small result moves even if no bytes are saved: the square root of a column's variance is computed with
+            # the variance, instead of for each row.
             self._move(self._few_elements(a, b), a, graph, few=True)
 
     def _move(self, nodes: set[Node], a: int, graph: nx.DiGraph[int], few: bool = False) -> None:
-        """Moves nodes out of all parts that contain them into part `a`, if all changed parts can still be kernels. By
-        default (`few` is false), nodes move to part `a` only if the kernels then store fewer bytes.
-        """
+        """Moves nodes into one part if all changed parts can still be kernels."""
         if not nodes or not nodes.isdisjoint(self.stored):
             return
         before = {h: self.parts[h] for h in sorted({a, *(h for n in nodes for h in self.homes[n])})}
@@ -241,6 +218,7 @@ class Partition(FirstParts):
             self._assign(h, part | nodes if h == a else part - nodes)
         makers = {self.homes[s][0] for n in nodes for s in self.sources[n] if s not in self.parts[a]}
         readers = before.keys() - {a}
+        # without `few`, nodes move only if the kernels then store fewer bytes
         acyclic = not connected(graph, {a, *readers}, makers) and not connected(graph, readers, [a])
         if acyclic and (few or self._stored_bytes(*before) < traffic) and not self._indexed(before)[1]:
             graph.add_edges_from([*((m, a) for m in makers), *((a, h) for h in readers)])
@@ -249,11 +227,10 @@ class Partition(FirstParts):
                 self._assign(h, part)
 
     def _first_steps(self, home: int) -> set[Node]:
-        """Returns the elementwise nodes of a part that come before its reductions. At least one reduction of the part
-        depends on each returned node. A returned node depends on no nodes of the part except other returned nodes.
-        """
+        """Returns the elementwise nodes of a part that come before its reductions."""
         part = self.parts[home]
         steps: set[Node] = set()
+        # these nodes depend on no nodes of the part except each other
         for node in sorted(part, key=self.position.__getitem__):
             if isinstance(node, Apply) and all(s in steps for s in self.sources[node] if s in part):
                 steps.add(node)
@@ -261,26 +238,23 @@ class Partition(FirstParts):
         for node in sorted(steps, key=self.position.__getitem__, reverse=True):
             if any(u in feeding for u in self.users[node]):
                 feeding.add(node)
+        # at least one reduction depends on each of these nodes
         return steps & feeding
 
     def _few_elements(self, a: int, b: int) -> set[Node]:
-        """Returns small elementwise nodes of part `b` that can move to part `a`, because they use values of part `a`.
-        Within part `b`, a returned node uses only other returned nodes. The value of a returned node has at most 1/64
-        of the bytes of the largest value in part `b`.
-        """
+        """Returns small elementwise nodes of part `b` that use values of part `a`."""
         found, part = set[Node](), self.parts[b]
         largest = max(map(self.bytes, part))
         for node in sorted(part, key=self.position.__getitem__):
             inside = part.intersection(self.sources[node])
             follows = inside or not self.parts[a].isdisjoint(self.sources[node])
+            # a node that can move to part `a` uses no values of part `b` except those of other such nodes
             if isinstance(node, Apply) and inside <= found and follows and self.bytes(node) * MANY <= largest:
                 found.add(node)
         return found
 
     def _assign(self, home: int, part: set[Node]) -> None:
-        """Replaces the nodes of the part with the number `home` by the nodes in `part`. The homes of a node are the
-        parts that contain the node.
-        """
+        """Replaces the nodes of a part, and updates the list of parts that contain each node."""
         for n in self.parts[home] | part:
             rest = [h for h in self.homes[n] if h != home]
             self.homes[n] = sorted([*rest, home]) if n in part else rest
@@ -290,14 +264,13 @@ class Partition(FirstParts):
         return sum(self.bytes(n) for h in homes for n in self.roots(h))
 
     def _sibling_pairs(self) -> list[tuple[int, int]]:
-        """Returns pairs of parts (future kernels) that read the same arrays or have results of the same shape. The
-        pairs of parts are sorted: the pair with the most arrays and result shapes in common comes first.
-        """
+        """Returns pairs of parts that read the same arrays or have results of the same shape."""
         by_key: dict[object, list[int]] = defaultdict(list)
         for h, part in sorted(self.parts.items()):
             for key in (*self.leaves(part), *{r.shape for r in self.roots(h)}):
                 by_key[key].append(h)
         pairs = Counter(pair for homes in by_key.values() for pair in pairwise(homes))
+        # the pair with the most arrays and result shapes in common comes first
         return sorted(pairs, key=lambda p: (-pairs[p], p))
 
     # ---- the result ------------------------------------------------------------------
@@ -309,7 +282,7 @@ class Partition(FirstParts):
 
 
 def _chains(pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """Joins consecutive pairs into lists: the pairs (1, 2), (2, 3), (5, 6) become [1, 2, 3] and [5, 6]."""
+    """Joins consecutive pairs into lists: the pairs (1, 2), (2, 3) become [1, 2, 3]."""
     chains: list[list[int]] = []
     for a, b in pairs:
         if chains and chains[-1][-1] == a:
@@ -353,5 +326,6 @@ def detour(graph: nx.DiGraph[int], a: int, b: int) -> bool:
 
 
 def _loads(found: FusedIndexing) -> int:
-    """Returns how often a kernel loads an array: an array that is needed at two different indices is loaded twice."""
+    """Returns how many loads of arrays a kernel has."""
+    # an array that is needed at two different indices is loaded twice
     return sum(len(ds) for n, ds in found.demands.items() if found.is_leaf(n))

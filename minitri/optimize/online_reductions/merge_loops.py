@@ -63,17 +63,14 @@ def one_loop(kernel: Kernel, loop: str) -> str | None:
 
 
 def _is_at_least_1(c: Op) -> bool:
-    """Checks whether c is certainly at least 1, or nan. The sum of exp(x - max of x) over all x is at least 1, because
-    one of its terms is 1.
-
-    A sum of quotients x / c equals the sum of x, divided by c, only if c is not 0.
-    """
+    """Checks whether a value must be at least 1 or nan, like the denominator of a softmax."""
     c = bare(c)
+    # one term of the sum of exp(x - max of x) is exp(0) = 1
     return isinstance(c, Reduce) and c.op == "sum" and c.rescale is not None and _is(bare(c.x), "exp")
 
 
 def _is_at_most_1(c: Op) -> bool:
-    """Checks whether c is 1 divided by a sum whose value is at least 1."""
+    """Checks whether a value is 1 divided by a sum of at least 1."""
     match bare(c):
         case Compute(op="reciprocal", args=(d,)):
             return _is_at_least_1(d)
@@ -120,11 +117,10 @@ class KernelTerms(Terms[Op]):
 
 
 class _Online(OpBuilder):
-    """Rewrites the reductions of one kernel to online reductions. The argument `looped` contains the axes that the
-    kernel will loop over.
-    """
+    """Rewrites the reductions of one kernel to online reductions, as in online softmax."""
 
     def __init__(self, kernel: Kernel, looped: set[str]) -> None:
+        # `looped`: the axes that the kernel will loop over
         self.kernel, self.looped = kernel, looped
         self.extents = {a.name: a.extent for a in kernel.axes}
         super().__init__(self.extents)
@@ -147,32 +143,28 @@ class _Online(OpBuilder):
         return is_sum and self._over(op)
 
     def _sum(self, op: Reduction) -> Op:
-        """Adds a sum to the kernel, together with ops that correct the partial sums. Factors that can move out of the
-        sum are applied to the result of the sum.
-        """
+        """Adds a sum to the kernel, with ops that correct its partial results."""
         factors: list[tuple[str, Op]] = []
         for side in ("a", "b") if isinstance(op, Dot) else ("x",):
             x, moved = self._without_factors(getattr(op, side), ir.reduced_by(op))
             op, factors = replace(op, **{side: x}), [*factors, *moved]
         result: Op = self.add(self._in_one_loop(op))
+        # factors that moved out of the sum are applied to its result
         for name, factor in factors:
             result = self._compute(name, result, factor)
         return result
 
     def _without_factors(self, x: Op, over: tuple[str, ...]) -> tuple[Op, list[tuple[str, Op]]]:
-        """Splits a summed expression x into an expression that is still summed, and divisors that are applied after the
-        sum. For example, the sum of e / l is the sum of e, divided by l.
-
-        A divisor can move out of a sum if it is constant along the summed axes and at least 1. If the quotient is cast
-        to another dtype, only a divisor of an exponential can move. An exponential of x - max is at most 1, so its cast
-        does not overflow.
-        """
+        """Splits off divisors that can be applied after the sum, such as a softmax's denominator."""
+        # The divisor of an exponential can move out of a cast too: exp(x - max) is at most 1, so its cast does not
+        # overflow.
         match x:
             case Compute(op="cast", args=(y,)) if y.dtype.is_computed_as(x.dtype):
                 inner, factors = self._without_factors(y, over)
                 if inner is not y and _is(bare(inner), "exp"):
                     return self.add(ir.with_children(x, lambda _: inner)), factors
             case Compute(op="divide" | "multiply" as name, args=(y, c)) if not set(c.axes) & set(over):
+                # the sum of e / l is the sum of e, divided by l, only if l is not 0
                 if _is_at_least_1(c) if name == "divide" else _is_at_most_1(c):
                     inner, factors = self._without_factors(y, over)
                     return inner, [(name, c), *factors]
@@ -187,9 +179,7 @@ class _Online(OpBuilder):
         return {*self.behind[op], *([op] if isinstance(op, (Reduce, Dot)) and self._over(op) else [])}
 
     def _in_one_loop(self, op: Reduction) -> Reduction:
-        """Returns the sum `op` with ops that correct its partial sums in a loop. If no op can correct the partial sums,
-        the method returns the sum `op` unchanged, and a separate loop computes this sum.
-        """
+        """Adds ops to a sum that correct its partial results in a loop, if possible."""
         terms = [x for x in ((op.a, op.b) if isinstance(op, Dot) else (op.x,)) if self.needs(x)]
         needs = sorted({y for x in terms for y in self.needs(x)}, key=self.ops.index)
         if not needs:
@@ -197,6 +187,7 @@ class _Online(OpBuilder):
         try:
             found = self._transport(op, terms, needs)
         except Refused as reason:
+            # no op can correct the partial sums, so a separate loop computes the sum
             self._decide(op, needs, f"a loop of its own: {reason}", again=True)
             return op
         if isinstance(found, Rescale):
@@ -233,9 +224,8 @@ class _Online(OpBuilder):
         self.decisions.append(ir.Decision(value, name, name, True, rule, self._read_again(needs), again, spans))
 
     def _read_again(self, needs: Iterable[Reduction]) -> Dim:
-        """Returns how many bytes a second loop would read again. A second loop is necessary if a reduction must wait
-        for the results of the reductions in `needs`.
-        """
+        """Returns how many bytes a second loop would read again."""
+        # a second loop is necessary if a reduction must wait for the results of the reductions in `needs`
         ops = {op for y in needs for op in ir.needed(y)}
         loads = [op for op in ops if isinstance(op, Load) and set(op.axes) & self.looped]
         read = {op.buffer: product([self.extents[a] for a in op.axes]) for op in loads}
@@ -244,32 +234,30 @@ class _Online(OpBuilder):
     # ---- transports as ops -----------------------------------------------------------
 
     def _rescale(self, found: Rescale[Op]) -> Op:
-        """Makes the factor that corrects a partial sum when the running maximum changes from `old y` to y. If the
-        maximum grows from `old y` to y, a partial sum of exp(x - h(y)) is multiplied by exp(h(old y) - h(y)), for any
-        function h. If each term of the sum has several exponentials, the correction factor is the product of one factor
-        for each exponential. The field `found.shifts` lists h(y) for each exponential exp(x - h(y)) in a term.
-        """
+        """Makes the factor that corrects a partial sum when the running maximum changes."""
         y, old = found.y.y, self._old(found.y.y)
 
+        # if the maximum grows from `old y` to y, the sum of exp(x - h(y)) is multiplied by exp(h(old y) - h(y))
         def factor(h: Op) -> Op:
             return self._compute("exp", self._compute("subtract", self._substituted(h, {y: old}), h))
 
+        # `found.shifts` has h(y) for each exponential in a term of the sum; their factors are multiplied
         return reduce(lambda a, b: self._compute("multiply", a, b), [factor(h) for h in found.shifts])
 
     def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
-        """Rewrites a sum of products of deviations from two means, as in a covariance. In each deviation, the running
-        mean replaces the mean of all elements. If a block changes the two means from a, b to a', b', the pass adds
-        `n * (a - a') * (b - b')` to the partial sum over the first n elements.
-        """
+        """Rewrites a sum of products of deviations from two means, as in a covariance."""
         count = self.once(ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over))
         before = self._old(count)
         running: dict[Op, Op] = {}
         moved: dict[Mean[Op], Op] = {}
         for m in dict.fromkeys(found.means):
+            # the running mean replaces the mean of all elements
             running[m.mean] = self._compute("divide", m.y.y, count)
             old = self._compute("divide", self._old(m.y.y), before)
             moved[m] = self._compute("subtract", old, running[m.mean])
         first, second = (moved[m] for m in found.means)
+        # If a block changes the two means from a, b to a', b', the partial sum over the first n elements grows by n *
+        # (a - a') * (b - b').
         shift = self._compute("multiply", self._compute("multiply", first, second), before)
         return replace(op, x=self._substituted(op.x, running), shift=shift)
 
@@ -277,19 +265,17 @@ class _Online(OpBuilder):
         return self.once(ir.Old(dtype=y.dtype, axes=y.axes, spans=y.spans, x=y))
 
     def _substituted(self, root: Op, new: Mapping[Op, Op]) -> Op:
-        """Returns a copy of the expression `root` in which some ops are replaced. The argument `new` maps each replaced
-        op to its replacement. If the kernel already contains an op that equals an op of the copy, the existing op is
-        used.
-        """
+        """Returns a copy of an expression in which some ops are replaced."""
         made: dict[Op, Op] = dict(new)
         wanted = ir.needed(root)
         for op in list(self.ops):
             if op in wanted and op not in made and any(o in made for o in ir.children(op)):
+                # `once` returns the existing op if the kernel already contains an equal op
                 made[op] = self.once(ir.with_children(op, lambda o: made.get(o, o)))
         return made.get(root, root)
 
     def _compute(self, name: str, *args: Op) -> Op:
-        """Adds an elementwise op. If the kernel already contains an equal op, returns the existing op."""
+        """Adds an elementwise op, or returns an equal op of the kernel."""
         return self.once(self.computed(name, *args))
 
 
