@@ -89,10 +89,7 @@ def load(
 
 
 def _verified(stage: str, value: Any) -> Any:
-    """Checks the value of a stage with the verifier of the stage, and returns the value unchanged.
-
-    Raises CompileError MT0502 if the verifier finds a broken rule.
-    """
+    """Verifies the value of a stage, and returns the value unchanged."""
     try:
         next(p for p in CORE if p.stage == stage).verify(value)
     except ValueError as error:
@@ -105,15 +102,12 @@ def _verified(stage: str, value: Any) -> Any:
 
 
 def _head(value: Graph | Plan | tiles.Programs) -> Graph | Plan:
-    """Returns the part of a stage that contains the name of the program, the inputs and the conditions."""
+    """Returns the part of a stage with the program's name, inputs and conditions."""
     return value.plan if isinstance(value, tiles.Programs) else value
 
 
 def _module(value: Any, source: Source) -> ast.Module:
-    """Returns a module with one function, which has parameters but no body.
-
-    The parameters of the function are the inputs that the stage lists.
-    """
+    """Returns a module with one function: parameters for the inputs, but no body."""
     place = Span(source, 0, len(source.text))
     params = tuple(map(_param, _head(value).inputs))
     return ast.Module(place, source, (ast.Function(place, _head(value).name, params, None, ()),))
@@ -159,7 +153,7 @@ class Loaded(Program):
         return Loaded(start, self.module.source, options=options, against=self.against, **settings)
 
     def _check_signature(self) -> None:
-        """Checks nothing, because the function `load` has already verified the text."""
+        """Checks nothing, because `load` has already verified the text."""
 
     def graph(self, instance: Instance) -> Graph:
         if isinstance(self.value, Graph):
@@ -207,15 +201,11 @@ class Loaded(Program):
             return super().evaluate(stage, self.fitted(call))
 
     def _ready(self, call: Call) -> Call:
-        """Moves the arrays of a call to one device, and returns the new call. On a CPU, also checks all accesses to
-        memory.
-
-        On a CPU, the numpy evaluator runs the call first to find wrong accesses, because Triton's interpreter does not
-        check accesses.
-        """
+        """Moves the arrays of a call to one device, and returns the new call."""
         call = super()._ready(call)
         if call.device == "cpu":
             with _watched("tile.target"):
+                # finds wrong accesses, which Triton's interpreter does not check
                 run_stage.results(self._kept(call, "tile.target"), "tile.target", call)
         return call
 
@@ -235,31 +225,24 @@ class Loaded(Program):
 
 
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:
-    """Returns the strides that the text of a stage requires of an array.
-
-    The text of a stage gives each stride of an array as a number, or as a name such as `x.stride0`. If the array's
-    strides equal the numbers in the text, the caller uses the array without a copy. If a stride differs from the number
-    in the text, the caller copies the array. If the array is copied, the function chooses a number for each named
-    stride, in row-major order. The numbers are so large that no two elements of the copied array overlap.
-
-    The function adds the values of named strides, such as `x.stride0`, to the dict `sizes`.
-    """
+    """Returns the strides that the text of a stage requires of an array."""
     names = [f"{b.name}.stride{k}" for k in range(len(b.shape))]
+    # the strides with a name in the text, such as `x.stride0`
     open_ = [k for k, s in enumerate(b.strides) if names[k] in {x.name for x in s.symbols()}]
     given = {**sizes, **{names[k]: array.strides[k] for k in open_}}
     strides = tuple(s.evaluate(given) for s in b.strides)
+    # A stride differs from the text, so the array will be copied. Named strides get numbers in row-major order that are
+    # so large that no two elements overlap.
     if any(n > 1 and s != t for n, s, t in zip(array.shape, strides, array.strides)):  # chooses the named strides
         step = 1 + sum((n - 1) * abs(s) for k, (n, s) in enumerate(zip(array.shape, strides)) if k not in open_)
         for k in reversed(open_):
             given[names[k]], step = step, step * array.shape[k]
-    sizes |= given
+    sizes |= given  # adds the values of named strides
     return tuple(s.evaluate(given) for s in b.strides)
 
 
 def _largest(kernel: Kernel, sizes: Mapping[str, int]) -> int:
-    """Returns the larger of two numbers: the number of elements of a kernel's largest array, and the largest index that
-    the kernel uses as a value.
-    """
+    """Returns the largest number of elements or index that a kernel uses."""
     elements = [prod(e.evaluate(sizes) for e in b.shape) for b in kernel.buffers]
     ranges = {a.symbol: (ZERO, Dim.of(a.extent.evaluate(sizes)) - 1) for a in kernel.axes}
     positions = [reach(op.expr, ranges, sizes) for op in kernel.body if isinstance(op, Position)]
@@ -268,9 +251,7 @@ def _largest(kernel: Kernel, sizes: Mapping[str, int]) -> int:
 
 @contextmanager
 def _watched(stage: str) -> Iterator[None]:
-    """Turns an exception of a running program into a CompileError MT0503, because the user has possibly put a mistake
-    into the text of the stage.
-    """
+    """Turns an exception of a running program into a CompileError."""
     try:
         with np.errstate(all="ignore"):
             yield
@@ -280,5 +261,6 @@ def _watched(stage: str) -> Iterator[None]:
         at = f"{error.program}, program {list(error.place)}: " if error.place is not None else ""
         raise CompileError("MT0503", f"{at}{error.problem}", error.span, label=error.kind) from None
     except (IndexError, KeyError, ValueError, OverflowError, TypeError, AssertionError, ZeroDivisionError) as error:
+        # The user has possibly put a mistake into the text of the stage.
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise CompileError("MT0503", f"the stage `{stage}` does not run: {reason}") from None

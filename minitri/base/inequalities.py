@@ -118,17 +118,12 @@ def prove(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 
 @lru_cache(maxsize=4096)
 def _for_all_sizes(goal: Dim) -> Proof | None:
-    """Returns a proof that the goal is >= 0 for all sizes and axes, without any facts, or None if no proof is found.
-
-    Before the slow search for a proof, the function computes the goal (the expression to prove >= 0) for a few small
-    sizes. An expression that is negative for some sizes cannot be proven >= 0, so the function returns None without a
-    search.
-    """
-    return None if _is_refuted(goal) else _search(goal, (), MAX_CASES)
+    """Returns a proof that an expression is >= 0 for all sizes, or None."""
+    return None if _is_refuted(goal) else _search(goal, (), MAX_CASES)  # a test with small sizes is cheap
 
 
 def _is_refuted(goal: Dim) -> bool:
-    """Checks whether the goal is negative for some of the `SAMPLES`, which are small sizes."""
+    """Checks whether an expression is negative for one of a few small sizes."""
     symbols = sorted(goal.symbols(), key=lambda s: (s.name, s.kind))
     for numbers in SAMPLES:
         with suppress(ZeroDivisionError):
@@ -138,15 +133,13 @@ def _is_refuted(goal: Dim) -> bool:
 
 
 def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
-    """Returns a proof that the goal is >= 0, or None if no proof is found. The search splits at most `depth` maxima and
-    minima into cases.
-    """
+    """Returns a proof that an expression is >= 0 if the facts hold, or None."""
     if (found := _at_once(goal, facts)) is not None:
         return found
     everything = [goal, *(f.expr for f in facts)]
     atom = next((p for d in everything for p in d.pairs() if isinstance(p, Extreme)), None)
     if atom is not None:
-        return _by_cases(goal, facts, atom, depth) if depth else None
+        return _by_cases(goal, facts, atom, depth) if depth else None  # splits at most `depth` maxima
     for exprs, with_bounds in (([goal], False), ([goal], True), (everything, True)):  # cheapest first
         known = [*facts, *_definitions(exprs, facts, with_bounds)]
         known += _signs([goal, *(f.expr for f in known)])
@@ -157,9 +150,7 @@ def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
 
 
 def _at_once(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Returns a proof that uses at most one fact, or None. If the function `sign` proves goal >= 0, the proof uses no
-    fact. If `sign` proves goal - fact >= 0, the proof uses this fact.
-    """
+    """Returns a proof that uses at most one fact, or None."""
     if sign(goal) in (0, 1):
         return Proof(goal, steps=_plain(goal))
     for f in facts:
@@ -170,10 +161,8 @@ def _at_once(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 
 
 def _plain(d: Dim) -> tuple[Step, ...]:
-    """Returns the proof step for an expression that the function `sign` proves to be >= 0. For the expression 0,
-    returns (), since a proof needs no step for 0.
-    """
-    return (Step(1, ONE, Fact(d, "a sum of what is never negative")),) if d.terms else ()
+    """Returns the proof step for an expression that `sign` proves to be >= 0."""
+    return (Step(1, ONE, Fact(d, "a sum of what is never negative")),) if d.terms else ()  # 0 needs no step
 
 
 def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Extreme, depth: int) -> Proof | None:
@@ -191,24 +180,20 @@ def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Extreme, depth: int) -> Pr
 
 
 def _definitions(exprs: Iterable[Dim], facts: Sequence[Fact], with_bounds: bool) -> list[Fact]:
-    """Returns the facts that define the quotients and remainders in `exprs`. Quotients and remainders whose divisor n
-    is not proven to be >= 1 are left out.
-
-    The facts for x//n are n*(x//n) <= x < n*(x//n) + n, and the facts for x%n are 0 <= x%n < n. If `with_bounds` is
-    true, the function also returns the bounds of x//n that follow from facts about x.
-    """
+    """Returns facts about quotients and remainders, such as `0 <= x % n` and `x % n < n`."""
     found: list[Fact] = []
     pairs = dict.fromkeys(p for d in exprs for p in d.pairs())  # maxima and minima have been split into cases
     for p in pairs:
         x, n, own = p.a, p.b, Dim({(p,): 1})
         if _positive(n, facts) is None:
-            continue
+            continue  # the facts hold only for divisors >= 1
         if isinstance(p, Quotient):
             whole = n * own
+            # n*(x//n) <= x < n*(x//n) + n
             found += [Fact(x - whole, f"{p} is a quotient"), Fact(whole + n - 1 - x, f"{p} is a quotient")]
             found += _quotient_bounds(p, [*facts, *found]) if with_bounds else ()
         else:
-            found += [Fact(own, f"{p} is a remainder"), Fact(n - 1 - own, f"{p} is a remainder")]
+            found += [Fact(own, f"{p} is a remainder"), Fact(n - 1 - own, f"{p} is a remainder")]  # 0 <= x%n < n
             if Quotient(x, n) in pairs:
                 rest = x - n * Dim({(Quotient(x, n),): 1}) - own
                 found += [Fact(rest, f"{p} is a remainder"), Fact(-rest, f"{p} is a remainder")]
@@ -216,12 +201,12 @@ def _definitions(exprs: Iterable[Dim], facts: Sequence[Fact], with_bounds: bool)
 
 
 def _positive(n: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Returns a proof that the divisor n is positive (n - 1 >= 0), or None if no proof is found."""
+    """Returns a proof that a divisor is at least 1, or None."""
     return _at_once(n - 1, facts) or _by_sum(n - 1, [*facts, *_signs([n])])
 
 
 def _quotient_bounds(q: Quotient, facts: Sequence[Fact]) -> Iterator[Fact]:
-    """Yields bounds of a quotient that follow from facts about the dividend: x <= 4*N - 1 gives x//4 <= N - 1."""
+    """Yields bounds of a quotient, such as `x//4 <= N - 1` if `x <= 4*N - 1`."""
     own = Dim({(q,): 1})
     goals = [own]
     for f in facts:
@@ -237,28 +222,22 @@ def _quotient_bounds(q: Quotient, facts: Sequence[Fact]) -> Iterator[Fact]:
 
 
 def _signs(exprs: Iterable[Dim]) -> list[Fact]:
-    """Returns one fact for each size and axis in the expressions `exprs`: the size or axis is >= 0."""
+    """Returns the facts that the sizes and axes in some expressions are >= 0."""
     symbols = {s for d in exprs for s in d.symbols() if s.kind != "value"}
     return [Fact(Dim({(s,): 1}), f"{s} is never negative") for s in sorted(symbols, key=lambda s: (s.name, s.kind))]
 
 
 def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Proves goal >= 0 by proving n*goal + n - 1 >= 0, where n is the divisor of a quotient in the goal.
-
-    The function tries the divisor n of each quotient in the goal. If the inequality n*goal + n - 1 >= 0 is not proven
-    for any divisor n, the function returns None.
-    """
+    """Proves that an expression with a quotient is >= 0, or returns None."""
     divisors = (a.b for a in goal.atoms() if isinstance(a, Quotient) and a.b.constant is None)
     return next(filter(None, (_scaled(goal, facts, n) for n in divisors)), None)
 
 
 def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
-    """Proves goal >= 0 by proving n*goal + n - 1 >= 0 and n >= 1. Returns None if n*goal + n - 1 >= 0 or n >= 1 is not
-    proven.
-    """
+    """Proves that an expression is >= 0 after multiplying by a divisor, or returns None."""
     if (positive := _positive(n, facts)) is None:
         return None
-    wide = goal * n + n - 1
+    wide = goal * n + n - 1  # if wide >= 0, then goal > -1, so an integer goal is >= 0
     proof = _by_sum(wide, [*facts, *_signs([wide])])
     return None if proof is None else Proof(goal, wider=proof, divisor=Fact(n - 1, "a divisor", positive))
 
@@ -267,23 +246,17 @@ def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
 
 
 def _by_sum(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Proves goal >= 0 by writing the goal as a weighted sum of facts, or returns None if no such sum is found.
-
-    If no weighted sum of the facts equals the goal, the function multiplies some facts by sizes or axes (see
-    `_products`) and searches again.
-    """
+    """Proves that an expression is >= 0 by summing facts, or returns None."""
     columns = [(ONE, f) for f in dict.fromkeys(facts)]
-    for terms in (columns, [*columns, *_products(goal, facts)]):
+    for terms in (columns, [*columns, *_products(goal, facts)]):  # the second time also with facts times sizes or axes
         if (weights := combination(goal, [m * f.expr for m, f in terms])) is not None:
             return _proof(goal, terms, weights)
     return None
 
 
 def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, Fraction]) -> Proof:
-    """Makes a `Proof` from the terms and weights of a weighted sum that equals the goal. Both sides of the proof's
-    equation are multiplied by a number that makes all weights integers.
-    """
-    scale = lcm(*(w.denominator for w in weights.values()))
+    """Makes a `Proof` from the terms and weights of a weighted sum."""
+    scale = lcm(*(w.denominator for w in weights.values()))  # makes all weights integers
     steps = [Step(int(w * scale), *terms[k]) for k, w in weights.items()]
     rest = goal * scale - sum((s.multiplier * s.fact.expr * s.weight for s in steps), ZERO)
     constant = int(rest)
@@ -293,11 +266,7 @@ def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, F
 
 
 def _products(goal: Dim, facts: Sequence[Fact]) -> list[tuple[Dim, Fact]]:
-    """Returns pairs (m, fact): a proof may multiply the fact by m, an expression that is >= 0.
-
-    Example: if the goal has the term `N*i`, the fact `M - 1 - i >= 0` is multiplied by N. The product `M*N - N - N*i`
-    has the term `N*i` too.
-    """
+    """Returns pairs (factor >= 0, fact) whose products may be useful in a proof."""
     wanted = {m for d in (goal, *(f.expr for f in facts)) for m, _ in d.terms if len(m) > 1}
     found: dict[tuple[Dim, Fact], None] = {}
     for m in sorted(wanted, key=str):
@@ -306,5 +275,6 @@ def _products(goal: Dim, facts: Sequence[Fact]) -> list[tuple[Dim, Fact]]:
                 rest = tuple(a for n, a in enumerate(m) if n not in part)
                 factor = Dim({tuple(m[n] for n in part): 1})
                 if sign(factor) == 1:
+                    # If the goal has the term `N*i`, the fact `M - 1 - i >= 0` is multiplied by N to get this term.
                     found |= {(factor, f): None for f in facts if any(q == rest for q, _ in f.expr.terms)}
     return list(found)

@@ -75,7 +75,7 @@ def put(kind: str, key: Any, value: Any) -> bool:
 
 
 def _place(kind: str, key: Any) -> Path:
-    """Returns the path of the file that stores a cache entry. Raises OSError if there is no cache folder."""
+    """Returns the path of the file that stores a cache entry."""
     root, text = folder(), json.dumps([VERSION, kind, key], sort_keys=True)
     if root is None:
         raise OSError("no folder for the cache")
@@ -83,16 +83,13 @@ def _place(kind: str, key: Any) -> Path:
 
 
 def _plain(value: Any) -> Any:
-    """Returns the value as JSON would return it: tuples become lists, and keys become strings."""
+    """Converts a value to JSON and back: tuples become lists, and keys become strings."""
     return json.loads(json.dumps(value))
 
 
 def _is_ours(path: Path) -> bool:
-    """Checks whether a path is a folder of this user. For a symbolic link to a folder, returns False.
-
-    If other users have access to the folder, the function removes their access.
-    """
-    found = path.lstat()
+    """Checks that a folder belongs to this user, and removes the access of other users."""
+    found = path.lstat()  # `lstat` does not follow a symbolic link, so a link to a folder is rejected
     if not stat.S_ISDIR(found.st_mode):
         return False
     if not hasattr(os, "getuid"):
@@ -105,9 +102,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _read(place: Path) -> bytes:
-    """Returns the content of a cache file. Raises OSError if the file is not a regular file of this user, or is too
-    large.
-    """
+    """Returns the content of a cache file."""
     handle = os.open(place, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(file.fileno())
@@ -118,16 +113,14 @@ def _read(place: Path) -> bytes:
 
 
 def _write(place: Path, data: bytes) -> None:
-    """Stores the bytes of a cache entry: writes a temporary file, and renames it to the entry's file name. If an error
-    occurs, an older file of the same entry stays unchanged.
-    """
+    """Stores the bytes of a cache entry in a file."""
     handle, made = tempfile.mkstemp(dir=place.parent, prefix=".new-")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(made, place)
+        os.replace(made, place)  # an error before this line leaves an older file of the entry unchanged
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(made)

@@ -38,17 +38,13 @@ def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None
 
 
 def _useful(goal: Dim, columns: Sequence[Dim]) -> Sequence[int]:
-    """Finds the polynomials in `columns` that may be needed to write the polynomial `goal` as a weighted sum. Returns
-    the positions of the needed polynomials in `columns`.
-
-    First, the function finds the polynomials that share a monomial (product of symbols) with `goal`. Then the function
-    repeatedly adds the polynomials that share a monomial with a polynomial that is already found.
-    """
+    """Returns the positions of the columns that may be needed in a weighted sum."""
     wanted = {m for m, _ in goal.terms if m}
     if not wanted:  # the goal is a constant: any of the columns may be needed
         return range(len(columns))
     monomials = [{m for m, _ in c.terms if m} for c in columns]
     found: set[int] = set()
+    # columns that share a monomial (product of symbols) with the goal or with a column found before
     while more := {k for k, own in enumerate(monomials) if k not in found and own & wanted}:
         found |= more
         wanted.update(*(monomials[k] for k in more))
@@ -85,11 +81,9 @@ def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial,
 
 
 def _pivot(table: list[list[Fraction]], r: int, entering: int) -> None:
-    """Eliminates the unknown of the column `entering` from all rows (equations) of the simplex tableau except row r.
-    Row r is divided by its coefficient in the column `entering`.
-    """
+    """Does one pivot step of the simplex algorithm."""
     pivot = table[r][entering]
     row = table[r] = [x / pivot for x in table[r]]
-    for k, line in enumerate(table):
+    for k, line in enumerate(table):  # eliminates the unknown of the column `entering` from all other rows
         if k != r and (factor := line[entering]):
             table[k] = [y - factor * x if x else y for x, y in zip(row, line)]

@@ -71,15 +71,11 @@ def forget_frames(error: CompileError) -> None:
 
 
 def _print_in_short() -> None:
-    """Installs functions that print errors in a few lines.
-
-    Python calls the function `sys.excepthook` to print an error, and IPython has a table of functions that print
-    errors. The function does not replace functions that another package has installed.
-    """
-    if sys.excepthook is sys.__excepthook__:
+    """Installs functions that print errors in a few lines."""
+    if sys.excepthook is sys.__excepthook__:  # no other package has installed a function
         sys.excepthook = _hook
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if shell is not None and not shell.custom_exceptions:
+    if shell is not None and not shell.custom_exceptions:  # IPython has its own table of functions
         shell.set_custom_exc((CompileError,), show_in_ipython)
 
 

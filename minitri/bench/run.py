@@ -88,16 +88,14 @@ def select(names: Sequence[str]) -> list[Case]:
 
 
 def _on_gpu(chosen: Sequence[Case], json_path: str | None, tune: bool, calls: bool) -> tuple[list[Row], dict[str, Any]]:
-    """Returns the rows of a run on the GPU, and facts about the run such as the device.
-
-    After each case, the results so far are written to the file `json_path`, so that an interruption does not lose them.
-    """
+    """Measures cases on the GPU, and returns their rows and facts about the run."""
     start = time.perf_counter()
     copy = copy_of_memory()
     facts = gpu_facts() | {"copy_bytes_per_second": copy_rate(alternating_times({"copy": [copy]}, MOVING)["copy"])}
     rows: list[Row] = []
     for case in track("bench", chosen, attrgetter("name")):
         rows.append(compare(case, "cuda", alternating_times, copy, tune))
+        # after each case, in case of an interruption
         write_json(json_path, {**facts, "cases": list(map(as_dict, rows))})
         forget()
     print(report(rows, facts), flush=True)

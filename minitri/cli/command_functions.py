@@ -65,10 +65,7 @@ def compile(
 
 
 def _texts(low: Lowered, stages: Sequence[str]) -> tuple[dict[str, str], CompileError | None]:
-    """Returns the texts of the stages that this machine can make, and the error of the first stage that it cannot make.
-
-    If this machine can make all stages, the error is None.
-    """
+    """Returns the texts of all available stages, and the first error or None."""
     texts: dict[str, str] = {}
     missing: CompileError | None = None
     for stage in terminal.track("compile", stages):
@@ -80,10 +77,7 @@ def _texts(low: Lowered, stages: Sequence[str]) -> tuple[dict[str, str], Compile
 
 
 def _passes(low: Lowered, name: str) -> list[PassRecord]:
-    """Returns the record of the pass `name`. If `name` is "all", returns the records of all passes.
-
-    Raises a usage error if `name` is neither "all" nor the name of a pass.
-    """
+    """Returns the records of all passes, or of the pass with the given name."""
     chosen = [p for p in low.passes if name in ("all", p.name)]
     if not chosen:
         names = [p.name for p in low.passes]
@@ -93,12 +87,9 @@ def _passes(low: Lowered, name: str) -> list[PassRecord]:
 
 
 def _show(parts: Sequence[tuple[str, str, str]], titles: bool) -> None:
-    """Prints several texts. An item of the argument `parts` is a title, the name of a stage, and the text to print.
-
-    The name of the stage decides how the text is coloured. If `titles` is true, the title is printed above the text.
-    """
+    """Prints several texts, with or without a title above each text."""
     lines: list[str] = []
-    for title, stage, text in parts:
+    for title, stage, text in parts:  # the stage decides the colours
         lines += [terminal.heading(title)] if titles else []
         lines.append(terminal.highlighted(stage, text.rstrip("\n")))
     if lines:
@@ -201,17 +192,12 @@ def explore(
 
 
 def _measured(request: Request) -> tuple[Request, Profile]:
-    """Returns the request with this machine's GPU as its target, and the measured time of each kernel.
-
-    To measure the times, the kernels run with random arrays. If the request names the interpreter as its target, the
-    kernels are measured in the interpreter. Raises StageUnavailable if this machine has no GPU and the request does not
-    name the interpreter.
-    """
+    """Measures each kernel of a request, and returns the request and the times."""
     wanted = None if request.target is None else Target.parse(request.target)
     if wanted != INTERPRETER:
         require_gpu()
     program = request.program()
-    inputs = make_inputs(program.function, {}, request.sizes)
+    inputs = make_inputs(program.function, {}, request.sizes)  # random arrays
     if inputs.assumed:
         raise click.UsageError(f"--measure takes all sizes: -D {terminal.sizes_text(inputs.assumed)}")
     if wanted == INTERPRETER:
@@ -303,10 +289,7 @@ def fuzz(
 
 
 def _replay(path: Path, on: str, as_json: bool) -> int:
-    """Checks the program in a file that `minitri fuzz` wrote, and prints whether the check still fails.
-
-    Returns the exit code, which is 1 if the check fails.
-    """
+    """Checks a program from a file of `minitri fuzz`, and returns the exit code."""
     from minitri.fuzz.trial import VARIANTS, examined, read
 
     case = read(path.read_text(encoding="utf-8"))

@@ -63,9 +63,7 @@ def coloured(err: bool = False) -> bool:
 
 
 def _drawable(err: bool = False) -> bool:
-    """Checks whether a stream is a terminal that understands escape codes. The stream is standard error if `err` is
-    true, or else standard output.
-    """
+    """Checks whether standard output or standard error is a terminal that understands escape codes."""
     return os.environ.get("TERM") != "dumb" and (sys.stderr if err else sys.stdout).isatty()
 
 
@@ -236,7 +234,7 @@ def write_file(path: Path, text: str) -> None:
 
 @contextmanager
 def _writing(name: str) -> Iterator[None]:
-    """Turns an OSError inside the `with` block into a usage error, which says that `name` cannot be written."""
+    """Turns an OSError inside the `with` block into a usage error."""
     try:
         yield
     except OSError as error:
@@ -300,12 +298,10 @@ def exit_code(error: CompileError) -> int:
 
 
 def _crash(error: Exception, as_json: bool) -> NoReturn:
-    """Ends the command with a report of a bug in minitri. The report names the line that raised the exception.
-
-    The report does not show the message of the exception, because the message possibly contains data of the user.
-    """
+    """Ends the command with a report of a bug in minitri."""
     *_, (frame, line) = walk_tb(error.__traceback__)
     where = f"{Path(frame.f_code.co_filename).name}:{line}"
+    # Without the message of the exception, which may contain data of the user.
     message = f"minitri failed inside: {type(error).__name__} at {where}"
     help = "this is a bug in minitri; `python -X dev -m minitri ...` shows the traceback"
     said = {"code": None, "message": message, "line": None, "column": None, "help": help}

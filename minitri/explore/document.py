@@ -115,13 +115,11 @@ def program(compiled: Compilation, label: str, quick: bool, measured: Seconds, t
 
 
 def _stages(trace: Trace, quick: bool, tell: Tell) -> list[dict[str, Any]]:
-    """Returns every stage as data.
-
-    Triton's compiler compiles several kernels at the same time.
-    """
+    """Returns every stage as data for the page."""
     tell(0, "stages of minitri")
     if not quick and trace.compilation.context.target.stages:
         with suppress(StageUnavailable):  # each stage that is missing has its own note
+            # compiles several kernels at the same time
             trace.machine.make(lambda done, text: tell(0.1 + 0.5 * done, text))
     return [_stage(trace, name, quick) for name in trace.stages]
 
@@ -138,7 +136,7 @@ def _stage(trace: Trace, name: str, quick: bool) -> dict[str, Any]:
 
 
 class _Sources:
-    """The texts that nodes of the graph come from: the whole program, and the library functions that it uses."""
+    """The texts that graph nodes come from: the program and the library functions used."""
 
     def __init__(self, trace: Trace) -> None:
         spans = [s for n in trace.nodes for s in n.spans]
@@ -167,13 +165,10 @@ def utf16_size(text: str) -> int:
 
 
 def _used(source: Source, spans: Sequence[Span]) -> list[tuple[Source, int, int]]:
-    """Returns (source, start, end) of each function in `source` that contains at least one of the spans.
-
-    If the source has no functions, the result is the whole source.
-    """
+    """Returns (source, start, end) of each function that contains one of the spans."""
     starts = [m.start() for m in re.finditer(r"^def ", source.text, re.MULTILINE)]
     if not starts:
-        return [(source, 0, len(source.text))]
+        return [(source, 0, len(source.text))]  # the whole source
     parts = zip(starts, [*starts[1:], len(source.text)])
     used = [(a, b) for a, b in parts if any(s.source is source and a <= s.start < b for s in spans)]
     return [(source, a, a + len(source.text[a:b].rstrip())) for a, b in used]
@@ -224,12 +219,9 @@ def _words(context: Context, compare: Mapping[str, Any], panes: Sequence[str]) -
 
 
 def _sizes(context: Context) -> dict[str, int | tuple[int, ...]]:
-    """Returns the sizes as keyword arguments for `Program.lower`.
-
-    The sizes of the axes of a pack `*B` become one tuple.
-    """
+    """Returns the sizes as keyword arguments for `Program.lower`."""
     sizes: dict[str, Any] = dict(context.sizes)
-    for pack, rank in context.instance.packs.items():
+    for pack, rank in context.instance.packs.items():  # the sizes of a pack `*B` become one tuple
         axes = [sizes.pop(f"{pack}{k}", None) for k in range(rank)]
         if None not in axes:
             sizes[pack] = tuple(axes)

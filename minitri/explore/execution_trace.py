@@ -70,9 +70,7 @@ def player(compiled: Compilation) -> dict[str, Any] | None:
 
 
 class _Player:
-    """Runs the tile programs on small arrays. For each masked access, also runs the tile program without the mask of
-    this access.
-    """
+    """Runs tile programs on small arrays, also without the mask of single accesses."""
 
     def __init__(self, instance: Compilation) -> None:
         self.plan: Plan = instance.plan
@@ -117,9 +115,7 @@ class _Player:
 def _dropped(
     program: Program, before: _Recorder, line: Mapping[int, int], grid: Sequence[Sequence[int]]
 ) -> Iterator[tuple[int, Runs]]:
-    """Yields a pair for each masked access: the line number of the access, and what the access does in each grid
-    program if its mask is removed.
-    """
+    """Yields the line number of each masked access, and its runs without the mask."""
     for k, op in enumerate(program.ops()):
         if isinstance(op, (Load, Store)) and op.mask is not None and op.mask.conditions:
             bare = exchange(program, op, replace(op, mask=Mask(())))
@@ -128,7 +124,7 @@ def _dropped(
 
 
 class _Recorder(Watch):
-    """Checks each access to memory as the sanitizer does, and also records each step."""
+    """Checks each memory access of a tile program, and records each step."""
 
     steps: list[dict[str, Any]]
     line: Mapping[int, int]
@@ -172,11 +168,9 @@ class _Recorder(Watch):
         super().bounds(op, index, inside)
 
     def _begin(self, op: Op, step: dict[str, Any]) -> None:
-        """Records a step (one execution of an operation on a tile); the method `done` adds the computed values later.
-
-        If the sanitizer (the check of memory accesses) rejects an access, the step of this access has empty values.
-        """
+        """Records a step: one execution of an operation on a tile."""
         if id(op) in self.line:
+            # `done` adds the values later; they stay empty if the sanitizer rejects the access.
             missing = {"values": [""] * math.prod(step["shape"]), "first": {}, "real": []}
             self.steps.append({"line": self.line[id(op)], **step, **missing})
 
@@ -237,10 +231,7 @@ def function_of(context: Context) -> ast.Function:
 
 
 def _blocked(context: Context) -> Compilation:
-    """Compiles a program with small block sizes.
-
-    A block has at most 4 elements along the axis of a loop, 3 along the last axis of the grid, and 2 along other axes.
-    """
+    """Compiles a program with small block sizes."""
     usual = Compilation(context)
     blocks: dict[str, int] = {}
     for program in usual.value("tile"):
@@ -253,7 +244,7 @@ def _blocked(context: Context) -> Compilation:
 
 
 def _fits(compiled: Compilation) -> bool:
-    """Checks whether all conditions that the program sets for its sizes hold, and whether every array is small."""
+    """Checks whether the sizes meet all conditions of a program and every array is small."""
     sizes, plan = compiled.context.sizes, compiled.plan
     try:
         check_conditions(plan.conditions, sizes)

@@ -36,9 +36,7 @@ def words_of(stages: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
 
 
 def _prefixes(word: str) -> Iterable[str]:
-    """Yields a name and its shorter prefixes, such as `ld.global.v4`, `ld.global` and `ld`, or `s_load_dword`, `s_load`
-    and `s`.
-    """
+    """Yields a name and its shorter prefixes, such as `ld.global.v4`, `ld.global` and `ld`."""
     while word:
         yield word
         word = word[: max(word.rfind("."), word.rfind("_"), 0)]

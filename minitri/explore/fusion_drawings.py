@@ -43,7 +43,7 @@ def plans(trace: Trace) -> dict[str, Any] | None:
 
 
 class _Ledger:
-    """Several plans of kernels for one program; the first plan is the result of the fusion pass."""
+    """Several plans of kernels for one program; the first is the actual plan."""
 
     def __init__(self, trace: Trace) -> None:
         compiled, context, self.trace = trace.compilation, trace.compilation.context, trace
@@ -64,12 +64,7 @@ class _Ledger:
         return {"assumed": assumed, "plans": plans, "decisions": [self._decision(d, instead) for d in self.plan.ledger]}
 
     def _instead(self, plans: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
-        """For each value that fusion keeps in registers, appends to `plans` a plan whose kernels store the value in
-        memory.
-
-        Returns a dict from values, identified by `_key`, to the indices of their plans in the list `plans`. `MAX_PLANS`
-        and `MAX_NODES` limit the number of added plans.
-        """
+        """Adds plans that store one fused value in memory, and returns their indices."""
         found: dict[tuple[Any, ...], int] = {}
         fused = {_key(d.value, d.spans): d.value for d in self.plan.ledger if d.fused}
         outputs, nodes = set(self.graph.outputs), self.graph.nodes()
@@ -137,7 +132,5 @@ def operator(op: Operation) -> str:
 
 
 def _key(value: str, spans: Sequence[Span]) -> tuple[Any, ...]:
-    """Returns a key for a value of the program: the text `value`, such as `exp: f32[M, N]`, and the value's places in
-    the source.
-    """
+    """Returns a dict key for a value: its text and its places in the source."""
     return value, *((id(s.source), s.start, s.end) for s in spans)

@@ -78,13 +78,7 @@ def followed(trace: Trace, stages: Iterable[str]) -> int | None:
 
 
 class _Walk:
-    """The data of a guided walk, a tour of the page that follows one graph node through all stages.
-
-    program   the tile program that computes the graph node
-    load      the load that is drawn: preferably along the axis of a loop, otherwise along an axis that one block covers
-    tested    the last axis that a mask tests
-    masked    an access whose mask tests the axis `tested`
-    """
+    """The data of a guided tour that follows one graph node through all stages."""
 
     def __init__(
         self, trace: Trace, node: int, texts: Mapping[str, str], passes: Sequence[Data], player: Data | None
@@ -92,17 +86,19 @@ class _Walk:
         self.trace, self.node, self.texts, self.passes, self.player = trace, node, texts, passes, player
         self.kernels: Sequence[Kernel] = trace.compilation.value("kernels").kernels
         programs = list(trace.compilation.value("tile.masked"))
-        self.program = next((p for p in programs if self._computes(p.ops())), programs[0])
+        self.program = next((p for p in programs if self._computes(p.ops())), programs[0])  # computes the graph node
         accesses = [op for op in self.program.ops() if isinstance(op, (Load, Store))]
         self.store = next(op for op in accesses if isinstance(op, Store))
         loads = [op for op in accesses if isinstance(op, Load)]
         roles = {a.name: a.role for a in self.program.axes}
         along = {op: {roles.get(name) for name in op.indexed_by} for op in loads}
+        # the load that is drawn, preferably along the axis of a loop
         self.load = max(loads, key=lambda op: ("loop" in along[op], "whole" in along[op], len(op.index)), default=None)
         tests = [(op, _conditions(op)) for op in accesses]
+        # the last axis that a mask tests
         self.tested = next((a for a in reversed(self.program.axes) if any(a.name in of for _, of in tests)), None)
         masked = [op for op, of in tests if self.tested and self.tested.name in of]
-        self.masked = max(masked, key=lambda op: len(op.index), default=None)
+        self.masked = max(masked, key=lambda op: len(op.index), default=None)  # an access whose mask tests this axis
 
     def _computes(self, ops: Iterable[Op]) -> bool:
         return any(self.node in self.trace.of(op.spans) for op in ops)
@@ -110,9 +106,7 @@ class _Walk:
     # ---- steps -------------------------------------------------------------------------------
 
     def _shown(self, panes: Sequence[str]) -> bool:
-        """Checks whether the page has both panes that a step of the guided walk shows, and whether the texts of the two
-        panes differ.
-        """
+        """Checks whether both panes of a step exist and show different texts."""
         there = {*self.texts, *OTHER_PANES} - ({"player"} if self.player is None else set())
         before, after = (self.texts.get(pane) for pane in panes)
         return there >= set(panes) and (before is None or before != after)
@@ -141,9 +135,7 @@ class _Walk:
             yield {"title": step["title"], **shown}
 
     def _facts(self) -> dict[str, Any]:
-        """Returns the values that the texts in guided_walk.toml use: the fields of `_Walk`, and values computed from
-        the fields.
-        """
+        """Returns the values for the placeholders in the texts of guided_walk.toml."""
         gone_through = {pane for step in STEPS for pane in step["panes"]}
         triton = self.texts["triton"].split("\n")
         views = VIEW.finditer(self.texts["graph.simplified"])
@@ -165,18 +157,14 @@ class _Walk:
         }
 
     def _changes(self, before: str, after: str) -> list[tuple[str, str]]:
-        """Returns the passes between two stages that changed the program. In the result, each pass comes with a text
-        that says what the pass did.
-        """
+        """Returns the passes between two stages that changed the program, each with a description."""
         at = {p["stage"]: k for k, p in enumerate(self.passes)}
         between = self.passes[at[before] + 1 : at[after] + 1]
         changed = [p for p in between if any(not renumbered for *_, renumbered in p["patch"])]
         return [(p["name"], _reason(p)) for p in changed]
 
     def _neutral(self) -> list[str]:
-        """Returns a text for each value that replaces masked elements in a reduction, such as "`0.0`, which changes no
-        sum".
-        """
+        """Returns texts such as "`0.0`, which changes no sum" for the values of masked elements."""
         ops = list(self.program.ops())
         values = [op.other for op in ops if isinstance(op, Load) and _conditions(op) and op.other]
         chosen = [op.args for op in ops if isinstance(op, Compute) and op.op == "where"]
@@ -184,18 +172,14 @@ class _Walk:
         return [f"`{value}`, which changes no {NEUTRAL[value]}" for value in dict.fromkeys(values) if value in NEUTRAL]
 
     def _rows(self, stage: str, access: Access | None) -> list[int]:
-        """Finds a load or store of the tile program in the text of a stage, and returns the indices of its lines.
-
-        The function searches the kernel that has the same name as the tile program. If the stage does not contain the
-        access itself, the function finds another access to the same array. Of several accesses to the same array, the
-        function prefers an access that has the same index as `access`.
-        """
+        """Returns the indices of the lines that show a given load or store."""
         if access is None or stage not in ("kernels", "tile", "tile.masked", "tile.target", "triton"):
             return []
         value = self.trace.compilation.value("tile.target" if stage == "triton" else stage)
         kernel = next(k for k in (value.kernels if isinstance(value, Plan) else value) if k.name == self.program.name)
         ops = kernel.body if isinstance(kernel, Kernel) else kernel.ops()
         same = [op for op in ops if isinstance(op, type(access)) and op.buffer.name == access.buffer.name]
+        # the access itself, or else the most similar access to the same array
         shown = max(same, key=lambda op: (op is access, op.index == access.index, op.mask == access.mask))
         if stage == "triton":
             ops_of_lines = line_ops(self.trace.compilation.value("triton")).items()
@@ -215,11 +199,7 @@ class _Walk:
         return {"kernels": kernels, "here": here}
 
     def _array(self, access: Access) -> dict[str, Any]:
-        """Returns data to draw the array that an access reads or writes.
-
-        Each dimension of the array comes with the axis that indexes the dimension, and with the block size of this
-        axis.
-        """
+        """Returns data to draw the array that an access reads or writes."""
         names = [{s.name for s in index.symbols()} for index in access.index]
         axes = [[a for a in self.program.axes if a.name in own] for own in names]
         dims = list(map(_dim, access.buffer.shape, axes))
@@ -227,28 +207,25 @@ class _Walk:
 
 
 def _filled(template: str, facts: Data) -> str:
-    """Returns a text of guided_walk.toml with its placeholders filled in. Line breaks of the text become spaces."""
-    return " ".join(TEMPLATES.from_string(template).render(facts).split())
+    """Returns a text of guided_walk.toml with its placeholders filled in."""
+    return " ".join(TEMPLATES.from_string(template).render(facts).split())  # line breaks become spaces
 
 
 def _part(a: TileAxis) -> str:
-    """Returns a text such as `64 of 512 along i`, which says how many elements of an axis one grid program works on."""
+    """Returns a text about the blocks of an axis, such as `64 of 512 along i`."""
     return f"{'all' if a.role == 'whole' else f'{a.block} of'} {a.extent} along {a.name}"
 
 
 def _reason(p: Data) -> str:
-    """Returns what a pass did, as text.
-
-    The text describes one or two rules that the pass applied, such as `merges two successive casts …; removes …`. If no
-    rules were recorded, the text is the description of the pass.
-    """
+    """Returns what a pass did, as text."""
     rules = [r for r in p["rules"] if r["about"]][:2]
     done = [f"{r['about'][0].lower()}{r['about'][1:-1]} (`{r['name']}`, {r['count']}×)" for r in rules]
+    # without rules: the description of the pass
     return f"{'; '.join(done)}." if done else p["about"].partition(": ")[2]
 
 
 def _conditions(access: Access | None) -> dict[str, Dim]:
-    """Returns a dict from the name of an axis to the condition for this axis in the mask of a load or store."""
+    """Returns the condition for each axis in the mask of a load or store."""
     found = access.mask.conditions if access and access.mask else ()
     return {s.name: c for c in found for s in c.symbols()}
 
@@ -261,7 +238,7 @@ def _dim(extent: Dim, axes: Sequence[TileAxis]) -> dict[str, Any]:
 
 
 def _count(grid: Sequence[TileAxis]) -> str:
-    """Returns the number of grid programs as text, such as `250`, `64 × 8` or `ceil(M/4)`."""
+    """Returns the number of grid programs as text, such as `64 × 8` or `ceil(M/4)`."""
     known = [str(a.tiles) if not a.tiles.symbols() or a.block == 1 else f"ceil({a.extent}/{a.block})" for a in grid]
     return " × ".join(n for n in known if n != "1") or "1"
 

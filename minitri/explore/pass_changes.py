@@ -98,7 +98,7 @@ def first_sentence(documented: Any) -> str:
 
 
 def _rules(firings: Sequence[Firing]) -> Iterator[dict[str, Any]]:
-    """Returns the rules that were applied, each rule only once, in the order of their first application."""
+    """Yields each applied rule once, in the order of first application."""
     groups: dict[str, list[Firing]] = defaultdict(list)
     for f in firings:
         groups[defined(f.rule)].append(f)
@@ -109,7 +109,7 @@ def _rules(firings: Sequence[Firing]) -> Iterator[dict[str, Any]]:
 
 
 def _shown(item: Any, depth: int = 2) -> str:
-    """Returns a node, an op or an axis as a short text, such as `cast(view(x)): f16[M]`."""
+    """Returns a node or an axis as short text, such as `cast(view(x)): f16[M]`."""
     match item:
         case Const() | Constant():
             return format_number(item.value)
@@ -162,7 +162,7 @@ def triton_steps(machine: MachineCode, seconds: float | None = None) -> tuple[St
 
 
 def _printed(programs: str, target: str, seconds: float) -> str:
-    """Returns the text that Triton prints while it compiles tile programs."""
+    """Returns the text that Triton prints while compiling tile programs."""
     dumping = environment("TRITON_", "MLIR_", MLIR_ENABLE_DUMP="1")
     command = [sys.executable, "-m", "minitri.explore.pass_changes", target]
     try:
@@ -188,15 +188,13 @@ def main(programs: str, target: str) -> None:
 
 
 def _steps(text: str) -> Iterator[Step]:
-    """Yields a step for each of Triton's passes. `text` is what Triton printed, such as the IR before each pass.
-
-    The IR after a pass is the IR before the next pass; the IR after the last pass is the text of the stage.
-    """
+    """Splits the printed output of Triton into one step for each pass."""
     pending: list[tuple[str, str, str]] = []
     for part in re.split(rf"(?=^// -----// |^{_MARK})", text, flags=re.M):
         head, _, body = part.partition("\n")
         if head.startswith(_MARK):
             stage, _, kernel = head.removeprefix(_MARK).partition(" ")
+            # The IR after a pass is the IR before the next pass; after the last pass, it is the text of the stage.
             after = [before for _, _, before in pending[1:]] + [plain(body)]
             rows = zip(pending, after)
             yield from (Step(f"triton {kernel}", name, stage, about, "", b, a) for (name, about, b), a in rows)
@@ -207,11 +205,8 @@ def _steps(text: str) -> Iterator[Step]:
 
 
 def _named(words: str) -> tuple[str, str]:
-    """Returns the name and the options of a pass.
-
-    Triton prints the name and the options as `canonicalize{top-down=true}`, or in older versions as `(canonicalize)`.
-    """
-    name, _, options = words.strip("()").partition("{")
+    """Splits a text such as `canonicalize{top-down=true}` into the pass name and the options."""
+    name, _, options = words.strip("()").partition("{")  # older versions print `(canonicalize)`
     return name.strip(), " ".join(options.rstrip("} ").split())
 
 

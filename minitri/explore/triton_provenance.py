@@ -57,12 +57,10 @@ NOWHERE = Origin(NONE, "")
 
 
 def _origins(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str], frame: Nodes) -> list[Origin]:
-    """Returns the `Origin` of each line of one kernel.
-
-    own     the graph nodes that each line computes; None for a line that computes no graph node itself
-    frame   the graph nodes of the kernel's stores; each line whose result is not used gets these nodes
-    """
+    """Returns the `Origin` (graph nodes) of each line of one kernel."""
     users = served(rows, own, kept)
+    # `own`: the nodes that a line computes, or None. `frame`: the nodes of the kernel's stores, for lines whose result
+    # is not used.
     made = [Origin(o, OWN) if o else Origin(u, SERVES) if u else Origin(frame, WHOLE) for o, u in zip(own, users)]
     return [origin if row.operation else NOWHERE for row, origin in zip(rows, made)]
 
@@ -119,33 +117,27 @@ def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Calla
 
 
 def _rows(nodes: Sequence[ast.AST]) -> tuple[list[Row], frozenset[str]]:
-    """Returns two values: a `Row` for each line with a statement, and the set of names that a loop updates.
-
-    In the generated source, each statement has one line, and the head of a loop or of a branch has a line of its own. A
-    name that is assigned both outside of loops and in a loop counts as updated by a loop.
-    """
+    """Returns a `Row` for each statement line, and the names that a loop updates."""
     defined, used = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)
     for name in nodes:
         if isinstance(name, ast.Name):
             (defined if isinstance(name.ctx, ast.Store) else used)[name.lineno].add(name.id)
+    # In generated source, each statement and each head of a loop or branch has a line of its own.
     lines = sorted({node.lineno for node in nodes if isinstance(node, ast.stmt)})
     loops = [(loop.lineno, loop.end_lineno or 0) for loop in nodes if isinstance(loop, ast.For)]
     looped = {line for first, last in loops for line in range(first, last + 1)}
     inside = {name for line in lines if line in looped for name in defined[line]}
     outside = {name for line in lines if line not in looped for name in defined[line]}
+    # A name that is assigned both outside of loops and in a loop is updated by a loop.
     return [Row(True, (n,), tuple(defined[n]), tuple(used[n])) for n in lines], frozenset(inside & outside)
 
 
 def _whole(nodes: Sequence[ast.AST]) -> Iterator[int]:
-    """Yields the numbers of the lines that serve all operations of a kernel.
-
-    The lines with `if` and `else` serve all operations, because each branch contains the code of the whole kernel. A
-    statement without a result, such as a wait for an earlier kernel, also serves all operations.
-    """
+    """Yields the numbers of the lines that serve all operations of a kernel."""
     for node in nodes:
-        if isinstance(node, ast.If):
+        if isinstance(node, ast.If):  # each branch contains the code of the whole kernel
             yield from (node.lineno, node.orelse[0].lineno - 1)
-        elif isinstance(node, ast.Expr):
+        elif isinstance(node, ast.Expr):  # no result, such as a wait for an earlier kernel
             yield node.lineno
 
 
@@ -173,13 +165,9 @@ def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) ->
 
 
 def _with_twins(source: Sequence[Origin], kernel: KernelCode, heads: Mapping[str, int]) -> list[Origin]:
-    """Returns a copy of `source` in which the lines of `kernel` also have the graph nodes of equal kernels.
-
-    Kernels with equal code are compiled only once. Each line of the compiled kernel gets the graph nodes of the same
-    line in all equal kernels.
-    """
+    """Returns a copy of `source` with the graph nodes of equal kernels added."""
     made = list(source)
-    for k in range(kernel.kernel.source.count("\n")):
+    for k in range(kernel.kernel.source.count("\n")):  # kernels with equal code are compiled only once
         here, *others = (source[heads[name] - 1 + k] for name in (kernel.name, *kernel.twins))
         made[heads[kernel.name] - 1 + k] = Origin(here.nodes.union(*(o.nodes for o in others)), here.how)
     return made

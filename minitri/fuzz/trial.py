@@ -192,12 +192,7 @@ def _said(row: CheckRow) -> str:
 
 
 def _differs(program: Program, call: Call, text: str, relation: str, on: str) -> str:
-    """Returns a text that says how the results of a changed program and the original program differ, or "" if they
-    agree.
-
-    On the CPU, the changed program is not run if its generated source is the same as the original's, because equal
-    sources give equal results.
-    """
+    """Returns how the results of two related programs differ, or "" if they agree."""
     other = RELATIONS[relation](text)
     ordered = [call.arrays[n].owner if n in call.arrays else call.scalars[n] for n, _ in program.parameters]
     other_call = bind(other.function, ordered, {})
@@ -206,7 +201,7 @@ def _differs(program: Program, call: Call, text: str, relation: str, on: str) ->
     else:
         compiled = compilation(other, other_call, "interpreter")
         if compiled.module_text == program.compilation(program.context(call, INTERPRETER)).module_text:
-            return ""
+            return ""  # equal sources give equal results
         if relation == "dead code":
             return f"{relation}: the generated source is not the same"
         results = run_stage.results(compiled, "triton", other_call)
@@ -248,7 +243,7 @@ def read(text: str) -> Case:
 
 
 def _listed(arguments: Sequence[Any] | None) -> list[Any] | None:
-    """Returns the arguments as data for JSON, or None if the arguments have more than `MOST` elements in all."""
+    """Returns the arguments as data for JSON, or None if they are too large."""
     if arguments is None or sum(np.size(a) for a in arguments) > MOST:
         return None
     return [_plain(a) for a in arguments]
@@ -264,7 +259,7 @@ def _plain(value: Any) -> Any:
 
 
 def _array(given: Any) -> Any:
-    """Makes a number or a numpy array from its form in JSON: the inverse of the function `_plain`."""
+    """Makes a number or a numpy array from its form in JSON."""
     if not isinstance(given, Mapping):
         return float(given)
     dtype, shape, strides = DTYPES[given["dtype"]], tuple(map(int, given["shape"])), tuple(map(int, given["strides"]))

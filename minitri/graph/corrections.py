@@ -42,9 +42,7 @@ PARTS: dict[str, Callable[[Any], Iterable[ast.Node]]] = {
 
 @cache
 def _rules() -> list[tuple[str, re.Pattern[str], Rule]]:
-    """Returns the rows of corrections.toml. Each row of corrections.toml has an error code, a pattern for the error
-    message, and a rule.
-    """
+    """Returns the rows of corrections.toml, each with an error code, a pattern and a rule."""
     rules = {**vars(calls), **globals()}
     return [
         (of, re.compile(pattern), partial(rewritten_part, PARTS[name], *row) if row else rules[name])
@@ -100,9 +98,7 @@ def rewritten_part(
 
 
 def _kinds(part: ast.Node, value: Any) -> set[str]:
-    """Returns the names by which corrections.toml describes a syntax node and its value. Examples: `Tuple` is a class
-    of syntax nodes, `Array` is a type of values, `-1` is a value, and `f array` is an array of floats.
-    """
+    """Returns the kinds of a syntax node and its value, such as `Tuple` and `f array`."""
     kinds = {"", type(part).__name__, type(value).__name__, "" if isinstance(value, Array | str) else str(value)}
     return kinds | {f"{value.dtype.kind} array"} if isinstance(value, Array) else kinds
 
@@ -123,7 +119,7 @@ def result_type(
 
 
 def _changed(node: ast.Node, edit: Edit) -> str:
-    """Returns the text of the node after the edit, without the text around the node."""
+    """Returns the text of a syntax node after an edit."""
     start, end = min(node.span.start, edit.span.start), max(node.span.end, edit.span.end)
     text = node.span.source.text
     return text[start : edit.span.start] + edit.text + text[edit.span.end : end]

@@ -161,14 +161,12 @@ def build(
 
 
 def _one(i: Interner, e: Element, shape: Shape, axes: Axes, args: tuple[Node, ...]) -> Node:
-    """Returns a graph node of the given shape for the subexpression `e`. The argument `args` contains the nodes of the
-    operands of `e`.
-    """
+    """Returns a graph node of the given shape for a subexpression."""
     index = tuple(d.substitute(axes) for d in e.at)
     if args and isinstance(e.node, Gather):
         where: Axes = {axis_symbol(k): d for k, d in enumerate(index)}
         return i.gather(e.node.x, shape, tuple(d.substitute(where) for d in e.node.index), args)
-    if args:
+    if args:  # the nodes of the operands
         assert isinstance(e.node, Apply)
         return i.apply(e.node.op, e.node.dtype, shape, args)
     whole = e.node.shape == shape and all(n == 1 or d == axis(k) for k, (d, n) in enumerate(zip(index, shape)))

@@ -70,7 +70,7 @@ def _check_type(node: ir.Node, dtype: DType, shape: ir.Shape) -> None:
 
 
 def _check_index(shape: ir.Shape, index: Sequence[Dim], picks: int) -> None:
-    """Raises ValueError if an index map uses an axis or an index array that the node does not have."""
+    """Checks that an index map uses only axes and index arrays of the node."""
     legal = {f"d{k}" for k in range(len(shape))} | {f"@{k}" for k in range(picks)}
     for expr in index:
         names = {s.name for s in expr.symbols() if s.kind != "size"}

@@ -72,27 +72,23 @@ def widths(program: Program, warp: int = 32) -> dict[Access, Width]:
 
 
 def _width(program: Program, op: Access, threads: int) -> Width:
-    """Returns the vector width of an access along the axis with the most contiguous elements. All integer arguments of
-    the kernel are assumed to be multiples of 16.
-
-    The field `given` of the result lists the arguments that matter: if one of them is not a multiple of 16, the width
-    is smaller.
-    """
+    """Returns how many bytes one instruction of a thread loads or stores."""
     moved = index_axes(op) | {*(op.axes if isinstance(op, Load) else op.value.axes)}  # the axes of the access's tile
     if not (lanes := [a for a in reversed(program.axes) if a.name in moved and a.block > 1]):
         return Width(op.buffer.dtype.bytes, ALONE)
+    # The axis with the most contiguous elements; True assumes that integer arguments are multiples of 16.
     along = max((_Along(program, op, a, True) for a in lanes), key=lambda along: along.whole.contiguity)
     count = math.prod(a.lanes for a in lanes)
     found, others = along.width(count, threads), _Along(program, op, along.axis, False).width(count, threads)
+    # The field `given` lists the arguments that matter: the width is smaller if one is not a multiple of 16.
     return found if found.bytes != others.bytes else Width(found.bytes, found.why)
 
 
 class _Along:
-    """Finds the vector width of one access (a load or store) along one axis of its tile. The flag `aligned` says
-    whether integer arguments of the kernel are assumed to be multiples of 16.
-    """
+    """Finds the vector width of a load or store along one axis."""
 
     def __init__(self, program: Program, op: Access, axis: TileAxis, aligned: bool) -> None:
+        # `aligned`: integer arguments of the kernel are assumed to be multiples of 16
         self.program, self.op, self.axis, self.aligned = program, op, axis, aligned
         self.picks = {s: v for s, v in op.picks} if isinstance(op, Load) else {}
         self.ranges = index_ranges(program)
@@ -112,7 +108,7 @@ class _Along:
         return Width(least * size, next(why for n, why in limits if n == least), tuple(self.assumed))
 
     def _limits(self, size: int) -> Iterator[tuple[int, str]]:
-        """Yields pairs (count, reason): the reason, such as a mask, limits one instruction to `count` elements."""
+        """Yields each limit of an access as (number of elements, reason)."""
         begin, products = on_host(self.offset)
         moving = [p for p in products if any(map(self._varies, p[2]))]
         for sign, factor, atoms in moving:
@@ -140,10 +136,8 @@ class _Along:
         return self.axis.name in picked | {s.name.removesuffix("_lane") for s in symbols if s.kind == "axis"}
 
     def _sum(self, d: Dim) -> Info:
-        """Returns the contiguity, divisibility and constancy (see `Info`) of a sum of products. First, the terms that
-        depend on sizes only are added; the kernel receives the sum of these terms as one integer argument.
-        """
-        host, products = on_host(d)
+        """Returns the contiguity, divisibility and constancy of a sum of products."""
+        host, products = on_host(d)  # `host`: the terms of sizes only, which are one integer argument of the kernel
         parts = [self._product(*p) for p in products]
         parts += [self._argument(host)] if host.terms or not parts else []
         return reduce(_added, parts)
@@ -154,14 +148,12 @@ class _Along:
         return found if sign > 0 else Info(1, found.divisibility, found.constancy)
 
     def _argument(self, d: Dim) -> Info:
-        """Returns the contiguity, divisibility and constancy of an expression that depends on sizes only. In a kernel,
-        an expression that depends on sizes only is a literal, or an integer argument that the host computes.
-        """
-        if d.constant is not None:
+        """Returns the contiguity, divisibility and constancy of an expression over sizes."""
+        if d.constant is not None:  # a literal in the kernel
             return Info(1, _power(d.constant), ANY)
         if all(c % ALIGNMENT == 0 for _, c in d.terms):
             return Info(1, ALIGNMENT, ANY)
-        self.assumed[d] = None
+        self.assumed[d] = None  # an integer argument that the host computes
         return Info(1, ALIGNMENT if self.aligned else 1, ANY)
 
     def _atom(self, atom: Atom) -> Info:
@@ -180,29 +172,26 @@ class _Along:
         return Info(min(x.contiguity, y.contiguity), min(x.divisibility, y.divisibility), constancy)
 
     def _symbol(self, s: Symbol) -> Info:
-        """Returns the contiguity, divisibility and constancy (see `Info`) of a symbol in an index. The index of an axis
-        is the start of a block plus a position in this block. Nothing is known about a symbol that stands for a loaded
-        value.
-        """
-        if s.kind == "value":
+        """Returns the contiguity, divisibility and constancy of a symbol in an index."""
+        if s.kind == "value":  # a loaded value
             return Info(1, 1, 1 if self._varies(s) else ANY)
         axes = {a.name: a for a in self.program.axes}
         if s.name not in axes and s.name.removesuffix("_start") in axes:
             return Info(1, self._block_divisor(axes[s.name.removesuffix("_start")]), ANY)
-        a = axes[s.name.removesuffix("_lane")]
+        a = axes[s.name.removesuffix("_lane")]  # an index is the start of a block plus a position
         if a is not self.axis:
             return Info(1, 1 if a.block > 1 else self._block_divisor(a), ANY)
         return Info(a.lanes, ANY if s.name != a.name else self._block_divisor(a), 1)
 
     def _block_divisor(self, a: TileAxis) -> int:
-        """Returns the largest power of two that certainly divides the first index of every block of an axis."""
+        """Returns a power of two that divides the first index of every block."""
         if a.role == "whole":
             return ANY
         first = self._sum(self.firsts[a.name]).divisibility if a.name in self.firsts else ANY
         return min(first, _power(a.block))
 
     def _test(self, condition: Dim) -> int:
-        """Returns the number of neighbouring elements for which a bounds check certainly has the same result."""
+        """Returns for how many neighbouring elements a bounds check has the same result."""
         found = isolated(condition, [a.name for a in self.program.axes if a.block > 1])
         # The form in which the test is printed.
         left, bound = (condition, ZERO) if found is None else (Dim({(found[0],): 1}), found[2])
@@ -218,10 +207,8 @@ def _added(x: Info, y: Info) -> Info:
 
 
 def _multiplied(x: Info, y: Info) -> Info:
-    """Returns the contiguity, divisibility and constancy of the product of x and y. The divisibility of the values 8,
-    9, 10 is 8, but 8 divides only the first value. So a factor whose neighbouring values increase by one contributes
-    only the divisibility 1 to the product.
-    """
+    """Returns the contiguity, divisibility and constancy of a product of two indices."""
+    # 8 divides only the first of the values 8, 9, 10, so such a factor contributes only 1
     parts = [i.divisibility if i.contiguity == 1 else 1 for i in (x, y)]
     return Info(1, min(ANY, parts[0] * parts[1]), min(x.constancy, y.constancy))
 

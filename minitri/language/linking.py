@@ -120,12 +120,10 @@ def link(entry: Definition, definition: Callable[[Any], Definition | None]) -> L
 
 
 class _Linker:
-    """Links functions, and gives each linked function a name in the module.
-
-    If `own_names` is true, the entry function keeps its name even if the language has a function with the same name.
-    """
+    """Links functions, and gives each linked function a name in the module."""
 
     def __init__(self, definition: Callable[[Any], Definition | None], own_names: bool = True) -> None:
+        # `own_names`: the entry function keeps its name even if a function of the language has the same name
         self.definition, self.own_names = definition, own_names
         self.names: dict[ast.Function, str] = {}
         self.definitions: list[Definition] = []
@@ -285,7 +283,7 @@ _USABLE = "numbers, tuples of numbers, dtypes and functions with `@mt.jit` can b
 
 
 def _way_out(name: str, value: Any) -> str:
-    """Returns the help for a value that cannot be part of a program, such as "write `name = (1, 2)`" for a list."""
+    """Returns the help for a value that cannot be part of a program."""
     instead: Any = {float: "mt.f64", int: "mt.i64", bool: "mt.bool_"}.get(value) if isinstance(value, type) else None
     if isinstance(value, list) and len(value) < 10 and all(isinstance(v, (int, float)) for v in value):
         instead = tuple(value)
@@ -298,7 +296,7 @@ def _kind(value: Any) -> str:
 
 
 def _path(node: ast.Node) -> tuple[str, ...]:
-    """Returns the names in an expression such as `a.b.c`, and () for any expression of another form."""
+    """Returns the names in an expression such as `a.b.c`, or () for other expressions."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
         names.append(node.name)
@@ -307,10 +305,7 @@ def _path(node: ast.Node) -> tuple[str, ...]:
 
 
 def _bound(function: ast.Function) -> frozenset[str]:
-    """Returns the names that a function binds.
-
-    A function binds its parameters, the dimensions in their types, and the names that its statements assign.
-    """
+    """Returns the names that a function binds: parameters, dimensions and assigned names."""
     dims = [n for p in function.params if isinstance(p.annotation, ast.ArrayType) for n in ast.postorder(p.annotation)]
     names = [n.id for n in dims if isinstance(n, (ast.Name, ast.Pack))]
     targets = [t.id for s in function.body if isinstance(s, ast.Assign) for t in s.targets]
@@ -322,11 +317,7 @@ def _is_language_name(name: str) -> bool:
 
 
 def _literal(value: Any, place: Span) -> ast.Expr | None:
-    """Returns the syntax tree of a number, of a dtype, or of a tuple of numbers and dtypes.
-
-    Numbers and dtypes of numpy, such as `np.float32(0.5)` and `np.float32`, are allowed too. Returns None for a value
-    that is no number, no dtype and no tuple of numbers and dtypes.
-    """
+    """Returns the syntax tree of a number, a dtype or a tuple, or None."""
     match value:
         case bool() | np.bool_():
             return ast.Number(place, bool(value))
@@ -345,9 +336,7 @@ def _literal(value: Any, place: Span) -> ast.Expr | None:
 
 
 def _dtype(value: Any) -> DType | None:
-    """Returns the dtype for a dtype of numpy, torch or the language itself. Returns None for a value that is not a
-    dtype.
-    """
+    """Converts a dtype of numpy or torch to a dtype of minitri, or returns None."""
     is_scalar_class = isinstance(value, type) and issubclass(value, np.generic)
     if is_scalar_class or isinstance(value, (DType, np.dtype)) or str(type(value)) == "<class 'torch.dtype'>":
         name = str(value).rpartition(".")[2].strip("'>")  # `<class 'numpy.float32'>`, `float32`, `torch.float32`

@@ -36,7 +36,7 @@ def _accumulate(function: Any, x: Value, dtype: DType | None, **rest: Any) -> Ar
 
 
 def _reduction(row: Reduction, x: Value, axis: Value, keepdims: bool, dtype: DType | None = None) -> Array:
-    """Computes a reduction with numpy. The argument `row` is the reduction's row in the table of reductions."""
+    """Computes a reduction, such as a sum, with numpy."""
     if row.kind in ("sum", "product"):
         return _accumulate(row.ufunc.reduce, x, dtype, axis=axis, keepdims=bool(keepdims))
     if row.kind == "position":
@@ -49,9 +49,7 @@ def _reduction(row: Reduction, x: Value, axis: Value, keepdims: bool, dtype: DTy
 def _scan(
     row: Reduction, x: Value, axis: int | None, dtype: DType | None = None, include_initial: bool = False
 ) -> Array:  # fmt: skip
-    """Computes a scan, such as a cumulative sum, with numpy. For a cumulative sum, the argument `row` is the row for
-    sums in the table of reductions.
-    """
+    """Computes a scan, such as a cumulative sum, with numpy."""
     axis = 0 if axis is None else axis
     if row.kind not in ("sum", "product"):
         a = strong(x)
@@ -65,11 +63,11 @@ def _scan(
 
 
 def _average(x: Array, axis: Value, keepdims: bool, correction: float = 0) -> Array:
-    """Divides the sum of the elements by their number minus `correction`. If the divisor is <= 0, the result is NaN."""
+    """Divides the sum of the elements by their number minus `correction`."""
     total = _accumulate(np.add.reduce, x, None, axis=axis, keepdims=bool(keepdims))
     axes = range(x.data.ndim) if axis is None else items_of(axis)
     rest = math.prod(x.data.shape[k] for k in axes) - correction
-    return elementwise("divide", [total, rest if rest > 0 else np.nan])
+    return elementwise("divide", [total, rest if rest > 0 else np.nan])  # NaN if the divisor is <= 0
 
 
 def mean(x: Value, axis: Value, keepdims: bool) -> Array:
@@ -147,19 +145,16 @@ def subscript(x: Array, items: tuple[Any, ...]) -> Array:
 
 
 def _safe(index: Value, data: Any, axis: int) -> tuple[Any, Any]:
-    """Returns indices and data that numpy can use, even if the given indices are out of range.
-
-    The function appends an element to the data along the axis: NaN, 0 or False, depending on the dtype. An index out of
-    range is replaced by the index of the appended element.
-    """
+    """Returns indices and data in which all indices are in range."""
     i = array(index).data
     if i.dtype.kind not in "iu":
         raise CompileError("MT0206", f"an index must be an integer, not {array(index).dtype}")
     extent = data.shape[axis]
     inside = (i >= -extent) & (i < extent)
     widths = [(0, int(k == axis)) for k in range(data.ndim)]
-    fill = np.nan if data.dtype.kind == "f" else 0
+    fill = np.nan if data.dtype.kind == "f" else 0  # the appended element; 0 is False for booleans
     place = np.where(inside, i, 0).astype(np.int64)
+    # out of range: the index of the appended element
     place = np.where(inside, np.where(place < 0, place + extent, place), extent)
     return place, np.pad(data, widths, constant_values=fill)
 
@@ -196,14 +191,10 @@ def arange(start: Value, stop: Value, step: Value, dtype: DType | None) -> Array
 
 
 def _integer_range(start: int, stop: int, step: int) -> Array:
-    """Returns an array of the integers in a range.
-
-    If the absolute value of `start`, `stop` or `step` is 2**62 or more, this function counts with Python's integers.
-    numpy would count in i64, and i64 arithmetic wraps around at large numbers.
-    """
+    """Returns an array of the integers in a range."""
     if max(abs(start), abs(stop), abs(step)) < 2**62:
         return Array(np.arange(start, stop, step, dtype=np.int64), i64)
-    numbers = range(start, stop, step)
+    numbers = range(start, stop, step)  # numpy would count in i64, which wraps around
     wide = u64 if max(numbers, default=0) > i64.limits[1] else i64
     return Array(np.array([*numbers], wide.numpy), wide)
 
@@ -218,12 +209,8 @@ def eye(n_rows: int, n_cols: int | None, k: int, dtype: DType | None) -> Array:
 
 
 def _near(k: int, rows: int, columns: int) -> int:
-    """Limits the offset of a diagonal to the range from `-rows` to `columns`.
-
-    At the offsets `-rows` and `columns`, a diagonal lies outside of the matrix and is empty. Diagonals at offsets
-    beyond `-rows` and `columns` are empty too, so limiting the offset changes no result.
-    """
-    return max(-rows, min(k, columns))
+    """Limits the offset of a diagonal to the size of the matrix."""
+    return max(-rows, min(k, columns))  # diagonals at and beyond these offsets are empty
 
 
 def _triangle(function: Any, x: Value, k: int) -> Array:
@@ -265,7 +252,7 @@ def flatten(x: Any, start_dim: int, end_dim: int) -> Any:
 
 
 def _divided(function: Any, x: Value, **given: Value) -> tuple[Array, ...]:
-    """Applies a numpy function, such as `np.split`, that returns several parts of one array."""
+    """Applies a numpy function that returns several arrays, such as `np.split`."""
     a = array(x)
     return tuple(Array(part, a.dtype, a.weak) for part in function(a.data, **given))
 
@@ -286,7 +273,7 @@ def repeat(x: Any, repeats: Value, axis: int | None) -> Any:
 
 
 def _together(function: Any, arrays: Value, **given: Value) -> tuple[Array, ...]:
-    """Applies a numpy function, such as `np.meshgrid`, that returns one array for each given array."""
+    """Applies a numpy function that returns an array for each operand, such as `np.meshgrid`."""
     parts = [array(a) for a in items_of(arrays)]
     return tuple(Array(d, p.dtype, p.weak) for d, p in zip(function(*(p.data for p in parts), **given), parts))
 

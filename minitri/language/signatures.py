@@ -33,7 +33,8 @@ def _signature(text: str) -> Signature:
 
 
 def _form(name: str, form: str) -> Signature:
-    """Returns the signature of a reduction or scan. Sums and products have one more parameter, `dtype`."""
+    """Returns the signature of a reduction or scan."""
+    # sums and products also have the parameter `dtype`
     return _signature(_TABLES["forms"][f"accumulating_{form}" if REDUCTIONS[name].kind in ("sum", "product") else form])
 
 

@@ -76,15 +76,12 @@ def bad_word(word: ast.Word, before: ast.Word, expected: set[str]) -> ParseError
 
 
 def _situation(word: ast.Word, before: ast.Word, expected: set[str]) -> set[str]:
-    """Returns facts about an unexpected token as strings, such as "keyword" or "in a type".
-
-    In syntax_errors.toml, the conditions `when` and `unless` of a known mistake are lists of facts.
-    """
+    """Returns facts about an unexpected token, such as "keyword" or "in a type"."""
 
     def kinds(of: ast.Word) -> set[str]:
         return {of.type, of.text, *(kind for kind, types in tables()["kinds"].items() if of.type in types)}
 
-    facts = {
+    facts = {  # the conditions `when` and `unless` in syntax_errors.toml name such facts
         "keyword": word.text in tables()["keywords"],
         "touching": before.span.end == word.span.start,
         "before =": word.span.source.text.startswith("=", word.span.end),

@@ -39,9 +39,7 @@ def fold(graph: Graph) -> Graph:
 
 
 def _folded(i: Interner, node: Contract) -> Node:
-    """Replaces a batch of products by one large product. Returns a view of the large product that has the shape of
-    `node`.
-    """
+    """Replaces a batch of products by a view of one large product."""
     count = _shared(node)
     lead, rows = node.rank - 2 - count, node.shape[node.rank - 2 - count : -1]
     split, many = places(axis(lead), rows), Dim.of(math.prod(map(int, rows)))
@@ -56,25 +54,21 @@ def _folded(i: Interner, node: Contract) -> Node:
 
 
 def _shared(node: Contract) -> int:
-    """Returns the largest number n for which the second factor is the same along the last n batch axes. The last batch
-    axis of a product lies directly before its row axis.
-    """
+    """Returns along how many last batch axes the second factor is the same."""
     if not isinstance(node.b, View):
         return 0
     varies = {s for d in node.b.index for s in d.symbols()}
-    batch = range(node.rank - 3, -1, -1)
+    batch = range(node.rank - 3, -1, -1)  # the last batch axis lies directly before the rows
     return next((n for n, k in enumerate(batch) if axis_symbol(k) in varies), len(batch))
 
 
 def _is_faster_as_one(node: Node) -> TypeGuard[Contract]:
-    """Checks whether a batch of products needs fewer rows of tiles, padding included, if the batch becomes one large
-    product. For example, 45 products of 32 rows need 45 tiles of 128 rows, but one product of 45 * 32 rows needs only
-    12 tiles.
-    """
+    """Checks whether one large product needs fewer rows of tiles than a batch of products."""
     if not isinstance(node, Contract) or any(e.constant is None for e in (*node.shape, *node.a.shape)):
         return False
     sizes = node.shape[-2 - _shared(node) : -1]
     rows, products = int(sizes[-1]), math.prod(map(int, sizes[:-1]))
+    # 45 products of 32 rows need 45 tiles of 128 rows, but one product of 45 * 32 rows needs only 12
     if products < 2 or products * _in_tiles(rows) <= _in_tiles(rows * products) or is_converted(node):
         return False
     # a loop that holds all columns could also compute the reductions that the first factor needs over the depth
@@ -82,5 +76,5 @@ def _is_faster_as_one(node: Node) -> TypeGuard[Contract]:
 
 
 def _in_tiles(rows: int) -> int:
-    """Returns the total number of rows, padding included, of all tiles that are needed to cover `rows` rows."""
+    """Rounds a number of rows up to whole tiles."""
     return -(-rows // ROWS) * ROWS

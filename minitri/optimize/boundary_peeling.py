@@ -37,14 +37,11 @@ def peel(program: Program) -> Program:
 
 
 def _narrowed(program: Program, op: Access, axis: TileAxis, extent: int) -> bool:
-    """Checks whether the mask at the end of an axis is the only reason that a thread loads fewer than 16 bytes at once.
-
-    Without a mask, a thread loads a group of contiguous elements at once. The number of elements that a thread loads at
-    once is a divisor of the block size and of the number of elements per thread. If the number of elements in a load
-    does not divide the extent of the axis, one load can contain both masked and unmasked elements.
-    """
+    """Checks whether only a mask makes a thread load fewer than 16 bytes at once."""
     step, rest = op.offset.coefficient(axis.symbol) or (ZERO, ZERO)
     tile = [program.axis(a).lanes for a in (op.axes if isinstance(op, Load) else op.value.axes)]
     share = max(1, prod(tile) // (WARP * program.warps))
+    # the number of contiguous elements that a thread loads at once without a mask
     at_once = gcd(ALIGNMENT // op.buffer.dtype.bytes, axis.block, share, *(c for _, c in rest.terms))
+    # If `at_once` does not divide the extent, one load can contain both masked and unmasked elements.
     return step == ONE and axis.lanes == axis.block and extent % at_once > 0

@@ -84,10 +84,8 @@ class MaskElision(Masking):
         return found
 
     def _stays_in_array(self, op: Load, axis: TileAxis, others: Sequence[Dim]) -> bool:
-        """Checks whether every element of a tile along an axis lies in the array that is loaded.
-
-        On a grid axis no result depends on elements past the end, because the mask of the store drops these elements.
-        """
+        """Checks whether a tile along an axis stays in the loaded array."""
+        # on a grid axis, no result depends on elements past the end: the mask of the store drops them
         if axis.role != "grid":
             return False
         touched = [(d, e) for d, e in zip(op.index, op.buffer.shape) if axis.symbol in d.symbols()]
@@ -112,7 +110,7 @@ class MaskElision(Masking):
         return axis.name in self.whole or (found is not None and same(found, value))
 
     def _masked_value(self, root: Op, axis: str) -> Any:
-        """Returns the value of an op for elements past the end of an axis, or None if this value is not known."""
+        """Returns the value of an op past the end of an axis, if known."""
         for op in postorder([root], _elementwise_operands):
             if (op, axis) not in self.past_end:
                 self.past_end[op, axis] = self._past_end(op, axis)
@@ -137,7 +135,7 @@ class MaskElision(Masking):
 
 
 def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
-    """Returns the least and the greatest index of an axis for which all `tests` can hold."""
+    """Returns the least and the greatest index of an axis that can pass given tests."""
     fits = not overhangs(axis) and axis.lanes == axis.block
     first, last = ZERO, axis.extent - 1 if fits else (axis.blocks - 1) * axis.block + (axis.lanes - 1)
     for test in tests:
@@ -166,7 +164,7 @@ def _elementwise_operands(op: Op) -> tuple[Op, ...]:
 
 
 def _wanted_others(program: Program) -> dict[Op, Number]:
-    """Maps each load that is the operand of a reduction to the neutral element of this reduction."""
+    """Maps each load that is reduced to the neutral element, such as 0 for sums."""
     wanted: dict[Op, Number] = {}
     for op in program.ops():
         step = (op.x, neutral(op.op, op.x.dtype)) if isinstance(op, (Reduce, Scan)) else accumulated(op)

@@ -89,7 +89,7 @@ def pack(graph: Graph, layouts: Layouts, chip: Chip, parts: bool = False) -> Gra
 
 
 def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node | None:
-    """Returns the product with packed (copied) factors, or None if no copy makes the product faster."""
+    """Returns the product with copied factors, or None if no copy helps."""
     if wanted == "swapped":
         swapped = _swapped(i, node)
         return _transposed(i, _packed(i, swapped, layouts, "depth") or swapped)
@@ -105,7 +105,8 @@ def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node 
 
 
 def _moves_first(node: Contract, layouts: Layouts, wanted: str) -> bool:
-    """Checks whether to copy the first factor. Each column of the result uses each element of the first factor once."""
+    """Checks whether to copy the first factor of a product."""
+    # each column of the result uses each element of the first factor once
     last, columns = node.rank - 1, node.shape[-1].constant or 0
     if not (is_read(node.a) and is_read(node.b)) or _fits(node.a, last, layouts, wanted):
         return False
@@ -122,7 +123,8 @@ def _moves_first(node: Contract, layouts: Layouts, wanted: str) -> bool:
 
 
 def _moves_second(node: Contract, layouts: Layouts, wanted: str) -> bool:
-    """Checks whether to copy the second factor. Each row of the result uses each element of the second factor once."""
+    """Checks whether to copy the second factor of a product."""
+    # each row of the result uses each element of the second factor once
     depth, rows = node.rank - 2, node.shape[-2].constant or 0
     if _is_of_parts(node, wanted):  # the copy pays, or `_cheapest` would have chosen another layout
         return _is_large(node, WORTH_OF_COPY) and not is_along_depth(node.b, depth, layouts)
@@ -145,37 +147,25 @@ def _is_of_parts(node: Contract, wanted: str) -> bool:
 
 
 def _least(node: Contract) -> tuple[int, int]:
-    """Returns two thresholds: the uses of each element of a factor, and the operations of a product. Below one of the
-    thresholds, a copy of the factor saves no time.
-    """
+    """Returns the least reuse of elements and the least operations for which a copy pays."""
     tensor_cores = node.a.dtype.bits == 16 or node.precision == "tf32"
     return (REUSE, WORTH) if tensor_cores else (REUSE_OF_F32, WORTH_F32)
 
 
 def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
-    """Returns the axis along which the factors of a product must be contiguous. Returns "depth" if the factors must be
-    contiguous along the summed axis. Returns "any" if each factor must be contiguous along one of its last two axes.
-    Returns "columns" if the second factor must be contiguous along its last axis. Returns "swapped" if the factors must
-    change places. Returns "" if the layout of the factors does not matter.
-    """
+    """Returns the layout that the factors of a product should have, such as "depth"."""
     if node.a.dtype != f32:
+        # "any": each factor is contiguous along one of its last two axes; "": the layout does not matter
         return "any" if node.a.dtype.is_float and node.a.dtype.bits == 16 else ""
     if node.precision.startswith("tf32"):
-        return "depth"
+        return "depth"  # contiguous along the summed axis
     if not (parts and suits_parts(node)):
-        return "columns"
+        return "columns"  # the second factor is contiguous along its last axis
     return "depth" if is_along_depth(node.b, node.rank - 2, layouts) else _cheapest(node, layouts, chip)
 
 
 def _cheapest(node: Contract, layouts: Layouts, chip: Chip) -> str:
-    """Returns the layout of factors with which a product of f32 arrays has the least estimated time. The second factor
-    of the product is not contiguous along the depth (the summed axis). The result is "depth", "columns" or "swapped",
-    as in `_wanted`.
-
-    The time of a copy follows from the bytes that it moves, so a copy does not pay if few rows use each element. A
-    factor that is not stored in memory is computed again for each tile of the result. The estimate for swapped factors
-    adds the time of a copy if the first factor is not stored in memory.
-    """
+    """Returns the layout of factors with the least estimated time for a product."""
     *batch, m, n, depth = map(int, (*node.shape, node.a.shape[-1]))
 
     def least(precision: str, m: int, n: int) -> float:
@@ -184,14 +174,16 @@ def _cheapest(node: Contract, layouts: Layouts, chip: Chip) -> str:
     def copied(factor: Node) -> float:
         varies = {*range(factor.rank)}.difference(_repeated(factor))
         elements = math.prod(int(factor.shape[k]) for k in varies)
+        # The time follows from the bytes that a copy moves, so a copy does not pay if few rows use each element.
         return time_of_copy(chip, elements) if _is_large(node, WORTH_OF_COPY) else math.inf
 
     apart = not _fits(node.b, node.rank - 2, layouts, "columns")
     times = {
-        "depth": least("tf32x3", m, n) + copied(node.b),
+        "depth": least("tf32x3", m, n) + copied(node.b),  # the second factor is not contiguous along the depth
         "columns": least("ieee", m, n) + (copied(node.b) if apart else 0.0),
     }
     if n >= SIDE_OF_PARTS:
+        # A factor that is not stored is computed again for each tile, so the estimate for swapped factors adds a copy.
         stored = not is_read(node.a) or _places(node.a, layouts) is not None
         fits = stored and is_along_depth(node.a, node.rank - 1, layouts)
         times["swapped"] = least("tf32x3", n, m) * SWAPPED + (0.0 if fits else copied(node.a))
@@ -199,15 +191,13 @@ def _cheapest(node: Contract, layouts: Layouts, chip: Chip) -> str:
 
 
 def _swapped(i: Interner, node: Contract) -> Contract:
-    """Returns the product of the transposed factors in swapped order. The second factor of the returned product is the
-    transposed first factor of `node`.
-    """
+    """Returns the product of the transposed factors in swapped order."""
     b, a = (_transposed(i, f) for f in (node.a, node.b))
     return i.contract(a, b, node.precision)
 
 
 def _transposed(i: Interner, x: Node) -> Node:
-    """Returns a view of an array in which the last two axes have changed places."""
+    """Transposes the last two axes of an array."""
     last = x.rank - 1
     index = (*map(axis, range(last - 1)), axis(last), axis(last - 1))
     return i.view(x, (*x.shape[:-2], x.shape[-1], x.shape[-2]), index)
@@ -241,22 +231,15 @@ def in_loops(graph: Graph, parts: bool) -> set[Node]:
 
 
 def _is_large(node: Contract, worth: int, depth: int | None = None) -> bool:
-    """Checks whether a product is so large that a copy of a factor is worth one more kernel. A product with fewer than
-    `worth` operations is not large. If the factors have another dtype than f32, the summed axis must have at least
-    `depth` (by default DEPTH) elements.
-    """
+    """Checks whether a product is so large that a copy of a factor pays."""
     sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
     deep = len(sizes) > node.rank and (sizes[-1] >= (depth or DEPTH) or node.a.dtype == f32)
     return deep and 2 * math.prod(sizes) >= worth
 
 
 def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: int = ALIGNMENT) -> bool:
-    """Checks whether a product can read blocks of a factor without a packed copy of the factor.
-
-    The argument `depth` is the axis that the product sums over. The rows of the factor must begin at multiples of
-    `alignment` bytes.
-    """
-    found = _places(factor, layouts)
+    """Checks whether a product can read a factor without a copy of the factor."""
+    found = _places(factor, layouts)  # `depth` is the axis that the product sums over
     if wanted == "columns":
         return depth == factor.rank - 1 or found is not None and found[1][depth] != 1
     if found is None:
@@ -265,6 +248,7 @@ def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: in
     row = 2 * factor.rank - 3 - depth  # the axis that is not `depth`, of the last two axes
     if steps[depth] != 1 and (wanted == "depth" or steps[row] != 1):
         return False
+    # rows must begin at multiples of `alignment` bytes
     return all(n * factor.dtype.bytes % alignment == 0 for n in (start, *(s for s in steps if s != 1)))
 
 
@@ -284,9 +268,7 @@ def is_along_depth(factor: Node, depth: int, layouts: Layouts, alignment: int = 
 
 
 def _reads(node: Node, index: tuple[Dim, ...], layouts: Layouts) -> Iterator[tuple[Node, Dim]]:
-    """Yields each array in memory that an element of a node is computed from, with the offset at which the array is
-    read.
-    """
+    """Yields each array that an element is computed from, with the offset of the read."""
     node, index = element(node, index)
     if isinstance(node, (ir.Apply, ir.Concat)) and not ir.is_copy(node):
         for operand in ir.children(node):
@@ -306,29 +288,26 @@ def row_strides(shape: tuple[Dim, ...], dtype: DType) -> tuple[Dim, ...]:
 
 
 def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
-    """Returns the offset of a factor's first element in memory and the stride of each axis, in elements. Returns None
-    if the factor is computed, or if its elements are not evenly spaced in memory.
-    """
+    """Returns the offset and the strides of a factor in memory, or None."""
     axes, index = [axis_symbol(k) for k in range(factor.rank)], tuple(map(axis, range(factor.rank)))
-    if not isinstance(element(factor, index).node, ir.Input):
+    if not isinstance(element(factor, index).node, ir.Input):  # the factor is computed
         return None
     ((_, offset),) = _reads(factor, index, layouts)
     found = [offset.coefficient(a) for a in axes]
     steps = [int(c[0]) for c in found if c is not None and c[0].constant is not None]
     start = offset.substitute(dict.fromkeys(axes, 0)).constant
+    # None if the elements are not evenly spaced
     return (start, steps) if start is not None and len(steps) == len(axes) else None
 
 
 def _copied(i: Interner, factor: Node, depth: int, missing: Dim, wanted: str) -> Node:
-    """Returns a copy of a factor, padded with `missing` zeros along its depth (summed axis). If all products of a batch
-    use the same factor, the factor is copied once.
-    """
+    """Returns a copy of a factor, padded with zeros along the summed axis."""
     repeated = _repeated(factor)
     if not repeated:
         return _aligned(i, padded(i, factor, depth, missing, 0.0), depth, wanted)
     kept = [k for k in range(factor.rank) if k not in repeated]
     first = tuple(axis(kept.index(k)) if k in kept else ZERO for k in range(factor.rank))
-    one = i.view(factor, tuple(factor.shape[k] for k in kept), first)
+    one = i.view(factor, tuple(factor.shape[k] for k in kept), first)  # copied once for all products of a batch
     copied = _copied(i, one, depth - len(repeated), missing, wanted)
     shape = tuple(e + missing if k == depth else e for k, e in enumerate(factor.shape))
     return i.view(copied, shape, tuple(map(axis, kept)))
@@ -341,12 +320,10 @@ def _repeated(factor: Node) -> list[int]:
 
 
 def _aligned(i: Interner, factor: Node, depth: int, wanted: str) -> Node:
-    """Copies a factor, so that each row of the copy begins at a multiple of 16 bytes. If necessary, the depth (summed
-    axis) becomes the last axis of the copy.
-    """
+    """Copies a factor, so that each row begins at a multiple of 16 bytes."""
     last = factor.rank - 1
     aligned = wanted == "any" and int(factor.shape[last]) * factor.dtype.bytes % ALIGNMENT == 0
     if depth == last or aligned or wanted == "columns":
         return i.apply("cast", factor.dtype, factor.shape, (factor,))
-    turned = _transposed(i, factor)
+    turned = _transposed(i, factor)  # the summed axis becomes the last axis of the copy
     return _transposed(i, i.apply("cast", factor.dtype, turned.shape, (turned,)))

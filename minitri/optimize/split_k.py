@@ -53,10 +53,9 @@ def split_products(graph: Graph, chip: Chip) -> Graph:
 
 
 def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | None:
-    """Returns the sum of partial products, or None if the product is not split. The argument `looped` says whether a
-    loop of the program computes attention.
-    """
+    """Returns the sum of partial products, or None if the product is not split."""
     alone = node.precision == "tf32x3" or is_read(node.a) and is_read(node.b)  # products of parts share no loop
+    # `looped`: a loop of the program computes attention
     if any(e.constant is None for e in (*node.shape, node.a.shape[-1])) or looped and not alone:
         return None
     *batch, m, n, depth = map(int, (*node.shape, node.a.shape[-1]))
@@ -94,11 +93,7 @@ def fastest(chip: Chip, precision: str, dtype: DType, *sizes: int) -> Choice:
 
 
 def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, depth: int) -> int:
-    """Returns the number of parts into which the summed axis is split. If possible, the number of parts is a power of
-    two that divides the depth (the length of the summed axis).
-
-    The number of parts aims at two grid programs on each multiprocessor.
-    """
+    """Returns the number of parts into which the summed axis is split."""
     tiles = batch * -(-m // ROWS) * -(-n // COLUMNS)
     fills = m <= FEW_ROWS and batch * -(-n // NARROW) >= multiprocessors - 4
     few = 2 * tiles * MOST <= multiprocessors  # half of the chip is idle, even with the usual number of parts
@@ -110,16 +105,16 @@ def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, dep
         shortest = SHORTEST_STREAM if fills or streams else SHORTEST
     if depth < shortest or not 0 < tiles < multiprocessors:
         return 1
+    # aims at two grid programs on each multiprocessor
     wanted = max(1, min(2 * multiprocessors // tiles, depth // PART, MANY if few else MOST))
+    # a power of two that divides the depth (the length of the summed axis), if possible
     even = math.gcd(depth // _unit(node, depth), 1 << (wanted.bit_length() - 1))
     return even if even > 1 and even * 4 > wanted else wanted
 
 
 def _unit(node: Contract, depth: int) -> int:
-    """Returns the number of elements that must divide the length of a part, so that the part begins at a multiple of 16
-    bytes. For example, if rows of f16 elements begin at multiples of 16 bytes, parts of 8 elements also begin at
-    multiples of 16 bytes.
-    """
+    """Returns which number must divide the length of a part for aligned loads."""
+    # parts of 8 f16 elements begin at multiples of 16 bytes if the rows do
     return math.gcd(depth, ALIGNMENT // node.a.dtype.bytes)
 
 

@@ -82,9 +82,7 @@ def loops(graph: Graph) -> dict[Node, list[_Group]]:
 
 
 def _product(i: Interner, node: Contract, cuts: Cuts) -> Halves | None:
-    """Splits a product into the same parts as the maximum that its first factor uses. Returns None if the first factor
-    does not use a maximum that was split.
-    """
+    """Splits a product like the maximum in its first factor, or returns None."""
     terms = terms_of(node.a, (node.rank - 1,), cuts, permuted=True)
     group = _Group.of(node, terms, lambda e: e.node in cuts and cuts[e.node].found is not None)
     if group is None or group.found.y.y.node not in cuts:
@@ -94,17 +92,14 @@ def _product(i: Interner, node: Contract, cuts: Cuts) -> Halves | None:
 
 
 class _Group:
-    """A matrix product whose first factor depends on a maximum, such as softmax(s) @ v.
-
-    The field `over` is the first factor without its conversions to other dtypes. If the first factor is a quotient by a
-    sum, as in a softmax, the fields `numerator` and `divisor` are the operands of the quotient. If the first factor is
-    not divided by a sum, `divisor` is None, and `numerator` equals `over`.
-    """
+    """A matrix product whose first factor depends on a maximum, such as `softmax(s) @ v`."""
 
     def __init__(
         self, node: Contract, terms: GraphTerms, found: Rescale[Element], over: Element, parts: tuple[Element, ...]
     ) -> None:
+        # `over`: the first factor without its conversions to other dtypes
         self.node, self.terms, self.found, self.over = node, terms, found, over
+        # the operands of a quotient by a sum, as in a softmax; otherwise `over` and None
         self.numerator, self.divisor = parts if len(parts) == 2 else (over, None)
 
     @staticmethod
@@ -170,33 +165,30 @@ class _Group:
 
 
 def _wanted(multiprocessors: int, programs: int, depth: int | None) -> int:
-    """Returns the number of parts that gives each multiprocessor two programs. If the length of the loop is unknown,
-    the number of parts is at most UNKNOWN (32).
-    """
+    """Returns the number of parts that gives each multiprocessor two programs."""
     if not 0 < programs <= multiprocessors // 2 or depth is not None and depth < SHORTEST:
         return 1
+    # UNKNOWN is the limit for a loop of unknown length
     return min(2 * multiprocessors // programs, UNKNOWN if depth is None else depth // PART)
 
 
 def _is_known(node: Contract) -> bool:
-    """Checks whether a product has dtype f32 and a result of known size. The size of the summed axis can be unknown."""
-    known = all(e.constant is not None for e in node.shape)
+    """Checks whether a product has dtype f32 and a result of known size."""
+    known = all(e.constant is not None for e in node.shape)  # the size of the summed axis can be unknown
     return known and node.dtype == f32 and node.precision != "tf32x3"
 
 
 def _may_be_held(node: Contract) -> bool:
-    """Checks whether one grid program can compute all columns of a product. If the first factor contains another
-    product, such as q @ k.mT, the same program computes it, so its summed axis must be short too.
-    """
+    """Checks whether one grid program can compute all columns of a product."""
+    # such as q @ k.mT; its summed axis must be short too
     inner = [n for n in made_of(node.a) if isinstance(n, Contract)]
     return int(node.shape[-1]) <= MAX_HELD and all((n.a.shape[-1].constant or MAX_HELD + 1) <= MAX_HELD for n in inner)
 
 
 def _follows(e: Element) -> bool:
-    """Checks whether an element is a sum of exponentials `exp(x - max x)`. A sum of `exp(x - max x)` is at least 1, or
-    nan.
-    """
+    """Checks whether a value is a sum of exponentials `exp(x - max x)`."""
     if not isinstance(e.node, Reduce) or e.node.op != "sum":
         return False
     terms = GraphTerms(e.node.x, e.node.axes)
+    # such a sum is at least 1, or nan
     return terms.look(terms.root)[0] == "exp" and isinstance(terms.transport(terms.root, terms.needs()), Rescale)

@@ -43,7 +43,7 @@ def split_scans(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
 
 
 def _halves(i: Interner, node: Scan, chip: Chip, layouts: Layouts) -> Halves | None:
-    """Returns a scan computed in parts: the total of all earlier parts is added to the scan of each part."""
+    """Splits a scan into parts, or returns None if no split is useful."""
     k = node.axis
     if any(e.constant is None for e in node.shape):
         return None
@@ -61,6 +61,7 @@ def _halves(i: Interner, node: Scan, chip: Chip, layouts: Layouts) -> Halves | N
     neutral = operators.neutral(node.op, node.dtype)
     x = in_parts(i, node.x, k, parts, length, neutral)
     totals = i.reduce(node.op, x, (k + 1,))
+    # the total of all earlier parts is added to the scan of each part
     before = i.scan(node.op, _shifted_by_one(i, totals, k, neutral), k)
     spread = i.view(before, x.shape, tuple(axis(j) for j in range(x.rank) if j != k + 1))
     made = compute(i, operators.running(node.op).combine, spread, i.scan(node.op, x, k + 1))
@@ -69,30 +70,24 @@ def _halves(i: Interner, node: Scan, chip: Chip, layouts: Layouts) -> Halves | N
 
 
 def _shifted_by_one(i: Interner, totals: Node, k: int, neutral: int | float | bool) -> Node:
-    """Returns the array `totals`, shifted by one element along axis k. Each part gets the total of the part before it,
-    and the first part gets the neutral element.
-    """
+    """Shifts an array by one element, and puts the neutral element first."""
     first = i.view(i.const(neutral, totals.dtype), (*totals.shape[:k], Dim.of(1), *totals.shape[k + 1 :]), ())
     shape = (*totals.shape[:k], totals.shape[k] - 1, *totals.shape[k + 1 :])
+    # each part gets the total of the part before it
     return i.concat(totals.shape, (first, i.view(totals, shape, tuple(map(axis, range(totals.rank))))), k)
 
 
 def _parts_of_rows(extent: int, others: int, wanted: int) -> int:
-    """Returns into how many parts each row of a scan is split. The argument `others` is the number of rows: the product
-    of the extents of all axes except the scanned axis.
-
-    The number of parts is the largest power of two for which at most `wanted` programs run and each part has at least
-    PART elements.
-    """
-    if extent < SHORTEST or not 0 < others <= FEW:
+    """Returns into how many parts each row of a scan is split."""
+    if extent < SHORTEST or not 0 < others <= FEW:  # `others` is the number of rows
         return 1
+    # The largest power of two for at most `wanted` programs and at least PART elements in each part.
     return 1 << (max(1, min(wanted // others, extent // PART)).bit_length() - 1)
 
 
 def _parts_of_columns(extent: int, others: int) -> int:
-    """Returns into how many parts each column of a scan is split. The argument `others` is the number of columns: the
-    product of the extents of all axes except the scanned axis. The parts are so short that a program keeps a part in
-    registers.
-    """
+    """Returns into how many parts each column of a scan is split."""
+    # `others` is the number of columns
     few = 0 < others <= FEW_COLUMNS * LANES and extent >= min(SHORTEST, SHORTEST_COLUMN)
+    # so short that a program keeps a part in registers
     return min(-(-extent // min(PART, PART_COLUMN)), MOST_PARTS) if few else 1

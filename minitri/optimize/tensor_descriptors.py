@@ -47,9 +47,8 @@ def describe(program: Program, allowed: bool) -> Program:
 
 
 def _may_be_stored(program: Program, op: Store) -> bool:
-    """Checks whether a tensor descriptor can store the value of `op`. The stored value must be a float and must have
-    all axes of the stored block.
-    """
+    """Checks whether a tensor descriptor can store the value of an op."""
+    # the value must have all axes of the stored block
     return program.descriptor_stores and op.value.dtype.is_float and index_axes(op) == {*op.value.axes}
 
 

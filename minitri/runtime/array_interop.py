@@ -118,17 +118,14 @@ def _torch_view(tensor: Any, name: str) -> ArrayView:
 
 
 def _dlpack_view(value: Any, name: str) -> ArrayView:
-    """Returns the `ArrayView` of an object that supports DLPack, through numpy.
-
-    Arrays in CUDA memory and arrays of bf16 are read through torch, because numpy supports neither of them.
-    """
+    """Returns a view of an array that supports DLPack."""
     try:
         if value.__dlpack_device__()[0] == 1:
             with suppress(BufferError, RuntimeError):
                 return _numpy_view(np.from_dlpack(value), name)
         import torch
 
-        return _torch_view(torch.from_dlpack(value), name)
+        return _torch_view(torch.from_dlpack(value), name)  # CUDA memory or bf16, which numpy does not support
     except CompileError:
         raise
     except Exception as error:  # the other library may raise any exception
@@ -137,10 +134,7 @@ def _dlpack_view(value: Any, name: str) -> ArrayView:
 
 
 def _cuda_view(value: Any, name: str) -> ArrayView:
-    """Returns the `ArrayView` of a GPU array with the attribute `__cuda_array_interface__`, such as an array of numba.
-
-    A call with a numba array returns torch tensors, which have the attribute `__cuda_array_interface__` too.
-    """
+    """Returns a view of a GPU array with `__cuda_array_interface__`, such as a numba array."""
     try:
         import torch
 
@@ -154,17 +148,15 @@ def _cuda_view(value: Any, name: str) -> ArrayView:
     except Exception as error:  # the attribute of an unknown object may have any contents
         why = f"cannot be read through __cuda_array_interface__ ({type(error).__name__})"
         raise _refused(name, why, "pass a CUDA tensor, or an object with __dlpack__") from None
-    return _torch_view(tensor, name)
+    return _torch_view(tensor, name)  # a call with a numba array returns torch tensors
 
 
 def _gpu_of(about: dict[str, Any], torch: Any) -> str:
-    """Returns the GPU that holds an array.
-
-    `torch.as_tensor` copies an array if its argument `device` is not the GPU that holds the array.
-    """
+    """Returns the GPU that holds an array."""
     address, gpus = about["data"][0], torch.cuda.device_count()
     one = about | {"data": (address, False), "shape": (1,), "strides": None}
     first = SimpleNamespace(__cuda_array_interface__=one)
+    # `torch.as_tensor` copies an array of another GPU, so the address differs
     own = (f"cuda:{k}" for k in range(gpus) if torch.as_tensor(first, device=f"cuda:{k}").data_ptr() == address)
     return next(own, "cuda") if gpus > 1 and address else "cuda"
 

@@ -89,14 +89,11 @@ def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> 
 
 
 def _guards(args: Sequence[Any]) -> Callable[..., bool] | None:
-    """Returns a function that checks whether tensors have the type, dtype, device, shape and strides of `args`.
-
-    The returned function is written in C, and torch.compile uses it too. Returns None if the installed version of torch
-    lacks the function with which torch.compile checks arguments.
-    """
+    """Returns a fast function that checks dtypes, shapes and strides of tensors, or None."""
     try:
         guards: Any = importlib.import_module("torch._C._dynamo.guards")
         sizes, strides = [list(a.shape) for a in args], [list(a.stride()) for a in args]
+        # written in C; torch.compile uses this check too
         return guards.TensorGuards(*args, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
     except (ImportError, AttributeError, TypeError, SystemError):  # not a public interface of torch
         return None
@@ -144,10 +141,8 @@ class Replay:
         return tensors[-1] if self.single else tuple(tensors[self.first :])
 
     def _run_single(self, step: _Step) -> Callable[[list[int], Sequence[Any]], Any]:
-        """Returns a faster version of `_run` for calls with only one kernel and one output, which are the most frequent
-        calls.
-        """
-        (make,), stream, device = self.made, self.stream, self.device
+        """Returns a faster `_run` for calls with one kernel and one output."""
+        (make,), stream, device = self.made, self.stream, self.device  # such calls are the most frequent
         start, programs, pick, numbers = step.start, step.programs, step.pick, step.numbers
 
         def run(pointers: list[int], args: Sequence[Any]) -> Any:
@@ -160,27 +155,19 @@ class Replay:
 
 
 def _empty(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], device: int) -> Callable[[], Any]:
-    """Returns a function that allocates a tensor on the device `device`. The device must be the current device when the
-    function is called.
-
-    The returned function is the allocator of torch.compile if possible, because this allocator skips torch's
-    dispatcher.
-    """
+    """Returns a function that allocates a tensor on the current GPU."""
     import torch
 
     kind = getattr(torch, dtype.numpy.name)
     try:
+        # The allocator of torch.compile skips torch's dispatcher.
         return partial(importlib.import_module("torch._C._dynamo.guards")._empty_strided_cuda, shape, strides, kind)
     except (ImportError, AttributeError):
         return partial(torch.empty_strided, shape, strides, dtype=kind, device=f"cuda:{device}")
 
 
 class _Step:
-    """One kernel launch of a `Replay` (a recorded call).
-
-    `pick` selects the kernel's pointers from the addresses of the call's arrays, temporaries and outputs. `more` is
-    true if the kernel has arguments after the sizes: floats or tensor descriptors.
-    """
+    """One kernel launch of a recorded call."""
 
     __slots__ = ("start", "programs", "pick", "numbers", "floats", "descriptors", "more")
 
@@ -188,10 +175,11 @@ class _Step:
         self.start, self.programs, self.numbers = launch.start(), launch.programs, launch.numbers
         kernel = launch.step.kernel
         taken = [slots[b.name] for b in kernel.pointers]
+        # selects the kernel's pointers from the addresses of the call's arrays, temporaries and outputs
         self.pick: Callable[..., Any] = itemgetter(*taken) if len(taken) > 1 else lambda pointers: (pointers[taken[0]],)
         self.floats = tuple(floats[b.name] for b in kernel.scalars)
         self.descriptors = kernel.descriptors
-        self.more = bool(self.floats or self.descriptors)
+        self.more = bool(self.floats or self.descriptors)  # whether arguments follow the sizes
 
     def with_more(self, given: tuple[Any, ...], args: Sequence[Any]) -> tuple[Any, ...]:
         """Returns the kernel arguments `given`, followed by the float arguments of this call and the tensor descriptors

@@ -47,7 +47,7 @@ def permuted(text: str) -> Program:
 
 
 def _exchanged(node: Any) -> Any:
-    """Returns a node of the syntax tree with exchanged operands, if the node is a commutative operator."""
+    """Exchanges the operands of a commutative operator in the syntax tree."""
     match node:
         case ast.Binary(left=ast.Tuple()) | ast.Binary(right=ast.Tuple()):  # shapes are joined in their order
             return node

@@ -243,20 +243,17 @@ class FormFiller(StatementWriter):
         return self.indices(axes, x.shape[k], INDEX_DTYPES)
 
     def _of_sides(self, prefix: str, letters: str, filled: Filled) -> str:
-        """Adds a new array for a placeholder such as {MK} or {i8_MK}, and returns the array's name. Each capital letter
-        stands for an axis. For the placeholder {size_M}, the method adds no array and returns the size of the axis M.
-
-        Within one statement, a letter always stands for the same size. A prefix such as "i8" is the dtype of the new
-        array. In one statement, all placeholders without a prefix, such as {MK}, make arrays of the same dtype.
-        """
+        """Adds an array for a placeholder such as {MK}, and returns its name."""
         axes = []
         for letter in letters:
+            # within one statement, a letter (an axis) always has the same size
             side = filled[f"side {letter}"] = filled.get(f"side {letter}") or self.choose(self.sides)
             axes.append(Axis(str(side), side))
         if prefix == "size":
-            return axes[0].text
-        dtype = prefix
+            return axes[0].text  # {size_M} stands for the size of the axis M
+        dtype = prefix  # as in {i8_MK}
         if not prefix:
+            # one dtype for all placeholders without a prefix in a statement
             dtype = filled["real"] = filled.get("real") or self.choose(("f32", "f16", "bf16"))
         return self.array(dtype, axes, *((-1, 1) if DTYPES[dtype].is_float else (-20, 20)))
 
@@ -297,7 +294,7 @@ PLACEHOLDERS: dict[str, Callable[[FormFiller, Filled, Value], Any]] = {
 
 
 def _broadcast(a: Sequence[int], b: Sequence[int]) -> float:
-    """Returns the number of elements of the shape to which two shapes broadcast, or inf if they do not broadcast."""
+    """Returns the number of elements after broadcasting two shapes, or inf."""
     try:
         return math.prod(np.broadcast_shapes(tuple(a), tuple(b)))
     except ValueError:
@@ -305,7 +302,7 @@ def _broadcast(a: Sequence[int], b: Sequence[int]) -> float:
 
 
 def _product(a: Sequence[int], b: Sequence[int]) -> float:
-    """Returns the number of elements of a matrix product, or inf if the shapes of the factors do not fit."""
+    """Returns the number of elements of a matrix product, or inf."""
     if not a or not b or a[-1] != b[-2 if len(b) > 1 else 0]:
-        return math.inf
+        return math.inf  # the shapes do not fit
     return _broadcast(a[:-2], b[:-2]) * math.prod(a[-2:-1]) * (b[-1] if len(b) > 1 else 1)

@@ -135,7 +135,7 @@ class _Run(Values):
         return super().value(op)
 
     def _watch_ends(self, op: Op, axes: Sequence[str], value: Any, before: Any = None) -> None:
-        """Reports an error if elements past the end of a reduced axis would change the result of the reduction."""
+        """Reports elements past the end of an axis that would change a reduction."""
         for name in axes:
             k = self.names.index(name)
             if self.masked and name in self.axes and self.real[name] < value.shape[k] > 1:

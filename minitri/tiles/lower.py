@@ -190,7 +190,7 @@ class Lowering:
     # ---- ops in loops ----------------------------------------------------------------
 
     def _whole(self, new: Op, body: OpBuilder) -> Op:
-        """Writes an op that depends on the current block only, not on earlier iterations."""
+        """Adds an op that needs no value of earlier loop iterations."""
         if isinstance(new, Count):
             return self.number(new, product([self.axes[a].extent for a in new.over]), body)
         if isinstance(new, Reduce) and new.op in ("argmax", "argmin"):
@@ -201,9 +201,7 @@ class Lowering:
         return body.add(new)
 
     def _accumulate(self, op: Op, new: Reduce | Dot, body: OpBuilder) -> list[tuple[Carry, Op]]:
-        """Writes one iteration of a reduction or product over looped axes. Returns the carried values, each with its
-        value for the next iteration.
-        """
+        """Adds one iteration of a reduction or product, and returns the updated accumulators."""
         if isinstance(new, Dot):
             carry = self.top[op] = self.carry(new.dtype, new.axes, 0.0, new)
             return [(carry, body.add(replace(new, acc=carry)))]
@@ -214,17 +212,14 @@ class Lowering:
         return [(carry, body.compute(COMBINE[new.op], carry, new.x))]
 
     def _accumulate_arg(self, op: Op, new: Reduce, body: OpBuilder) -> list[tuple[Carry, Op]]:
-        """Writes one iteration of argmax or argmin. For each element of a block, the loop carries the best value so far
-        and its index.
-
-        A later value replaces the best value only if it is strictly better, so the first of several equal values wins.
-        """
+        """Adds one iteration of argmax or argmin."""
         x = new.x
+        # the loop carries the best value so far and its index, for each element of a block
         best = self.carry(x.dtype, x.axes, neutral(new.op, x.dtype), new)
         lane = self.out.add(self._lane(new.over[0], new, first=True))
         where = self.out.add(Carry(dtype=i64, axes=x.axes, spans=new.spans, initial=lane))
         self.top[op] = replace(new, x=best, index=where)
-        better = body.compute(reduction(new.op).combine, x, best)
+        better = body.compute(reduction(new.op).combine, x, best)  # strictly better, so the first of equal values wins
         if x.dtype.is_float:  # the first nan wins
             fresh = body.compute("logical_not", body.compute("isnan", best))
             first_nan = body.compute("logical_and", body.compute("isnan", x), fresh)
@@ -233,26 +228,20 @@ class Lowering:
         return [(best, body.compute("where", better, x, best)), (where, body.compute("where", better, here, where))]
 
     def _lane(self, axis: str, op: Op, first: bool = False) -> Op:
-        """Makes an op for the index along an axis. The index along the axis lies in the first block if `first` is true,
-        otherwise in the current block.
-        """
-        expr = lane_number(axis) if first else self.axes[axis].index
+        """Makes an op for the index along an axis."""
+        expr = lane_number(axis) if first else self.axes[axis].index  # in the first block, or in the current block
         return Position(dtype=i64, axes=(axis,), spans=op.spans, expr=expr)
 
     def _scan(self, new: Scan, nest: Nest) -> Op:
-        """Writes one iteration of a scan over blocks: the scan of the current block, combined with the total of all
-        earlier blocks.
-
-        The loop carries the last element of the scan so far. To select the last element, all other elements are
-        replaced by 0, and the elements are added. A simpler loop would carry the total and add the sum of each block to
-        it, but Triton 3.6 cannot compile such a loop.
-        """
+        """Adds one iteration of a scan over blocks."""
         rest = tuple(a for a in new.axes if a != new.along)
-        carry = self.carry(new.dtype, rest, neutral(new.op, new.dtype), new)
+        carry = self.carry(new.dtype, rest, neutral(new.op, new.dtype), new)  # the last element of the scan so far
         body, own = nest.body, nest.body.add(new)
-        result = body.compute(COMBINE[new.op], carry, own)
+        result = body.compute(COMBINE[new.op], carry, own)  # combined with the total of all earlier blocks
         lane = lane_number(new.along) - (self.axes[new.along].block - 1)
         last = body.add(ir.Inside(dtype=bool_, axes=(new.along,), spans=new.spans, conditions=(lane,)))
+        # Selects the last element: all others become 0, and the elements are added. Triton 3.6 cannot compile a simpler
+        # loop, which carries the total and adds the sum of each block.
         alone = body.compute("where", last, result, self.constant(new, neutral("sum", new.dtype)))
         following = Reduce(dtype=new.dtype, axes=rest, spans=new.spans, op="sum", x=alone, over=(new.along,))
         nest.carries.append((carry, body.add(following)))

@@ -122,7 +122,7 @@ class Masking:
         self.new[op] = out.add(new)
 
     def _walked(self, carry: Op) -> tuple[str, ...]:
-        """Returns the axes along which a loop reduces the value `carry`."""
+        """Returns the axes along which a loop reduces a value."""
         return tuple(a for a in carry.axes if self.axes[a].role != "grid")
 
     # ---- what can be proven ----------------------------------------------------------
@@ -145,7 +145,7 @@ class Masking:
     # ---- accesses --------------------------------------------------------------------
 
     def _mask(self, op: Load | Store) -> Mask:
-        """Returns the mask of a load or store: its necessary bounds checks and guards."""
+        """Returns the mask of a load or store."""
         names = axis_names((*op.index, *op.guards))
         used = {a.inside: a for a in self.program.axes if a.name in names}
         # A tile is padded to a power of two. The padding contains elements that belong to a different grid program.
@@ -163,7 +163,7 @@ class Masking:
     # ---- reductions ------------------------------------------------------------------
 
     def _neutral(self, x: Op, over: tuple[str, ...], value: Number, out: OpBuilder) -> Op:
-        """Returns `x` with the neutral element `value` in place of elements past the end of the reduced axes."""
+        """Replaces elements past the end of reduced axes by the neutral element."""
         for axis in (self.axes[name] for name in over if name in x.axes):
             if overhangs(axis) and not self.is_neutral(x, axis, value):
                 x = self.where(x, axis, value, out)

@@ -74,10 +74,9 @@ def program_lines(program: Program) -> Iterator[TextLine]:
 
 
 def _hints(program: Program, about: Op | Loop) -> list[str]:
-    """Formats the hints of an op or a loop as attributes of its line: `wait = true`. Hints with default values are
-    omitted.
-    """
+    """Formats the hints of an op as attributes, such as `wait = true`."""
     given = fields_of(program.hint(about))
+    # default values are omitted
     return LINES[Hints].words({name: value or None for name, value in given.items()}, OpWriter({}, AXIS))
 
 
@@ -88,9 +87,7 @@ def statements(program: Program) -> dict[Op, str]:
 
 
 def _options(program: Program) -> str:
-    """Formats the compile options of a program: the number of warps, and every option that does not have its default
-    value.
-    """
+    """Formats the compile options of a program, such as the number of warps."""
     defaults = {f.name: f.default for f in fields(Program)}
     options = {name: getattr(program, name) for name in OPTIONS}
     words = [name if value is True else f"{name} {value}" for name, value in options.items() if value != defaults[name]]
@@ -138,18 +135,14 @@ def _axis(place: Node, names: Names, before: Sequence[TileAxis]) -> TileAxis:
 
 
 class _Body(Body):
-    """Parses the statements of a program.
-
-    hints   a dict from each op or loop to its hints
-    given   the hints of the line that was parsed last
-    """
+    """Parses the statements of a program."""
 
     templates = {**Body.templates, **LINES}
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self.hints: dict[Op | Loop, Hints] = {}
-        self.given = PLAIN
+        self.hints: dict[Op | Loop, Hints] = {}  # the hints of each op or loop
+        self.given = PLAIN  # the hints of the line that was parsed last
         self.anywhere = LINES[Hints].attributes if self.stage == "tile.masked" else ()
 
     def fields(self, line: Line, absent: Collection[str] = ()) -> tuple[type[Any], dict[str, Any]]:

@@ -57,27 +57,22 @@ def divide(a, b):
 
 @triton.jit
 def _divide_by_few(a, b):
-    """Returns a / b with few instructions for each element of a.
-
-    First, b is multiplied by a power of two (the scale), and a by half of the scale. If b is a normal number and `|b| <
-    2**126`, the absolute value of the scaled divisor (b times the scale) is between 1/2 and 1. If a finite b is
-    denormal or `|b| >= 2**126`, the absolute value of the scaled divisor is between `2**-23` and 4. For every finite b
-    except 0, the reciprocal of the scaled divisor is a normal number. The function starts with the quotient q = a * (1
-    / b). Two corrections subtract (q * b - a) * (1 / b) from q. A fused multiplication and addition computes the
-    remainder q * b - a exactly. After the second correction, the quotient is rounded correctly (Markstein, Computation
-    of elementary functions on the IBM RISC System/6000 processor, 1990). The function computes and corrects half of the
-    quotient, and doubles it at the end. Half of the quotient is finite even if a / b is the largest float or slightly
-    larger. The remainder is smaller than a in absolute value, unless a or a / b is zero, infinite or NaN. If the
-    remainder is not smaller than a, the function returns a * (1 / b) without corrections.
-    """
+    """Returns a / b with few instructions for each element of a."""
     # The exponent of an f32 has 8 bits, above 23 bits of mantissa, and is stored plus 127. The stored exponents of b and
     # of the scale add up to 253, so that of b * scale is 253 - 127 = 126, which stands for a number from 1/2 to 1.
     exponent = (b.to(tl.int32, bitcast=True) >> 23) & 255
     scale = (tl.maximum(253 - exponent, 1) << 23).to(tl.float32, bitcast=True)
+    # Half of the quotient is finite even if a / b is the largest float or slightly larger.
     a, b = a * (scale * 0.5), b * scale
+    # A denormal b or `|b| >= 2**126` gives a scaled b from `2**-23` to 4, so r is a normal number for every finite b
+    # except 0.
     r = tl.div_rn(1.0, b)
     q = a * r
-    rest = tl.fma(q, b, -a)
+    rest = tl.fma(q, b, -a)  # the exact remainder
     near = tl.fma(-rest, r, q)
+    # After this second correction, the quotient is rounded correctly (Markstein, Computation of elementary functions on
+    # the IBM RISC System/6000 processor, 1990).
     near = tl.fma(-tl.fma(near, b, -a), r, near)
+    # The remainder is smaller than a in absolute value, unless a or a / b is zero, infinite or NaN. Then the result is
+    # q without corrections.
     return tl.where(tl.abs(rest) < tl.abs(a), near, q) * 2.0

@@ -93,13 +93,11 @@ def check(tree: ast.AST) -> None:
 
 
 def _known_attribute(node: ast.Attribute) -> bool:
-    """Checks whether generated source may use an attribute, such as `tl.load`.
-
-    Functions of `tl`, `rt` and `libdevice` are allowed, and also `value.to`, `desc0.load` and `desc0.store`.
-    """
+    """Checks whether generated source may use an attribute, such as `tl.load`."""
     of_module = isinstance(node.value, ast.Name) and node.value.id in _MODULES
     of_descriptor = isinstance(node.value, ast.Name) and node.value.id.startswith("desc")
     moves = of_descriptor and node.attr in ("load", "store")
+    # functions of `tl`, `rt` and `libdevice`, and `value.to`, `desc0.load` and `desc0.store`
     return node.attr == "to" or moves or (of_module and not node.attr.startswith("_"))
 
 

@@ -53,16 +53,13 @@ def magnitude(graph: Graph) -> Graph:
 
 
 class _Magnitudes:
-    """Builds the graph that computes the magnitude (the scale of the rounding errors) of each float output.
-
-    The dict `value` maps each old node to its copy in the new graph. The dict `size` maps each old node with rounding
-    errors to the new node that computes its magnitude.
-    """
+    """Builds the graph that computes the scale of the rounding errors of each output."""
 
     def __init__(self, graph: Graph) -> None:
         self.i = Interner()
         self.op = partial(compute, self.i)
-        self.value: dict[Node, Node] = {}
+        self.value: dict[Node, Node] = {}  # from each old node to its copy in the new graph
+        # from each old node with rounding errors to the new node that computes their scale
         self.size: dict[Node, Node] = {}
         self.inputs = tuple(self.i.input(x.name, x.dtype, x.shape, x.scalar) for x in graph.inputs)
         for node in graph.nodes():
@@ -183,6 +180,7 @@ class _Magnitudes:
 
 
 def _is_power_of_two(x: Node) -> bool:
-    """Checks whether x is a constant power of two, so that multiplying by it is exact."""
+    """Checks whether a node is a constant power of two."""
     constant = ir.viewed(x)
+    # multiplying by a power of two is exact
     return isinstance(constant, Const) and abs(math.frexp(constant.value)[0]) == 0.5

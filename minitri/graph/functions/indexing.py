@@ -56,10 +56,7 @@ def subscript(t: Typer, x: Array, items: Sequence[Item]) -> Array:
 
 
 def _scalar_of(item: Item) -> Item:
-    """Returns an item of a subscript unchanged, except that a constant `Dim` becomes an int.
-
-    Raises CompileError MT0206 if the item cannot be an index.
-    """
+    """Checks that an item of a subscript can be an index, and returns the item."""
     if isinstance(item, Dim) and item.constant is not None:
         return item.constant
     if isinstance(item, Array):
@@ -82,13 +79,10 @@ def _fill_ellipsis(x: Array, items: list[Item]) -> list[Item]:
 
 
 def _position(t: Typer, item: Item, extent: Dim, axis: int) -> Dim:
-    """Returns the index expression for one integer index. A negative index is counted from the end of the axis.
-
-    A symbolic index must have the same sign in each call. Example: the index `N - 4` is counted from the start, so each
-    call checks that N >= 4. The index `-N` is counted from the end of the axis.
-    """
+    """Returns the index expression for one integer index, counted from the start."""
     ensure(isinstance(item, (int, Dim)), "MT0206", f"an index must be an integer, not {describe(item)}")
     k = Dim.of(item)
+    # `N - 4` counts from the start, so each call checks that N >= 4; `-N` counts from the end
     backwards = _backwards(t, k)
     message = f"index {item} is out of range for axis {axis} of size {extent}"
     ensure(abs(k.constant or 0) <= MAX_ELEMENTS, "MT0206", message)
@@ -97,13 +91,10 @@ def _position(t: Typer, item: Item, extent: Dim, axis: int) -> Dim:
 
 
 def _backwards(t: Typer, k: Dim) -> bool:
-    """Checks whether an index or bound is negative. A negative index is counted from the end of the axis.
-
-    A symbolic index must have the same sign in each call, so each call checks the sign.
-    """
+    """Checks whether an index or slice bound is negative, and so counts from the end."""
     if k.constant is not None:
         return k.constant < 0
-    if sign(k) == -1:
+    if sign(k) == -1:  # a symbolic index must have the same sign in each call
         t.require(-k, ">=", ONE, "MT0206", f"the index {k} counts from the end, and is 0 here")
         return True
     t.require(k, ">=", ZERO, "MT0206", f"the index {k} counts from the start, and is negative here")
@@ -111,10 +102,7 @@ def _backwards(t: Typer, k: Dim) -> bool:
 
 
 def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
-    """Returns the length of a slice, and the index expression at which the result reads the sliced axis.
-
-    For example, for `x[2::3]`, the index expression is `2 + 3*d0`, where d0 is the position along axis 0 of the result.
-    """
+    """Returns the length of a slice, and the index expression that reads the array."""
     step = 1 if item.step is None else int(as_offset(as_int(item.step, "the step of a slice"), "the step"))
     ensure(step != 0, "MT0206", "the step of a slice must not be 0")
     start, stop = _bounds(t, item, extent, step > 0)
@@ -122,18 +110,14 @@ def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
     length = tidy(largest((distance + (abs(step) - 1)) // abs(step), 0))
     if step == 1 and length.constant is None:
         length = _one_element(item, extent) or length
-    return length, tidy(start) + step * ir.along(axis, length)
+    return length, tidy(start) + step * ir.along(axis, length)  # for `x[2::3]`: `2 + 3*d0`
 
 
 def _one_element(item: slice, extent: Dim) -> Dim | None:
-    """Returns the length of a slice of at most one element, such as `x[k : k + 1]` or `x[-1:]`.
-
-    The returned length has the form min(…, 1), which the function `at_most_one` recognises. Returns None if the slice
-    is not known to have at most one element.
-    """
+    """Returns the length of a slice of at most one element, or None."""
     first = as_offset(0 if item.start is None else item.start, "a slice bound")
     if first == -1 and item.stop is None or first == extent - 1 and (item.stop is None or item.stop == extent):
-        return smallest(extent, 1)
+        return smallest(extent, 1)  # `at_most_one` recognises min(…, 1)
     if first.constant is None or not isinstance(item.stop, (int, Dim)) or item.stop != first + 1 or first == -1:
         return None
     missing = first if first.constant >= 0 else -first - 1
@@ -142,13 +126,9 @@ def _one_element(item: slice, extent: Dim) -> Dim | None:
 
 
 def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Dim]:
-    """Returns the start and the stop of a slice as indices of the axis.
-
-    A bound is clipped only if the slice would otherwise be too long. A bound that makes the slice empty is not clipped.
-    Clipping each bound at both ends of the axis would make every index expression longer. With clipping at both ends,
-    the length of the index expression would double each time a slice is sliced again.
-    """
+    """Returns the start and the stop of a slice as indices of the axis."""
     (start, start_back), (stop, stop_back) = (_bound(t, v) for v in (item.start, item.stop))
+    # A bound is clipped only where the slice would be too long: clipping at both ends makes every index longer.
     if forwards:
         first = ZERO if start is None else extent - smallest(extent, -start) if start_back else start
         last = extent if stop is None else extent + stop if stop_back else smallest(stop, extent)
@@ -159,9 +139,7 @@ def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Di
 
 
 def _bound(t: Typer, value: Value) -> tuple[Dim | None, bool]:
-    """Returns a bound of a slice, and whether the bound is counted from the end. For a missing bound, returns None and
-    False.
-    """
+    """Returns a bound of a slice, and whether the bound is counted from the end."""
     if value is None:
         return None, False
     is_known = isinstance(value, (int, Dim)) and not isinstance(value, bool)
@@ -183,15 +161,10 @@ def wrapped(t: Typer, item: Item, extent: Dim) -> Array:
 
 
 def _gather(t: Typer, x: Array, picks: list[tuple[int, Array]], adjacent: bool) -> Array:
-    """Indexes x by integer arrays. Each item of `picks` is a pair: an axis of x, and the integer array that indexes
-    this axis.
-
-    In the result, the axes of the broadcast index arrays replace the indexed axes of x. If `adjacent` is false, the
-    axes of the index arrays come first in the result, as in numpy.
-    """
-    positions = [p for p, _ in picks]
+    """Indexes an array by integer arrays, as `x[i, :, j]` does in numpy."""
+    positions = [p for p, _ in picks]  # the indexed axes
     common = t.broadcast_shapes([a.shape for _, a in picks], "index arrays")
-    first = positions[0] if adjacent else 0
+    first = positions[0] if adjacent else 0  # if not adjacent, the axes of the index arrays come first, as in numpy
     kept = [k for k in range(x.rank) if k not in positions]
     before, after = [k for k in kept if k < first], [k for k in kept if k >= first]
     shape = tuple([x.shape[k] for k in before] + list(common) + [x.shape[k] for k in after])
@@ -203,18 +176,15 @@ def _gather(t: Typer, x: Array, picks: list[tuple[int, Array]], adjacent: bool) 
 
 
 def _spread(t: Typer, array: Array, common: Sequence[Dim], shape: Sequence[Dim], lead: int) -> ir.Node:
-    """Broadcasts an index array to the common shape of all index arrays, and then repeats the array to the shape of the
-    result.
-    """
+    """Broadcasts an index array to the shape of the result."""
     node = t.broadcast(array.node, tuple(common))
+    # repeats the array along the axes that are not indexed
     return t.nodes.view(node, tuple(shape), tuple(ir.axis(lead + k) for k in range(len(common))))
 
 
 def _adjacent(items: Sequence[Item]) -> bool:
-    """Checks whether all array and integer indices are next to each other, with no slice, None or `...` between them.
-
-    A `...` between two indices separates them even if the `...` stands for no axis.
-    """
+    """Checks whether all array and integer indices are next to each other."""
+    # `...` separates two indices even if it stands for no axis
     flags = [not (i is None or i is Ellipsis or isinstance(i, slice)) for i in items]
     first, last = flags.index(True), len(flags) - 1 - flags[::-1].index(True)
     return all(flags[first : last + 1])
@@ -262,20 +232,18 @@ def searchsorted(t: Typer, x1: Array, x2: Array, side: Value, sorter: Value) -> 
 
 
 def _step(t: Typer, x: Array, wanted: Array, found: Array, more: int, size: Dim, equal: bool) -> Array:
-    """Makes one step of a binary search in the sorted array x. All numbers in `wanted` are searched in parallel. The
-    array `found` contains a lower bound of the position of each number. If the element x[found + more - 1] comes before
-    a number, the step adds `more` to the lower bound of that number.
-    """
-    place = t.elementwise("add", [found, more])
+    """Makes one step of a binary search for many numbers at once."""
+    place = t.elementwise("add", [found, more])  # `found` has a lower bound of the position of each number
     inside = t.elementwise("less_equal", [place, plain(size)])
     last = t.elementwise("where", [inside, t.elementwise("subtract", [place, 1]), 0])
     read = Array(t.nodes.gather(x.node, last.shape, (ir.pick(0),), (last.node,)), x.dtype)
     before = _before(t, read, wanted, equal)
+    # the lower bound grows if the element x[place - 1] comes before the number
     return t.elementwise("where", [t.elementwise("logical_and", [inside, before]), place, found])
 
 
 def _before(t: Typer, x: Array, y: Array, equal: bool) -> Array:
-    """Returns x < y, or x <= y if `equal` is true. NaN counts as larger than every number."""
+    """Returns `x < y` or `x <= y`, where NaN counts as larger than every number."""
     less = t.elementwise("less_equal" if equal else "less", [x, y])
     if not (x.dtype.is_float or y.dtype.is_float):
         return less

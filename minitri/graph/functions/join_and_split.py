@@ -80,11 +80,7 @@ def concat(t: Typer, arrays: Value, axis: Value) -> Array:
 
 
 def _arrays(t: Typer, arrays: Value, what: str, more: str = "") -> list[Array]:
-    """Returns the arrays in the argument of a function such as stack.
-
-    Raises CompileError MT0102 if the argument is no tuple or is empty. The error shows an example call, in which the
-    text `more` follows the arrays.
-    """
+    """Returns the arrays in the argument of a function such as `stack`."""
     message = f"{what} takes a tuple or list of arrays, not {describe(arrays)}"
     ensure(isinstance(arrays, tuple), "MT0102", message, f"write `{what}((x, y){more})`")
     ensure(arrays != (), "MT0102", f"{what} takes one array or more, and there is none")
@@ -92,7 +88,7 @@ def _arrays(t: Typer, arrays: Value, what: str, more: str = "") -> list[Array]:
 
 
 def _listed(parts: Sequence[Array]) -> str:
-    """Returns the types of at most eight arrays as text, for error messages."""
+    """Returns the types of at most eight arrays as text."""
     return ", ".join([*map(str, parts[:8]), *["…"] * (len(parts) > 8)])
 
 
@@ -113,10 +109,8 @@ def pad(t: Typer, x: Strong, pad_width: Value, constant_values: Value) -> Array:
 
 
 def _pad_widths(t: Typer, value: Value, rank: int) -> list[ir.Shape]:
-    """Returns the widths of the padding before and after each axis.
-
-    The argument `pad_width` has one of numpy's forms: n, (before, after) or ((before, after), …).
-    """
+    """Returns the widths of the padding before and after each axis."""
+    # numpy's forms are n, (before, after) and ((before, after), …)
     rows: list[Any] = list(value) if isinstance(value, tuple) and value and isinstance(value[0], tuple) else [value]
     pairs = [row if isinstance(row, tuple) else (row, row) for row in rows] * (rank if len(rows) == 1 else 1)
     fits = len(pairs) == rank and all(len(pair) == 2 for pair in pairs)
@@ -125,9 +119,8 @@ def _pad_widths(t: Typer, value: Value, rank: int) -> list[ir.Shape]:
 
 
 def _stacked(t: Typer, arrays: Value, *, name: str, axis: int, new: Mapping[int, Sequence[int]]) -> Array:
-    """Adds axes of size 1 to arrays of low rank, and joins the arrays along an axis. For an array of rank k, `new[k]`
-    contains the positions of the added axes.
-    """
+    """Adds axes of size 1 to arrays, and joins the arrays along an axis."""
+    # `new[k]`: the positions of the added axes of an array of rank k
     parts = [insert_axes(t, a, new.get(a.rank, ())) for a in _arrays(t, arrays, name)]
     return concat(t, tuple(parts), min(axis, parts[0].rank - 1))
 
@@ -150,15 +143,10 @@ def unstack(t: Typer, x: Array, axis: Value) -> tuple[Value, ...]:
 
 
 def _known(size: Dim, name: str, x: Array, axis: int) -> int:
-    """Returns the size of an axis as an int.
-
-    The function `name`, such as unstack, returns as many arrays as the axis has elements.
-
-    Raises CompileError MT0106 if the size is not constant, and MT0401 if the size exceeds the limit on operations.
-    """
+    """Returns the size of an axis as an int, or raises CompileError."""
     help = "give the axis a number in the type, or let the call say it"
     ensure(size.constant is not None, "MT0106", f"{name} needs to know the size of axis {axis} of {x}", help)
-    if int(size) > (limit := current().operations):
+    if int(size) > (limit := current().operations):  # `name`, such as unstack, makes an array for each element
         raise exceeded("operations", f"{name} makes {int(size):,} arrays, the limit is {limit:,} operations")
     return int(size)
 
@@ -223,7 +211,7 @@ def repeat(t: Typer, x: Array, repeats: Value, axis: Value) -> Array:
 
 
 def _each(t: Typer, x: Array, axis: int, repeats: Sequence[int]) -> Array:
-    """Repeats the first element along an axis `repeats[0]` times, the second element `repeats[1]` times, and so on."""
+    """Repeats each element along an axis, like `np.repeat` with several counts."""
     message = f"repeat has {len(repeats)} numbers for the {x.shape[axis]} elements of axis {axis}"
     t.require(x.shape[axis], "==", Dim.of(len(repeats)), "MT0205", message)
     counts = t.require_sizes(as_shape(tuple(repeats))) if repeats else ()
@@ -232,10 +220,7 @@ def _each(t: Typer, x: Array, axis: int, repeats: Sequence[int]) -> Array:
 
 
 def _along(t: Typer, x: Array, axis: int, size: Dim, place: Dim) -> Array:
-    """Returns an array like x, but with `size` elements along one axis.
-
-    The argument `place` is the index along the axis `axis` at which an element of the result reads x.
-    """
+    """Returns a view with a new size and a new index along one axis."""
     shape = [size if k == axis else e for k, e in enumerate(x.shape)]
     return view(t, x, shape, [place if k == axis else ir.axis(k) for k in range(len(shape))])
 

@@ -57,10 +57,7 @@ def tensordot(t: Typer, x1: Array, x2: Array, axes: Value) -> Array:
 
 
 def _summed_axes(axes: Value, rank: int, other: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns the axes of the first array and of the second array over which tensordot sums.
-
-    The k-th returned axis of the first array and the k-th returned axis of the second array are summed as a pair.
-    """
+    """Returns the axes of two arrays over which `tensordot` sums, in pairs."""
     if not isinstance(axes, tuple):
         count = as_int(axes, "axes")
         fits = 0 <= count <= min(rank, other)
@@ -154,13 +151,7 @@ Labels = tuple[Label, ...]
 
 
 def _read_subscripts(text: object, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
-    """Reads subscripts in numpy's notation. Returns the names of the axes of each array, and of the result.
-
-    The argument `ranks` holds the number of axes of each array.
-
-    Without `->`, the result has the axes of `...`, and then the names that occur once, in alphabetical order. Raises
-    CompileError MT0102 for a syntax error. Raises MT0204 if the subscripts do not fit the ranks of the arrays.
-    """
+    """Reads einsum subscripts, and returns the axis names of each array and of the result."""
     ensure(isinstance(text, str), "MT0102", "the first argument of einsum is a text", HELP)
     left, arrow, right = "".join(str(text).split()).partition("->")
     terms = left.split(",")
@@ -174,7 +165,7 @@ HELP = 'write one letter for each axis: `einsum("ik,kj->ij", a, b)`'
 
 
 def _letters(term: str) -> tuple[str, str, str]:
-    """Splits one array's subscripts into the letters before `...`, the dots, and the letters after the dots."""
+    """Splits subscripts at `...` into the letters before, the dots and the letters after."""
     before, dots, after = term.partition("...")
     for letter in before + after:
         fits = letter.isascii() and letter.isalpha()
@@ -206,17 +197,15 @@ def _result(term: str, arrays: Sequence[Labels]) -> Labels:
 
 
 def _implied(arrays: Sequence[Labels]) -> Labels:
-    """Returns the axes of the result if the subscripts have no `->`."""
+    """Returns the axes of the result if einsum subscripts have no `->`."""
     times = Counter(label for labels in arrays for label in labels)
+    # the axes of `...`, and then the names that occur once, in alphabetical order
     return (*_unnamed(arrays), *sorted(x for x in times if isinstance(x, str) and times[x] == 1))
 
 
 def _unnamed(arrays: Sequence[Labels]) -> tuple[int, ...]:
-    """Returns the names of the axes of `...` in the result, such as (-2, -1).
-
-    `...` can stand for a different number of axes in each array. If `...` stands for one axis of one array and two axes
-    of another array, it stands for two axes of the result.
-    """
+    """Returns the names of the axes of `...` in the result, such as (-2, -1)."""
+    # `...` stands for fewer axes in some arrays
     most = max((sum(isinstance(x, int) for x in labels) for labels in arrays), default=0)
     return tuple(range(-most, 0))
 
@@ -261,12 +250,12 @@ def einsum(t: Typer, subscripts: Value, operands: Value, precision: Value) -> Ar
 
 
 def _sizes(t: Typer, names: Iterable[Labels], arrays: Iterable[Array]) -> dict[Label, Dim]:
-    """Returns the size of the axis that each name in the subscripts stands for. A size of 1 broadcasts, as in numpy."""
+    """Returns the size of the axis for each name in einsum subscripts."""
     sizes: dict[Label, Dim] = {}
     for labels, array in zip(names, arrays):
         for label, extent in zip(labels, array.shape):
             known = sizes.get(label, dims.ONE)
-            if known != 1 and extent != 1:
+            if known != 1 and extent != 1:  # a size of 1 broadcasts
                 name = label if isinstance(label, str) else "..."
                 message = f"`{name}` is {known} and {extent} in the subscripts of einsum"
                 t.require(known, "==", extent, "MT0203", message, help="an axis has one size under one name")
@@ -275,11 +264,8 @@ def _sizes(t: Typer, names: Iterable[Labels], arrays: Iterable[Array]) -> dict[L
 
 
 def _diagonal(t: Typer, x: Array, labels: Labels, sizes: Mapping[Label, Dim]) -> _Term:
-    """Returns the array with one axis for each name: with the subscripts "ii", the diagonal of the array.
-
-    An axis of size 1 is dropped if another axis with the same name, in this array or in another array, has a size other
-    than 1.
-    """
+    """Returns an array with one axis for each name: the diagonal for "ii"."""
+    # drops an axis of size 1 if an axis with the same name has another size
     kept = list(dict.fromkeys(n for n, e in zip(labels, x.shape) if e != 1 or sizes[n] == 1))
     index = [ir.axis(kept.index(n)) if e != 1 or sizes[n] == 1 else dims.ZERO for n, e in zip(labels, x.shape)]
     return _Term(view(t, x, [sizes[n] for n in kept], index), tuple(kept))
@@ -292,11 +278,8 @@ def _summed(t: Typer, x: _Term, kept: Container[Label]) -> _Term:
 
 
 def _joined(t: Typer, x: _Term, y: _Term, later: Container[Label], precision: str) -> _Term:
-    """Returns the product of two arrays, summed over the common axes that are not in `later`.
-
-    The argument `later` contains the names of axes that are still needed: axes of the result, and axes of arrays that
-    are multiplied later.
-    """
+    """Multiplies two arrays, and sums over the common axes that are no longer needed."""
+    # `later`: the names of axes of the result, and of arrays that are multiplied later
     over = [n for n in x.labels if n in y.labels and n not in later]
     batch = [n for n in x.labels if n in y.labels and n in later]
     rows, columns = [n for n in x.labels if n not in y.labels], [n for n in y.labels if n not in x.labels]

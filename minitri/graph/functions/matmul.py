@@ -34,10 +34,7 @@ def matmul(t: Typer, a: Array, b: Array, precision: Value) -> Array:
 
 
 def _require_contraction(t: Typer, x: Array, y: Array) -> None:
-    """Raises CompileError MT0203 if the summed axes of `x @ y` cannot have the same size.
-
-    If the sizes of the summed axes are symbolic, each call checks that they are equal.
-    """
+    """Checks that the summed axes of `x @ y` can have the same size."""
     k, other = x.shape[-1], y.shape[-min(2, y.rank)]
     left, right = t.operands or ("the left", "the right")
     help = "the last axis of the left must equal the last but one of the right"
@@ -45,6 +42,7 @@ def _require_contraction(t: Typer, x: Array, y: Array) -> None:
         plain = right.removesuffix(".mT").removesuffix(".T")
         help = f"drop the transpose: `{left} @ {plain}`" if plain != right else f"transpose: `{left} @ {right}.mT`"
     label = f"{left} is {x}, {right} is {y}"
+    # each call checks symbolic sizes
     t.require(k, "==", other, "MT0203", f"matmul contracts {k} with {other}", label=label, help=help)
 
 
@@ -83,7 +81,7 @@ def product(t: Typer, x: Array, y: Array, precision: str) -> Array:
 
 
 def _is_batch_of_rows(x: Shape, y: Shape) -> bool:
-    """Checks whether x is a batch of one-row matrices that are all multiplied by the same matrix."""
+    """Checks whether a product multiplies a batch of single rows by one matrix."""
     return len(x) > 2 and x[-2] == 1 and x[-3] != 1 and (len(y) < 3 or y[-3] == 1)
 
 

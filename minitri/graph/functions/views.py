@@ -34,11 +34,7 @@ def reshape(t: Typer, x: Array, shape: Value) -> Array:
 
 
 def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
-    """Returns the shape for `reshape`, with a size in place of -1. The argument `old` is the shape before `reshape`.
-
-    Raises CompileError MT0205 if the shape contains several sizes -1, or a size below -1. Raises CompileError MT0205 if
-    no size fits in place of -1.
-    """
+    """Returns the shape for `reshape`, with a size in place of -1."""
     holes = [k for k, e in enumerate(shape) if e == -1]
     fits = len(holes) <= 1 and all(e.constant is None or e.constant >= -1 for e in shape)
     ensure(fits, "MT0205", "a shape has at most one -1 and no other negative sizes")
@@ -57,44 +53,33 @@ def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
 
 
 def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
-    """Splits the old and the new shape of `reshape` into pairs of groups of axes. Both groups of a pair have equally
-    many elements. Each group has as few axes as possible.
-
-    Example: the pairs for `[A, B, C]` and `[A*B, C]` are `([A, B], [A*B])` and `([C], [C])`.
-    """
-    while old or new:
+    """Splits the two shapes of `reshape` into pairs of groups with equally many elements."""
+    while old or new:  # [A, B, C] and [A*B, C] give ([A, B], [A*B]) and ([C], [C])
         p, q = _next_run(old, new)
         yield old[:p], new[:q]
         old, new = old[p:], new[q:]
 
 
 def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
-    """Returns how many axes of `old` and of `new` form the first pair of groups (see `_groups`). Example: the first two
-    axes of [A, B, C] match the first axis of [A*B, C], so the function returns (2, 1).
-    """
+    """Returns how many leading axes of two shapes form groups with equally many elements."""
     products = {dims.product(new[:q]): q for q in range(len(new), 0, -1)}
     for p in range(1, len(old) + 1):
         q = products.get(dims.product(old[:p]))
         if q and ((p < len(old)) == (q < len(new)) or dims.product(old[p:]) == dims.product(new[q:])):
-            return p, q
+            return p, q  # (2, 1) for [A, B, C] and [A*B, C]
     return len(old), len(new)
 
 
 def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
-    """For each axis of the group `old`, returns an index expression over the axes of the group `new` (see `_groups`).
-    Example: if [A, B] becomes [A*B], the indices are `d0 // B` and `d0 % B`.
-
-    The argument `first` is the axis number of `new[0]` in the result. `reshape` keeps the row-major order of the
-    elements.
-    """
+    """Returns the index along each old axis of `reshape` as an expression over new axes."""
     if len(old) == len(new) == 1:
         return [ir.axis(first)]
-    flat = dims.ZERO
+    flat = dims.ZERO  # the row-major position of an element; `first` is the number of the axis new[0]
     for k, extent in enumerate(new):
         flat = flat * extent + ir.along(first + k, extent)
     out: list[Dim] = []
     for k, extent in enumerate(old):
-        place = flat // dims.product(old[k + 1 :])
+        place = flat // dims.product(old[k + 1 :])  # if [A, B] becomes [A*B]: `d0 // B` and `d0 % B`
         out.append(dims.ZERO if extent == 1 else place if k == 0 else place % extent)
     return out
 
@@ -163,7 +148,7 @@ def roll(t: Typer, x: Array, shift: Value, axis: Value) -> Array:
 
 
 def _short(shift: Dim, extent: Dim) -> Dim:
-    """Returns a shift for `roll` that has the same effect as `shift` and fits 64 bits."""
+    """Returns a shift that has the same effect in `roll` and fits 64 bits."""
     if shift.constant is None or abs(shift.constant) < FAR:
         return shift
     help = "a shift along an axis of any size has 60 bits"
@@ -172,11 +157,7 @@ def _short(shift: Dim, extent: Dim) -> Dim:
 
 
 def _shifts(shift: Value, axis: Value, rank: int) -> list[tuple[int, Dim]]:
-    """Returns the pairs (axis, shift) of numpy's roll.
-
-    A single shift applies to every axis. If only one axis is given, every shift applies to this axis. An axis can occur
-    in several pairs (axis, shift).
-    """
+    """Returns the pairs (axis, shift) of `roll`; one shift or one axis is repeated."""
     shifts = [as_dim(s, "shift") for s in items_of(shift)]
     axes = [as_axes((k,), rank)[0] for k in items_of(axis)]
     counts = {len(shifts), len(axes)} - {1}

@@ -232,19 +232,14 @@ def attribute(name: str) -> Answer | None:
 
 
 def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
-    """Returns an `Answer` for each row of names.csv that has the given name and one of the given libraries. The answers
-    are in the order of the given libraries.
-
-    Rows with the name `*` are left out, because they stand for any name with a prefix, as in `torch.fft.…`.
-    """
+    """Returns the answers from names.csv for a given name, in the order of libraries."""
+    # `*` stands for any name with a prefix, as in `torch.fft.…`
     found = [Answer(name, of, row) for of in libraries for row in rows(spelling, of) if row.name != "*"]
     return [a for a in found if not (a.row.here and a.row.name == spelling)]
 
 
 def _first(found: Sequence[Answer], args: Sequence[str] | None, keywords: Sequence[str]) -> Answer | None:
-    """Returns the first `Answer` in `found` whose row of names.csv fits the arguments of the call. If no row fits the
-    call, returns the first `Answer` in `found`.
-    """
+    """Returns the first answer that fits the arguments of a call, or the first answer."""
     fitting = [a for a in found if args is None or a.row.takes(args, keywords)]
     return next(iter(fitting or found), None)
 
@@ -274,7 +269,7 @@ def rewritten_call(row: Foreign, args: Sequence[str], keywords: Mapping[str, str
 
 
 def _plain(text: str) -> str:
-    """Simplifies a text: `1 if False else f(x)` becomes `f(x)`, and `x.shape.shape[0]` becomes `x.ndim`."""
+    """Simplifies a text, such as `1 if False else f(x)` to `f(x)`."""
     choice = r"(\w+(?:\(.*\))?) if (True|False) else (\w+(?:\(.*\))?)"
     return re.sub(choice, lambda m: m[1] if m[2] == "True" else m[3], text).replace(".shape.shape[0]", ".ndim")
 
