@@ -124,7 +124,7 @@ def _eval_node(expr: ast.Node, values: Mapping[int, Dim], sizes: Sizes) -> Dim:
 
 
 def static_argument(param: ast.Param, value: Value, function: ast.Function) -> Value:
-    """Returns the argument for a parameter that takes a number or an option. An option is a string such as "tanh".
+    """Returns the value of a parameter that takes a number, or a string such as "tanh".
 
     Raises CompileError MT0102 if the argument is invalid.
     """

@@ -122,9 +122,7 @@ class Lowering:
         return [a for a in self.looped if a in ir.reduced_by(op)]
 
     def loops_of(self, op: Op) -> tuple[str, ...]:
-        """Returns the looped axes that an op depends on, in order. The op must be written inside a loop over each axis
-        that the function returns.
-        """
+        """Returns the looped axes that an op depends on, in order. The op belongs inside the loops over these axes."""
         used = set(op.axes) | set(self.looped_over(op))
         if isinstance(op, Reduce):
             used |= set(op.x.axes)

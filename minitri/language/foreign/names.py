@@ -142,7 +142,7 @@ def _by_name() -> dict[str, list[Foreign]]:
 
 
 def rows(name: str, library: str) -> list[Foreign]:
-    """Returns the rows of names.csv for a name of a library.
+    """Returns the rows of names.csv for a function name such as `exp_` of a library such as torch.
 
     Rows with an empty column `arguments` fit any call, and come last. If names.csv has no row for a name with the
     suffix `_` or `_copy`, the function returns the rows for the name without the suffix. Example: torch's `exp_` and

@@ -18,7 +18,7 @@ multiplication:
     exp(y * c - max(y * c))                 2**(y * k - max(y) * k)
 
 An f32 ulp is `2**-16` of a bf16 ulp and `2**-13` of an f16 ulp. A less exact f32 value changes a 16-bit result only if
-the value is almost midway between two 16-bit numbers. Kernels that write f32 or f64 are not relaxed.
+the value is almost midway between two 16-bit numbers. A kernel that writes f32 or f64 arrays uses no fast math.
 
 The rule `power_of_two` rewrites exp(x - h) to a power of two, if h is one value for the whole row:
 
