@@ -5,8 +5,8 @@
     g(x, b)
 
 In: the text of `graph`, `graph.simplified`, `kernels`, `tile`, `tile.masked` or `tile.target`. Out: a `Program` with
-the stage of the text and all later stages. The one idea: the first line of a stage is a signature. A call binds its
-arguments to the names and types in the signature of the stage.
+the stage of the text and all later stages. The first line of a stage is a signature, like the head of a
+function. A call binds its arguments to the names and types in the signature.
 
 The text of a stage is not trusted, so the verifier of the stage checks it first. On a CPU, the numpy evaluator checks
 every access to memory before the kernels run. A mistake in the text of a stage gives an error (MT05xx), never a

@@ -254,8 +254,6 @@ def _of_extreme(a: Extreme) -> Ramps:
 def _ramp(inner: Ramps) -> Ramps | None:
     """Writes max(`inner`, 0) as a linear function plus terms c * max(n - k, 0), where n is a sum of sizes. Returns None
     if `inner` depends on two or more different sums of sizes.
-
-    If n is never negative, terms with k <= 0 are not needed, because max(n - k, 0) is n - k.
     """
     found = inner.of_one_sum()
     if found is None:
@@ -266,7 +264,7 @@ def _ramp(inner: Ramps) -> Ramps | None:
         return max(0, f(at))
 
     start = min(corners, default=0) - 2
-    if sign(n) == 1:
+    if sign(n) == 1:  # max(n - k, 0) is n - k for k <= 0
         start, corners = 0, {k for k in corners if k > 0}
     slope = value(start + 1) - value(start)
     bends = {(n, k): value(k + 1) - 2 * value(k) + value(k - 1) for k in corners}

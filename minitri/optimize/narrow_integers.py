@@ -79,7 +79,7 @@ def _is_made_of(op: Op, kept: set[Op]) -> bool:
 
 
 def _takes(user: Op, kept: set[Op]) -> bool:
-    """Checks whether the operands of an op can have any dtype that represents their values."""
+    """Checks whether an op gives the same result if its i64 operands become i32 or f32."""
     if not isinstance(user, Compute) or not _is_made_of(user, kept):
         return False
     # comparing i32 numbers gives the same result as comparing the same numbers in i64

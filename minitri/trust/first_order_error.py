@@ -147,7 +147,7 @@ class _Magnitudes:
 
     def of_factor(self, x: Node) -> Node:
         """Returns 1 + e(x) / |x| for each factor x of a product, where e(x) is the scale of the rounding errors of x.
-        The sum over all factors is the scale of the product's relative error.
+        The relative error of a product is at most about the sum of these numbers of its factors.
         """
         size = self.absolute(x)
         one = number(self.i, size, 1.0)

@@ -84,7 +84,7 @@ class FirstParts:
                 self.parts.setdefault(h, set()).add(node)
 
     def _first_homes(self, node: Node) -> list[int]:
-        """Returns the initial parts of a node: a new part, or its users' parts."""
+        """Returns the parts that first contain a node: a part of its own, or the parts of the nodes that use it."""
         own = [self.position[node]]
         if not isinstance(node, Apply) or node in self.stored or self._narrows_product(node):
             return own

@@ -217,9 +217,7 @@ class FusedIndexing(Indexing):
         return {a for a in sides if a is not None} - self.reduced
 
     def _reused(self, node: Reduce, demand: Demand, names: Sequence[str]) -> int:
-        """Returns how many operands a reduction over the axes `names` shares with the kernel. The kernel and the
-        reduction need a shared operand at the same index.
-        """
+        """Counts the operands that both the kernel and a reduction over the axes `names` read at the same index."""
         return self._count_shared(node.x, Demand(with_axes(demand.index, node.axes, names), demand.guards))[0]
 
     def _count_shared(self, node: Node, demand: Demand, limit: int = 64) -> tuple[int, int]:
