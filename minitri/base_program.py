@@ -96,21 +96,16 @@ class BaseProgram:
     # ---- for one call ----------------------------------------------------------------
 
     def _bound(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> Call:
-        """Checks the arguments of a call, and returns the checked call.
-
-        Raises CompileError MT03xx if the arguments do not fit the parameters.
-
-        If a parameter has no annotation, its type is taken from the array that the call passes. In the type of a
-        parameter without annotation, the sizes are names such as `n0`, so that calls with different sizes share one
-        graph. Some programs are right for certain sizes only, and the graph of such a program contains the sizes of the
-        call as numbers. Example: for vectors x and y of N elements, `reshape(x, (2, -1)) * y` multiplies arrays of the
-        shapes (2, N/2) and (N,). numpy can broadcast these shapes for N = 2 only.
-        """
+        """Returns the checked call of the program with the given arguments."""
         self.refresh()
+        # Parameters without annotation get the array's type with sizes named `n0`, `n1`, ..., so that calls share one
+        # graph. A call that does not fit raises CompileError MT03xx.
         call = bind(self.function, args, keywords)
         with suppress(CompileError) if call.instance.types else nullcontext():
             check_conditions(self.conditions(call.instance), call.sizes)
             return call
+        # Some programs are right for certain sizes only, which the graph then contains as numbers: for x and y of the
+        # shape (N,), numpy broadcasts `reshape(x, (2, -1)) * y` for N = 2 only.
         call = call.with_known_sizes()
         check_conditions(self.conditions(call.instance), call.sizes)
         return call

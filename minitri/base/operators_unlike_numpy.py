@@ -36,13 +36,10 @@ def round_to_tf32(x: Any) -> Any:
 
 
 def _pow(b: Any, n: Any) -> Any:
-    """Returns b ** n for floats, with the same results as the C function `pow`.
-
-    If the exponent is the scalar 0.5, numpy computes a square root, whose results for -inf and -0.0 differ from the
-    results of C's `pow`. The function `_pow` converts a scalar exponent to an array, so that numpy does not compute a
-    square root.
-    """
+    """Returns a power of floats, with the same results as the C function `pow`."""
     shape = np.broadcast_shapes(b.shape, n.shape)
+    # For a scalar exponent 0.5, numpy computes a square root, which differs from C's `pow` for -inf and -0.0. An
+    # exponent in an array prevents the square root.
     flat = [np.array(np.broadcast_to(v, shape)).reshape(-1) for v in (b, n)]
     return np.power(*flat).reshape(shape)
 
@@ -70,10 +67,8 @@ def bitwise_right_shift(x: Any, n: Any) -> Any:
 
 
 def _unless_integer(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Returns a copy of a rounding function of numpy that leaves integers and bools unchanged.
-
-    The rounding functions of numpy before 2.1 converted integers and bools to floats.
-    """
+    """Returns a rounding function that leaves integers and bools unchanged."""
+    # The rounding functions of numpy before 2.1 convert integers and bools to floats.
     return lambda x: function(x) if x.dtype.kind == "f" else x
 
 

@@ -51,7 +51,7 @@ def distance(a: str, b: str, limit: float) -> float:
 
 
 def _replaced(a: str, b: str) -> float:
-    """Returns the cost of typing letter b instead of letter a."""
+    """Returns the cost of replacing one letter by another letter."""
     if a == b:
         return 0.0
     if a.lower() == b.lower():
@@ -61,9 +61,6 @@ def _replaced(a: str, b: str) -> float:
 
 
 def _inserted(text: str, at: int) -> float:
-    """Returns the cost of adding or omitting the letter `text[at - 1]`.
-
-    The cost is lower if the letter before `text[at - 1]` is the same letter, because doubled letters are a common
-    typing error.
-    """
+    """Returns the cost of adding or omitting one letter of a text."""
+    # The cost is lower after the same letter, because doubled letters are a common typing error.
     return SLIP if at > 1 and text[at - 1] == text[at - 2] else 1.0

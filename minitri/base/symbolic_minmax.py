@@ -52,11 +52,8 @@ def smallest(a: DimLike, b: DimLike) -> Dim:
 
 
 def _of_values(integers: Callable[..., Any], arrays: Callable[..., Any]) -> Any:
-    """Returns a function of two values: the function calls `integers` if both values are Python integers, and otherwise
-    calls `arrays`.
-
-    Two Python integers are not passed to numpy, because numpy's integers overflow.
-    """
+    """Returns a function that calls `integers` for two Python integers, and `arrays` otherwise."""
+    # Two Python integers are not passed to numpy, because numpy's integers overflow.
     return staticmethod(lambda a, b: (integers if isinstance(a, int) and isinstance(b, int) else arrays)(a, b))
 
 
@@ -98,18 +95,14 @@ def _extreme(kind: type[Extreme], a: Dim, b: Dim) -> Dim:
 
 
 def _winner(kind: type[Extreme], a: Dim, b: Dim) -> Dim | None:
-    """Returns a or b, whichever is the maximum (or minimum) for all sizes.
-
-    Returns None if no proof is found.
-    """
+    """Returns the operand that is the maximum (or minimum) for all sizes, or None."""
     difference = sign(a - b)
+    # None: no proof is found.
     return None if difference is None else a if (difference >= 0) == (kind is Largest) else b
 
 
 def _shifted(kind: type[Extreme], d: Dim) -> tuple[Extreme | None, int]:
-    """Splits d into a maximum (or minimum) m plus a constant c, and returns (m, c). If d is not a maximum (or minimum)
-    plus a constant, returns (None, 0).
-    """
+    """Splits an expression such as `max(M, N) + 2` into its maximum (or minimum) and constant."""
     shift = next((c for m, c in d.terms if not m), 0)
     atom = (d - shift).atom
     return (atom, shift) if isinstance(atom, kind) else (None, 0)
@@ -202,22 +195,18 @@ def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows) -> bool:
 
 
 def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
-    """For each size on which one of the axis lengths `extents` depends, returns the least value at which none of these
-    lengths is 0. The value n of a size s must also satisfy `allows(s, n)`. An axis length that depends on several sizes
-    is ignored.
-    """
+    """Returns the least value of each size for which no axis is empty."""
     least: dict[Symbol, int] = {}
     for symbol, n in filter(None, map(_least, extents)):
+        # Values that `allows` rejects are skipped.
         skipped = takewhile(lambda k, s=symbol: not allows(s, k), range(n, n + MOST_SKIPPED))
         least[symbol] = max(least.get(symbol, 0), n + len(list(skipped)))
     return least
 
 
 def _least(extent: Dim) -> tuple[Symbol, int] | None:
-    """Returns (s, n), where n is the least value of the size s that makes the axis length `extent` positive.
-
-    Returns None if the extent depends on several sizes, or is always 0.
-    """
+    """Returns a size and the least value for which the axis length is positive."""
+    # None: the length depends on several sizes, or is always 0.
     found = _ramps(extent).of_one_sum()
     if found is None or not isinstance(symbol := found[0].atom, Symbol) or symbol.kind != "size":
         return None
@@ -227,13 +216,13 @@ def _least(extent: Dim) -> tuple[Symbol, int] | None:
 
 
 def _is_nested(d: Dim) -> bool:
-    """Checks whether d has two or more maxima or minima, side by side or nested."""
+    """Checks whether an expression has two or more maxima or minima, side by side or nested."""
     found = [a for a in d.atoms() if isinstance(a, Extreme)]
     return len(found) > 1 or any(isinstance(b, Extreme) for a in found for x in (a.a, a.b) for b in x.atoms())
 
 
 def _ramps(d: Dim) -> Ramps:
-    """Returns `d` as a sum of ramps, where ramp(x) is max(x, 0)."""
+    """Returns an expression as a sum of terms such as `max(x, 0)`, called ramps."""
     found = Ramps(ZERO)
     for monomial, c in d.terms:
         alone = monomial[0] if len(monomial) == 1 else None
@@ -242,29 +231,27 @@ def _ramps(d: Dim) -> Ramps:
 
 
 def _of_extreme(a: Extreme) -> Ramps:
-    """Writes a maximum or minimum as a sum of functions of the form ramp(x) = max(x, 0).
-
-    max(x, y) is y + ramp(x - y), and min(x, y) is y - ramp(y - x).
-    """
+    """Returns a maximum or minimum as a sum of terms such as `max(x, 0)`."""
+    # With ramp(x) = max(x, 0), max(x, y) is y + ramp(x - y), and min(x, y) is y - ramp(y - x).
     factor = 1 if isinstance(a, Largest) else -1
     ramp = _ramp(_ramps((a.a - a.b) * factor))
     return Ramps(Dim({(a,): 1})) if ramp is None else _ramps(a.b).plus(ramp, factor)
 
 
 def _ramp(inner: Ramps) -> Ramps | None:
-    """Writes max(`inner`, 0) as a linear function plus terms c * max(n - k, 0), where n is a sum of sizes. Returns None
-    if `inner` depends on two or more different sums of sizes.
-    """
+    """Returns `max(inner, 0)` as a sum of terms such as `max(M - 2, 0)`, or None."""
     found = inner.of_one_sum()
     if found is None:
-        return None
+        return None  # `inner` depends on two or more different sums of sizes
+    # The result is a linear function of n, a sum of sizes, plus terms c * max(n - k, 0).
     n, f, corners = found
 
     def value(at: int) -> int:
         return max(0, f(at))
 
     start = min(corners, default=0) - 2
-    if sign(n) == 1:  # max(n - k, 0) is n - k for k <= 0
+    # If n is never negative, max(n - k, 0) is n - k for k <= 0, so these terms are not needed.
+    if sign(n) == 1:
         start, corners = 0, {k for k in corners if k > 0}
     slope = value(start + 1) - value(start)
     bends = {(n, k): value(k + 1) - 2 * value(k) + value(k - 1) for k in corners}
@@ -272,13 +259,10 @@ def _ramp(inner: Ramps) -> Ramps | None:
 
 
 def _base(d: Dim) -> tuple[Dim, int]:
-    """Returns a polynomial n and an integer c, such that d is c * n plus a constant.
-
-    For example, `2*M + 4*N + 1` is 2 * (M + 2*N) + 1, so `_base` returns the pair `(M + 2*N, 2)`. The coefficients of n
-    have no common divisor above 1, and the first coefficient of n is positive.
-    """
+    """Splits off the constant and the common factor: `2*M + 4*N + 1` gives `(M + 2*N, 2)`."""
     terms = [(m, c) for m, c in d.terms if m]
     if not terms:
         return ZERO, 0
+    # The sign makes the first coefficient of the result positive.
     common = gcd(*(c for _, c in terms)) * (1 if terms[0][1] > 0 else -1)
     return Dim({m: c // common for m, c in terms}), common

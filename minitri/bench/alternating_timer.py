@@ -81,13 +81,10 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace) -> dict[str, float
 
 
 class _Peer:
-    """The calls of one implementation, and its measured times.
-
-    `length` is roughly the time of a call: the host's time or the GPU's time, whichever is longer. The method `measure`
-    runs twice. Its first run finds `length`, and both runs compute the number of calls from `length`.
-    """
+    """The calls of one implementation, and its measured times."""
 
     def __init__(self, calls: Calls) -> None:
+        # `length` is roughly the time of a call on the host or on the GPU, whichever is longer.
         self.calls, self.length, self.spins = calls, 0.0, 1
         self.seconds: list[float] = []
         self.failed: Exception | None = None
@@ -122,11 +119,7 @@ class _Peer:
 
 
 def _call_seconds(calls: Calls) -> tuple[float, float]:
-    """Returns two times: the seconds that a call takes, and the seconds that the host takes to queue the call.
-
-    Three batches of three calls are timed. Each returned time is the shortest time of a batch, divided by the 3 calls
-    of the batch.
-    """
+    """Returns how long a call takes, and how long the host takes to queue the call."""
     rotation, found = cycle(calls), list[tuple[float, float]]()
     for _ in range(3):
         torch.cuda.synchronize()
@@ -136,14 +129,12 @@ def _call_seconds(calls: Calls) -> tuple[float, float]:
         end, host = _mark(), time.perf_counter() - before
         torch.cuda.synchronize()
         found.append((start.elapsed_time(end) * 1e-3, host))
-    whole, host = (min(seconds) / 3 for seconds in zip(*found))
+    whole, host = (min(seconds) / 3 for seconds in zip(*found))  # the shortest batch of three calls
     return whole, host
 
 
 def _timed_calls(calls: Calls, warm: int, timed: int, spins: int) -> list[float]:
-    """Makes some warm-up calls (their number is `warm`), then times some calls (their number is `timed`). Returns the
-    seconds of each timed call.
-    """
+    """Returns the seconds of each timed call, after some warm-up calls."""
     kept = deque[Any](maxlen=len(calls))
     marks: list[tuple[Any, Any]] = []
     for call in islice(cycle(calls), warm + timed):
@@ -158,7 +149,7 @@ def _timed_calls(calls: Calls, warm: int, timed: int, spins: int) -> list[float]
 
 
 def _mark() -> Any:
-    """Returns an event that records when all work queued so far on the current stream is done."""
+    """Records a CUDA event on the current stream, and returns the event."""
     event = torch.cuda.Event(enable_timing=True)
     event.record()
     return event

@@ -77,10 +77,8 @@ def microseconds() -> dict[str, float]:
 
 
 def _medians(ways: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
-    """Returns the median time of a call of each function in `ways`, in microseconds; batches of the functions
-    alternate.
-    """
-    turns = [
+    """Returns the median time of a call of each function, in microseconds."""
+    turns = [  # batches of the functions alternate
         {name: timeit.timeit(run, torch.cuda.synchronize, number=CALLS) for name, run in ways.items()}
         for _ in range(1 + BATCHES)
     ]

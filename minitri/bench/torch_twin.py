@@ -78,10 +78,7 @@ def torch_twin(text: str) -> Callable[..., Any]:
 
 
 def _closure(node: ast.Node | None) -> Callable[[Scope], Any]:
-    """Returns a function that evaluates an expression. The function takes a dict with the values of the variables.
-
-    Raises NotImplementedError if torch has no function for the expression.
-    """
+    """Returns a function that computes an expression with torch from a dict of variables."""
     match node:
         case None | ast.NoneLiteral():
             return lambda scope: None
@@ -113,19 +110,16 @@ def _closure(node: ast.Node | None) -> Callable[[Scope], Any]:
 def _applied(
     function: Callable[..., Any], args: Sequence[ast.Node | None], keywords: Sequence[tuple[str, ast.Node]] = ()
 ) -> Callable[[Scope], Any]:
-    """Returns a closure that calls `function` with the values of `args` and `keywords`."""
+    """Returns a function that calls `function` with the evaluated arguments."""
     parts = [_closure(a) for a in args]
     named = {KEYWORDS.get(k, k): _closure(v) for k, v in keywords}
     return lambda scope: function(*[p(scope) for p in parts], **{k: v(scope) for k, v in named.items()})
 
 
 def _function(name: str) -> Callable[..., Any]:
-    """Returns torch's function for a function of the language.
-
-    The programs in cases.toml also use functions that only torch has. For a function that the language lacks, the
-    result is torch's function with the same name.
-    """
+    """Returns the torch function for a function of the language."""
     named = NAMES.get(name, name)
+    # The programs in cases.toml also use functions that only torch has.
     found = FUNCTIONS.get(name) or getattr(torch, named, None) or getattr(torch.nn.functional, named, None)
     if found is None:
         raise NotImplementedError(f"torch has no word for {name}")

@@ -172,7 +172,7 @@ def read_array(path: str, dtype: DType | None = None) -> Array:
 
 
 def _argument(param: ast.Param, text: str, sizes: Mapping[str, Size], rng: np.random.Generator, reach: int) -> Any:
-    """Returns the array or number for a parameter. `text` is the value of the option `--input`, such as `ones`."""
+    """Returns the array or number that an option such as `--input x=ones` describes."""
     match param.annotation:
         case ast.ArrayType() as type:
             dtype, shape = DTYPES[type.dtype], _shape(type, sizes)
@@ -195,13 +195,10 @@ def _argument(param: ast.Param, text: str, sizes: Mapping[str, Size], rng: np.ra
 
 
 def _array(text: str, dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, reach: int) -> Any:
-    """Returns the array for the value `text` of an option `--input`, such as `ones` or `randint:100`.
-
-    The dtype of the returned array can differ from `dtype`. The caller (`_argument`) converts the array to `dtype`.
-    """
+    """Returns the array for an option value such as `ones` or `randint:100`."""
     match text.split(":"):
         case ["zeros" | "ones"]:
-            return np.full(shape, text == "ones")
+            return np.full(shape, text == "ones")  # another dtype than `dtype`: the caller converts the array
         case ["arange"]:
             return np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)
         case ["random" | "randn"] if dtype.is_float:
@@ -237,22 +234,16 @@ def require_known(what: str, given: Iterable[str], names: list[str]) -> None:
 
 
 def _as_declared(function: ast.Function, name: str, size: Size) -> Size:
-    """Returns a tuple of sizes for a pack (a name such as `*B` for several axes), and a single size for any other
-    dimension.
-
-    For a pack `*B` (a name for several axes), the size 8 of the option `B=8` becomes the tuple (8,).
-
-    Raises InputError if a single dimension gets several sizes, as in `N=2,3`.
-    """
+    """Returns a tuple of sizes for several axes such as `*B`, or a single size."""
     if isinstance(sizes_of(function, {})[name], tuple):
-        return (size,) if isinstance(size, int) else size
-    if not isinstance(size, int):
+        return (size,) if isinstance(size, int) else size  # the option `B=8` for the axes `*B`
+    if not isinstance(size, int):  # as in `N=2,3`
         raise InputError(f"`{name}` is one dimension, not {len(size)}: write {name}=4096")
     return size
 
 
 def _shape(type: ast.ArrayType, sizes: Mapping[str, Size]) -> tuple[int, ...]:
-    """Returns the shape of an array type for given sizes. For N = 4, the shape of `f32[N + 1]` is (5,)."""
+    """Returns the shape of an array type such as `f32[N + 1]` for given sizes."""
     dims = {n: Dim.of(s) if isinstance(s, int) else tuple(map(Dim.of, s)) for n, s in sizes.items()}
     shape = tuple(int(d) for d in array_type(type, dims).shape)
     if min(shape, default=0) < 0:
@@ -261,10 +252,7 @@ def _shape(type: ast.ArrayType, sizes: Mapping[str, Size]) -> tuple[int, ...]:
 
 
 def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: dict[str, Size]) -> None:
-    """Finds the sizes that follow from the shape of an array in a file, and adds these sizes to `sizes`.
-
-    Raises InputError if a size from the file differs from the size that the option -D or another file gave.
-    """
+    """Adds the sizes that follow from the shape of an array to `sizes`."""
     found: dict[str, Any] = {}
     shape = tuple(map(Dim.of, extents))
     try:
@@ -279,11 +267,8 @@ def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: 
 
 
 def _reach(function: ast.Function, sizes: Mapping[str, Size]) -> int:
-    """Returns the exclusive upper limit for random integers.
-
-    The limit is at most the length of the shortest nonempty axis of all float arrays, so random integers are valid
-    indices of these arrays.
-    """
+    """Returns the exclusive upper limit for random integers."""
     types = [p.annotation for p in function.params if isinstance(p.annotation, ast.ArrayType)]
     extents = [n for t in types if DTYPES[t.dtype].is_float for n in _shape(t, sizes)]
+    # Below the length of the shortest nonempty axis of all float arrays, random integers are valid indices.
     return min([REACH, *(n for n in extents if n > 0)])

@@ -58,9 +58,7 @@ class Request(Record):
         return Program(self._module(untyped), self.entry, without=self.without)
 
     def _loaded(self, stage: str) -> Program:
-        """Reads the text of a stage, such as the stage `graph`, from `self.file`. Returns a program whose compilation
-        starts at this stage.
-        """
+        """Returns a program that is loaded from the text of a stage, such as `graph`."""
         if self.file is None or self.expression is not None or self.types or self.entry:
             raise click.UsageError("--from takes the text of a stage: a file, or `-` for standard input, and no more")
         text = _standard_input() + "\n" if self.file == "-" else Path(self.file)
@@ -69,13 +67,10 @@ class Request(Record):
         return mt.load(text, stage, against=against, without=self.without)
 
     def _module(self, untyped: Sequence[str]) -> ast.Module:
-        """Returns the syntax tree of the program's text.
-
-        This method does not call `mt.compile`, which takes the types of parameters as keyword arguments. If a program
-        had a parameter called `entry`, its type would collide with the argument `entry` of `mt.compile`.
-        """
+        """Returns the syntax tree of the program's text."""
         if (self.file is None) == (self.expression is None):
             raise click.UsageError("give one program: a file, `-` for standard input, or -e EXPR")
+        # Not by `mt.compile`, where the type of a parameter called `entry` would collide with the argument `entry`.
         if self.expression is not None:
             return parse_program(self.expression, "<expression>", {**dict.fromkeys(untyped), **self.types})
         if self.file == "-":

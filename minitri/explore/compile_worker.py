@@ -97,12 +97,9 @@ def _document(module: ast.Module, r: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(module: ast.Module, r: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the names to which a request can give a size or a value.
-
-    A request can give sizes to the dimensions and packs (such as `*B`) of the function, and values to parameters that
-    are numbers.
-    """
+    """Returns the names to which a request can give a size or a value."""
     function = {f.name: f for f in module.functions}.get(r["entry"], module.functions[-1])
+    # A request gives sizes to dimensions and packs (such as `*B`), and values to parameters that are numbers.
     sizes = {n: "size" if isinstance(s, Dim) else "axes" for n, s in sizes_of(function, {}).items()}
     kinds = {p.name: p.annotation.kind for p in function.params if isinstance(p.annotation, ast.ScalarType)}
     return sizes | {name: "int" for name, kind in kinds.items() if kind == "int" or name in r["sizes"]}
@@ -112,10 +109,7 @@ def _named(module: ast.Module, r: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _checked(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the request with default values filled in.
-
-    Raises CompileError (MT0404) if a field of the request has a wrong type.
-    """
+    """Checks the types of a request's fields, and fills in default values."""
     _require(isinstance(request, dict) and isinstance(request.get("text"), str), "a request has a `text`")
     types, sizes = request.get("types") or {}, request.get("sizes") or {}
     _require(isinstance(types, dict) and all(isinstance(t, str) for t in types.values()), "`types` are texts by name")

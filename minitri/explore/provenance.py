@@ -123,10 +123,7 @@ class Trace:
         return self._about(program_lines(program), list(program.ops()))
 
     def _within(self, node: ast.Node | None) -> Nodes:
-        """Returns the graph nodes whose place in the source is exactly the place of an expression.
-
-        For an assignment or `return`, returns the nodes of the statement's value.
-        """
+        """Returns the graph nodes whose source range is exactly the range of an expression."""
         match node:
             case None:
                 return NONE
@@ -137,18 +134,14 @@ class Trace:
         return frozenset(self._there(node.span))
 
     def _about(self, lines: Iterable[tuple[str, Any]], ops: Sequence[Op]) -> list[Nodes]:
-        """Returns the graph nodes of each line in the text of a kernels or tile stage.
-
-        `ops` has all ops of the kernels or tile programs. For example, a line that declares a buffer gets the graph
-        nodes of all ops that access the buffer.
-        """
+        """Returns the graph nodes for each line of a printed kernel or tile program."""
+        # A line that declares a buffer gets the graph nodes of all ops that access the buffer.
         return [self.of(s for one in _served(item, ops) for s in one.spans) for _, item in lines]
 
 
 def _served(item: Any, ops: Sequence[Op]) -> Iterable[Op | Decision]:
-    """Returns the op or the fusion decision that is printed in a line. For a line that declares something, such as an
-    axis or a buffer, returns the ops that depend on the declaration.
-    """
+    """Returns the op or fusion decision that is printed in a line."""
+    # For a line that declares something, such as an axis or a buffer: the ops that depend on the declaration.
     match item:
         case Program() | Kernel():
             body = item.ops() if isinstance(item, Program) else item.body
@@ -175,10 +168,7 @@ def _axes(op: Op) -> Container[str]:
 
 
 def _nodes(compiled: Compilation) -> Iterator[NodeInfo]:
-    """Yields the nodes of the graph in the order of their numbers (`Graph.numbered`).
-
-    If the program was loaded from the text of its kernels or tile programs, yields the ops in this text.
-    """
+    """Yields the nodes of the graph in the order of their numbers."""
     start = compiled.context.start
     match compiled.value("graph" if start is None else start.stage):
         case Graph() as graph:
@@ -186,6 +176,7 @@ def _nodes(compiled: Compilation) -> Iterator[NodeInfo]:
             for node in dict.fromkeys((*graph.nodes(), *graph.inputs)):
                 text = format_input(node) if isinstance(node, Input) else texts[node]
                 yield NodeInfo("input" if isinstance(node, Input) else _op(text), text, graph.spans.get(node, ()))
+        # The program was loaded from the text of its kernels or tile programs.
         case first:
             lines = plan_lines(first) if isinstance(first, Plan) else programs_lines(first)
             ops = ((text.strip(), about) for text, about in lines if isinstance(about, Op))
@@ -193,5 +184,5 @@ def _nodes(compiled: Compilation) -> Iterator[NodeInfo]:
 
 
 def _op(text: str) -> str:
-    """Returns the operation in a line of a graph, such as `reduce.max` for `%3: f32[M] = reduce.max %2 …`."""
+    """Returns the operation in a line, such as `reduce.max` in `%3: f32[M] = reduce.max %2`."""
     return (text.partition(" = ")[2] or text.strip()).partition(" ")[0]

@@ -62,11 +62,8 @@ def _require(held: bool, status: int, reason: str) -> None:
 
 
 def _kept_token(port: int) -> str:
-    """Returns the token that earlier runs on this port used, or a new token if there was no earlier run.
-
-    The token is in the cache folder, which belongs to this user alone.
-    """
-    kept = json_disk_cache.get("explorer token", port)
+    """Returns the token that earlier runs on this port used, or a new token."""
+    kept = json_disk_cache.get("explorer token", port)  # in the cache folder, which belongs to this user alone
     if isinstance(kept, str) and re.fullmatch(r"[\w-]{32}", kept, re.ASCII):
         return kept
     token = secrets.token_urlsafe(24)
@@ -142,7 +139,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer("explore", lambda: self._send(200, self._asked(self._json())))
 
     def _answer(self, name: str, work: Callable[[], None]) -> None:
-        """Answers a request: runs `work` if the request is allowed and its path is `/TOKEN/name`."""
+        """Answers a request with `work()`, or with an error if the request is refused."""
         try:
             self._require_own()
             self._require_path(name)
@@ -155,7 +152,7 @@ class Handler(BaseHTTPRequestHandler):
     # ---- who may ask -----------------------------------------------------------------
 
     def _require_own(self) -> None:
-        """Rejects a request that comes from another page or another host, or that comes too often."""
+        """Rejects a request from another page or host, and requests that come too often."""
         hosts, origins = self.headers.get_all("Host") or [], self.headers.get_all("Origin") or []
         _require(len(hosts) == 1 and hosts[0] in self.server.names, 403, "this host is not served")
         own = not origins or (len(origins) == 1 and origins[0] in {f"http://{n}" for n in self.server.names})

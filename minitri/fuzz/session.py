@@ -126,16 +126,14 @@ def _add(summary: Summary, answer: Answer) -> None:
 
 
 def _saved(directory: Path | None, answer: Answer) -> str | None:
-    """Writes the file of a failure and returns the path of the file.
-
-    If the worker process crashed or hung, the program was not shrunk, and the file contains the original program.
-    """
+    """Writes a failing program to a file, and returns the path of the file."""
     if directory is None:
         return None
     seed, kind = answer["seed"], answer["kind"]
     unshrunk = Case(random_program(seed), seed, guilty=kind, said=answer["said"])
     path = directory / unshrunk.file
     directory.mkdir(parents=True, exist_ok=True)
+    # If the worker process crashed or hung, there is no shrunk program, and the file contains the original.
     path.write_text(answer.get("text") or written(unshrunk, path.name), encoding="utf-8")
     return str(path)
 
@@ -168,12 +166,12 @@ def answers(jobs: int, on: str, seeds: Iterator[int]) -> Iterator[Answer | None]
 
 
 def _answer(worker: Child, seed: int) -> Answer:
-    """Returns the worker's answer for a seed, or a failure if the worker dies or does not answer in time."""
+    """Returns the worker's answer for a seed, or a failure if none comes in time."""
     try:
         found = worker.ask(seed, LIMIT)
     except TimeoutError:
         return _failure(worker, seed, "hang", f"no answer within {LIMIT:g} s")
-    except (OSError, EOFError, ValueError):
+    except (OSError, EOFError, ValueError):  # the worker has died
         with suppress(subprocess.TimeoutExpired):
             worker.process.wait(timeout=5)  # its exit status may be a moment late
         return _failure(worker, seed, "crash", f"the process ended with {worker.process.returncode}")

@@ -61,8 +61,9 @@ def _concrete(shape: Shape, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def _index(expr: Dim, shape: Shape, sizes: Mapping[str, int], picks: Mapping[Any, Any] = {}) -> Any:
-    """Returns the value of an index expression for all indices of a shape, as an array that broadcasts to the shape."""
+    """Returns the values of an index expression for all indices of a shape."""
     env: dict[Symbol, Any] = {Symbol(name): size for name, size in sizes.items()}
+    # The result broadcasts to the shape.
     grids = np.ogrid[tuple(map(slice, _concrete(shape, sizes)))]
     axes = {axis_symbol(k): grid for k, grid in enumerate(grids)}
     return numpy_array_operations.index(expr, {**env, **axes, **picks})

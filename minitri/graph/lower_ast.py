@@ -72,29 +72,17 @@ def default(function: ast.Function, param: ast.Param) -> Value:
 
 
 class _Builder(Interpreter):
-    """An interpreter whose arrays are graph nodes.
-
-    The interpreter goes on after an error, so that it reports several mistakes.
-
-        def f(x: f32[N]):
-            y = x + 1 / z           error: there is no `z`; the value of y is BROKEN
-            return log(x, 2) * y    error: log takes one argument; the product with y is no further error
-
-    If a function is called again with equal arguments, the second call returns the stored result of the first call.
-    Equal arguments are recognised because graph nodes with equal fields are one object.
-
-    errors  the errors found so far in the program
-    calls   the calls that are being inlined: each function and the span of its call
-    site    the span of the user's call while the body of a library function is built, else None
-    """
+    """An interpreter whose arrays are graph nodes."""
 
     def __init__(self, module: ast.Module, entry: str) -> None:
         super().__init__({f.name: f for f in module.functions})
         self.typer, self.entry = Typer(), entry
         self.inputs: list[Input] = []
+        # The interpreter goes on after an error, so that it reports several mistakes: after `y = x + 1 / z` without a
+        # `z`, y is BROKEN, and no further error is reported for a product with y.
         self.errors: list[CompileError] = []
-        self.calls: list[tuple[ast.Function, Span]] = []
-        self.site: Span | None = None
+        self.calls: list[tuple[ast.Function, Span]] = []  # the calls that are being inlined, with their spans
+        self.site: Span | None = None  # the span of the user's call while a library function is built
         self.compare = partial(partial_evaluation.compare, self.typer)
         self.subscript = partial(partial_evaluation.subscript, self.typer)
         self.attribute = partial(partial_evaluation.attribute, self.typer)
@@ -177,13 +165,11 @@ class _Builder(Interpreter):
             raise CompileError("MT0105", f"{function.name} calls itself: {chain}", span)
         ensure(len(self.calls) < MAX_CALLS, "MT0401", f"calls are more than {MAX_CALLS} deep here", span=span)
         given = bind(function.name, signature_of(function), args, keywords)
+        # A call with the same arguments gets the stored result, because nodes with equal fields are one object.
         return self.once(function, given, lambda: self._inlined(function, given, span))
 
     def _inlined(self, function: ast.Function, given: Scope, span: Span) -> Value:
-        """Inlines a call with the arguments `given`, and returns the result of the call.
-
-        The body of the called function becomes part of the graph.
-        """
+        """Adds the body of a called function to the graph, and returns its result."""
         sizes: Sizes = {}
         scope: Scope = {}
         typed = [p for p in function.params if isinstance(p.annotation, ast.ArrayType)]
@@ -254,15 +240,12 @@ class _Builder(Interpreter):
         return True
 
     def _place(self, made: int, value: Value, span: Span) -> None:
-        """Adds the source range (span) of an expression to the nodes that the expression created, and to the node of
-        its value.
-
-        The argument `made` is the number of nodes that existed before the expression was evaluated. A node that was
-        created in the body of a called function has several spans: first the expression in the body, later the call.
-        """
+        """Adds the source range of an expression to the nodes that the expression created."""
         nodes = self.typer.nodes.made
         if len(nodes) > (limit := current().operations):
             raise exceeded("operations", f"the program has more than {limit:,} operations", self.site or span)
+        # `made` nodes existed before the expression was evaluated. A node that was created in the body of a called
+        # function has several spans: first the expression in the body, later the call.
         placed = dict.fromkeys(nodes[made:])
         if isinstance(value, Array) and span not in self.typer.spans.get(value.node, ()):
             placed[value.node] = None
@@ -348,24 +331,21 @@ class _Builder(Interpreter):
 
 
 def _check_size(shape: Shape, span: Span) -> None:
-    """Raises CompileError MT0401 if an array has more axes or elements than numpy supports.
-
-    Unknown sizes are ignored.
-    """
+    """Raises an error if an array has more axes or elements than numpy supports."""
     message = f"this has {len(shape)} axes, the limit is {MAX_RANK}"
     ensure(len(shape) <= MAX_RANK, "MT0401", message, "reshape it to fewer axes", span)
-    known = [e.constant for e in shape if e.constant is not None]
+    known = [e.constant for e in shape if e.constant is not None]  # unknown sizes are ignored
     if max(known, default=0) > MAX_ELEMENTS or 0 not in known and math.prod(known) > MAX_ELEMENTS:
         raise CompileError("MT0401", "this has more elements than 64 bits can number", span, help="take smaller sizes")
 
 
 def _written(node: ast.Expr) -> str:
-    """Returns the source text of an operand, for error messages. A long source text is cut."""
+    """Returns the source text of an operand for error messages, cut if long."""
     text = node.span.text
     return text if len(text) <= 24 and "\n" not in text else f"`{text[:20]}…`".replace("\n", " ")
 
 
 def _short(span: Span) -> str:
-    """Returns the source text of a span as one line, for a note in an error message. A long source text is cut."""
+    """Returns a part of the source as one line of text, cut if long."""
     text = " ".join(span.text.split())
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -52,10 +52,8 @@ def fold_numbers(op: str, x: int | float | Dim, y: int | float | Dim) -> int | f
 
 
 def _bits(op: str, x: int, y: int) -> int:
-    """Returns an upper bound on the number of bits of `x op y`.
-
-    The number `x op y` itself is not computed, because it can be too large.
-    """
+    """Returns an upper bound on the number of bits of an integer operation's result."""
+    # The result itself is not computed, because it can be too large.
     m, n = x.bit_length(), y.bit_length()
     grown = {"**": m * abs(y) if abs(x) > 1 else 1, "<<": m + y, "*": m + n}
     return grown.get(op, max(m, n) + 1)
@@ -85,16 +83,13 @@ def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
 
 
 def _require_exact(t: Typer, op: str, x: int | Dim, y: Dim) -> None:
-    """Adds the condition that an integer power or shift, such as `2**N`, fits i64. For a power, also adds the condition
-    that the exponent is not negative.
-
-    If `2**N` or `1 << N` overflowed in i64 arithmetic, its result would differ from Python's result. In Python, an
-    integer can have any size, and `2 ** -1` is a fraction.
-    """
+    """Adds the condition that an integer power or shift, such as `2**N`, fits i64."""
     help = "write a float: `2.0 ** N`"
+    # In Python, `2 ** -1` is a fraction.
     if op == "**":
         message = f"the exponent {y} of an integer is negative"
         t.require(y, ">=", Dim.of(0), "MT0208", message, label=names_in(y), help=help)
+    # In Python, an integer can have any size; in i64, `2**N` or `1 << N` can overflow.
     if isinstance(x, int) and op in ("**", "<<") and abs(x) > (op == "**"):
         require_power_fits(t, Power(x, op, y), i64, help)
 
@@ -123,10 +118,7 @@ def compare(t: Typer, op: str, x: Value, y: Value) -> Value:
 
 
 def _compare_tuples(t: Typer, op: str, x: tuple[Value, ...], y: tuple[Value, ...]) -> bool:
-    """Returns the value of `x == y` or `x != y` for two tuples, such as shapes.
-
-    Raises CompileError MT0106 if the value depends on sizes.
-    """
+    """Returns the value of `==` or `!=` for two tuples, such as shapes."""
     ensure(op in ("==", "!="), "MT0102", f"tuples are compared by == and !=, not {op}")
     found = [len(x) == len(y), *(compare(t, "==", a, b) for a, b in zip(x, y))]
     equal, known = all(e is True for e in found), any(e is False for e in found)
@@ -190,21 +182,19 @@ def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mappin
 
 
 def _clip(t: Typer, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
-    """Returns the value of `clip(x, low, high)`. A bound `low` or `high` that is None is not applied."""
+    """Returns the value of `clip(x, low, high)`."""
     ensure(1 <= len(args) <= 3, "MT0102", f"clip takes 3 arguments, not {len(args)}")
     x, low, high = (*args, None, None)[:3]
     low, high = keywords.get("min", low), keywords.get("max", high)
-    given = [bound for bound in (low, high) if bound is not None]
+    given = [bound for bound in (low, high) if bound is not None]  # a bound that is None is not applied
     name = "clip" if len(given) == 2 else "minimum" if low is None else "maximum"
     return t.elementwise(name, [x, *given]) if given else x
 
 
 def _refuse_list(op: str, *operands: Value) -> None:
-    """Raises CompileError MT0202 if an operand is a list.
-
-    In Python `2 * [1, 2]` repeats the list, and `[1, 2] == 1` is False. A user probably expects numpy's arithmetic on
-    each element of the list, so a list as an operand is rejected.
-    """
+    """Raises an error if an operand is a list."""
+    # In Python, `2 * [1, 2]` repeats the list and `[1, 2] == 1` is False, but a user probably expects numpy's
+    # arithmetic on each element.
     for value in operands:
         message = f"{op} of {describe(value)} and a number is no arithmetic of arrays in Python"
         help = "make an array of the numbers first: `2 * asarray([1, 2])`"

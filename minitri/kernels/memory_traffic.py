@@ -59,20 +59,18 @@ def _of_kernel(kernel: Kernel, sizes: Mapping[str, int]) -> Traffic:
 
 
 def _moved(accesses: list[Load] | list[Store], extents: Mapping[str, int], sizes: Mapping[str, int]) -> dict[str, int]:
-    """Returns for each buffer how many bytes the given loads or stores move. The bytes of accesses at different indices
-    are added, but the sum is at most the size of the buffer.
-    """
+    """Returns for each buffer how many bytes the given loads or stores move."""
     places = {(op.buffer.name, op.index, tuple(v for _, v in getattr(op, "picks", ()))): op for op in accesses}
     buffers = {op.buffer.name: op.buffer for op in places.values()}
     touched: Counter[str] = Counter()
     for op in places.values():
         picked = {a for _, value in getattr(op, "picks", ()) for a in value.axes}
         touched[op.buffer.name] += prod(extents[name] for name in op.indexed_by | picked)
+    # Accesses at different indices are added, up to the size of the buffer.
     return {n: min(touched[n], _count(b, sizes)) * b.dtype.bytes for n, b in buffers.items()}
 
 
 def _count(buffer: Buffer, sizes: Mapping[str, int]) -> int:
-    """Returns the number of elements that a buffer has in memory. Axes of stride 0 are ignored, because they repeat the
-    same element.
-    """
+    """Returns the number of elements that a buffer has in memory."""
+    # Along an axis of stride 0, the same element is repeated.
     return prod(e.evaluate(sizes) for e, stride in zip(buffer.shape, buffer.strides) if stride != 0)

@@ -163,17 +163,12 @@ def _verify_in_kernel(op: Op, kernel: Kernel) -> None:
 
 
 def _is_transport(op: ir.Reduce | ir.Dot, transport: Op, kind: str, most: int) -> bool:
-    """Checks the op that corrects a partial sum in an online reduction: the field `rescale` or `shift` of `op`.
-
-    The correction uses old values: the values of other reductions before the current iteration of the loop (`Old` ops).
-    The correction must use the old values of at least one reduction, and of at most `most` reductions. These reductions
-    must have the operator `kind` ("max" or "sum"), and the same reduced axes as `op`. The correction must not use the
-    old value of one reduction twice. If `kind` is "sum", the correction must also use the number of elements before the
-    current iteration.
-    """
-    olds = [o.x for o in needed(transport) if isinstance(o, ir.Old)]
+    """Checks the op that corrects a partial sum in an online reduction."""
+    olds = [o.x for o in needed(transport) if isinstance(o, ir.Old)]  # values before the current iteration
     over = reduced_by(op)
+    # The correction uses 1 to `most` reductions with the operator `kind` and the reduced axes of `op`.
     followed = {o for o in olds if isinstance(o, ir.Reduce) and o.op == kind and o.over == over}
+    # If `kind` is "sum", the correction also uses the number of elements before the current iteration.
     counts = {o for o in olds if isinstance(o, ir.Count) and o.over == over}
     is_sum = isinstance(op, ir.Dot) or op.op == "sum"
     fits = transport.dtype == op.dtype and set(transport.axes) <= set(op.axes)

@@ -70,7 +70,7 @@ def read_returns(expr: ast.Expr, parse: Reader) -> tuple[Type, ...]:
 
 
 def _word(head: ast.Expr) -> str:
-    """Returns the last part of a name with dots, for example `f32` for both `f32` and `mt.f32`."""
+    """Returns the last part of a dotted name, such as `f32` for `mt.f32`."""
     assert isinstance(head, ast.Name | ast.Attribute)
     return head.id if isinstance(head, ast.Name) else head.name
 
@@ -90,24 +90,15 @@ def _dtype(head: ast.Expr) -> str:
 
 
 def _flat(indices: tuple[ast.Expr | ast.Slice | ast.Pack, ...]) -> tuple[ast.Expr | ast.Pack, ...]:
-    """Returns the dimensions of a type as a flat tuple.
-
-    As in Python, `f32[()]` has no dimensions, and `f32[(M, N)]` is `f32[M, N]`.
-    """
+    """Returns the dimensions of a type such as `f32[(M, N)]` as a flat tuple."""
     match indices:
         case (ast.Tuple(span=span, elements=elements),) if span.text.startswith("("):
-            return elements
+            return elements  # none for `f32[()]`, as in Python
     return indices
 
 
 def _dims(dims: Sequence[ast.Expr | ast.Pack]) -> tuple[ast.Expr | ast.Pack, ...]:
-    """Returns the dimensions of a type.
-
-    Each dimension must be a pack such as `*B` (any number of dimensions), or an expression of names and integers with
-    the operators `+ - * // %`. A type must not have two packs, such as `*A, *B`, because the shape of an argument would
-    not tell where the first pack ends. Raises ParseError for a dimension that is not allowed, such as `1.5` or
-    `2 ** N`. Raises ParseError for a second pack, as in `f32[*A, *B]`.
-    """
+    """Returns the dimensions of a type, after a check of each dimension."""
     for node in (node for dim in dims if not isinstance(dim, ast.Pack) for node in ast.postorder(dim)):
         match node:
             case ast.Name() | ast.Binary(op="+" | "-" | "*" | "//" | "%"):
@@ -116,17 +107,18 @@ def _dims(dims: Sequence[ast.Expr | ast.Pack]) -> tuple[ast.Expr | ast.Pack, ...
                 pass
             case ast.EllipsisLiteral():
                 raise mistake("ellipsis", node.span).write(node.span, "*B")
-            case _:
+            case _:  # such as `1.5` or `2 ** N`
                 unnamed, name = isinstance(node, ast.Slice | ast.NoneLiteral), _unused(node)
                 error = mistake("unnamed_dimension" if unnamed else "not_a_dimension", node.span, name=name)
                 raise error.write(node.span, name)
+    # With two packs, as in `f32[*A, *B]`, the shape of an argument would not tell where the first pack ends.
     for second in [d for d in dims if isinstance(d, ast.Pack)][1:]:
         raise mistake("second_pack", second.span, name=second.id)
     return tuple(dims)
 
 
 def _unused(node: ast.Node) -> str:
-    """Returns a name that an error message can suggest for a dimension: a name that the source does not use yet."""
+    """Returns a name for a dimension that the source does not use yet."""
     used = set(re.findall(r"\w+", node.span.source.text))
     return next((name for name in ("N", "M", "K", "L", "P", "Q") if name not in used), "N")
 
@@ -135,7 +127,7 @@ def _unused(node: ast.Node) -> str:
 
 
 def _without_shape(word: str, span: Span) -> ParseError:
-    """Returns the error for a type that is written without a shape, such as `Tensor` or `np.ndarray`."""
+    """Returns the error for a type without a shape, such as `Tensor` or `np.ndarray`."""
     dtype = tables()["types"]["jaxtyping"].get(word)
     error = mistake("shapeless_jaxtyping" if dtype else "shapeless", span, word=word, dtype=dtype)
     has_brackets = dtype is None and span.source.text[span.end : span.end + 1] == "["
@@ -152,7 +144,7 @@ def _string_inside(string: ast.String) -> Span:
 
 
 def _words_of(shape: ast.String) -> Iterator[ast.Pack | Span]:
-    """Yields the dimensions in a string such as `"*B M N+1"`, in which blanks separate the dimensions."""
+    """Yields the dimensions in a string such as `"*B M N+1"`."""
     inside = _string_inside(shape)
     for match in re.finditer(r"\S+", inside.text):
         word = Span(inside.source, inside.start + match.start(), inside.start + match.end())

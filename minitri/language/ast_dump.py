@@ -46,7 +46,7 @@ _Line = tuple[str, ast.Node]
 
 
 def _table(lines: Sequence[_Line]) -> Iterator[_Line]:
-    """Yields the lines of a printed syntax tree, each with the source position of its node in a separate column."""
+    """Yields the lines of a printed syntax tree, each with its source position."""
     width = min(_WIDE, max(len(text) for text, _ in lines))
     return (("{:<{}}  {}:{}".format(text, width, *node.span.line_column), node) for text, node in lines)
 
@@ -67,7 +67,8 @@ def _param(param: ast.Param) -> str:
 
 
 def _tree(root: ast.Expr | ast.Pack, depth: int) -> Iterator[_Line]:
-    """Yields the line of a node, and then the lines of its children. The function does not recurse."""
+    """Yields the line of a node, and then the lines of its children."""
+    # A stack in place of recursion.
     stack: list[tuple[int, str, ast.Expr | ast.Pack]] = [(depth, "", root)]
     while stack:
         depth, role, node = stack.pop()
@@ -83,10 +84,7 @@ def _label(node: ast.Expr | ast.Pack) -> str:
 
 
 def _children(node: ast.Expr | ast.Pack) -> list[tuple[str, ast.Expr | ast.Pack]]:
-    """Returns the direct children of a node, each after the text that is printed before it, such as `if ` or `axis=`.
-
-    The text before an operand of `+` is empty.
-    """
+    """Returns the children of a node, each after its label such as `axis=`."""
     match node:
         case ast.Conditional(test=test, body=body, orelse=orelse):
             return [("", body), ("if ", test), ("else ", orelse)]
@@ -95,11 +93,12 @@ def _children(node: ast.Expr | ast.Pack) -> list[tuple[str, ast.Expr | ast.Pack]
         case ast.Slice(start=start, stop=stop, step=step):
             parts = (("start ", start), ("stop ", stop), ("step ", step))
             return [(role, part) for role, part in parts if part is not None]
+    # An operand of `+`, for example, has no label.
     return [("", child) for child in ast.children(node)]  # type: ignore[misc]
 
 
 def _dim(dim: ast.Expr | ast.Pack) -> str:
-    """Returns the source text of a dimension, with a blank on both sides of each operator."""
+    """Returns the source text of a dimension, with blanks around each operator."""
     if isinstance(dim, ast.Pack):
         return f"*{dim.id}"
     return printable(re.sub(r"\s*(//|[-+*%])\s*", r" \1 ", " ".join(dim.span.text.split())))

@@ -40,5 +40,6 @@ def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> An
 
 
 def _numbered(table: dict[str, Any]) -> dict[int | str, Any]:
-    """Returns a table that was read from JSON, with integers as keys where possible. JSON allows only text as keys."""
+    """Returns a table from JSON with integers as keys where possible."""
+    # JSON allows only text as keys.
     return {int(key) if key.isdecimal() else key: value for key, value in table.items()}
