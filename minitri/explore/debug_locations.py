@@ -204,7 +204,7 @@ def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
             # LLVM gives no source line to the instruction that enables all threads again after a branch
             row = row._replace(lines=saved.get(restore[1], ()))
         elif code.startswith("s_waitcnt"):
-            # this waits until earlier loads have written their registers, which the text does not name
+            # this waits until the loads since the last wait have written their registers, which the text does not name
             row, fetched = row._replace(defines=fetched, uses=fetched), ()
         elif re.match(_MASKS["fetch"], code):
             fetched += row.defines

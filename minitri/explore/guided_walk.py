@@ -92,7 +92,7 @@ class _Walk:
         loads = [op for op in accesses if isinstance(op, Load)]
         roles = {a.name: a.role for a in self.program.axes}
         along = {op: {roles.get(name) for name in op.indexed_by} for op in loads}
-        # the load that is drawn, preferably along the axis of a loop
+        # the load that is drawn: preferably along the axis of a loop, else along an axis that one block covers
         self.load = max(loads, key=lambda op: ("loop" in along[op], "whole" in along[op], len(op.index)), default=None)
         tests = [(op, _conditions(op)) for op in accesses]
         # the last axis that a mask tests

@@ -90,7 +90,7 @@ def costs(plan: Plan) -> tuple[int, int, int]:
 
 
 def _mixed(kernel: Kernel) -> bool:
-    """Checks whether a kernel with a reduction accesses `x[i, k]` and `y[k, i]` in different orders."""
+    """Checks whether a kernel with a reduction accesses arrays in different orders, as `x[i, k]` and `y[k, i]`."""
     whole = [op for op in kernel.body if isinstance(op, (Load, Store)) and len(op.indexed_by) == len(kernel.axes)]
     # no schedule makes the accesses in both orders fast
     return any(isinstance(op, Reduce) for op in kernel.body) and len({op.index[-1].symbols() for op in whole}) > 1

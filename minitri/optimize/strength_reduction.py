@@ -105,7 +105,7 @@ def _power(i: Interner, x: Node, n: int) -> Node:
     if n == -1:
         return compute(i, "reciprocal", x)
     if n < 0:
-        # `x ** -5` becomes `(1 / x**2) * (1 / x**3)`, because `x**5` could overflow
+        # `x ** -5` becomes `(1 / x**2) * (1 / x**3)`: `x**5` could overflow although `x ** -5` is not 0
         halves = (compute(i, "reciprocal", _power(i, x, k)) for k in (-n // 2, -n - -n // 2))
         return _product(i, *halves)
     half = compute(i, "square", _power(i, x, n // 2))

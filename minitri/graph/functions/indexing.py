@@ -128,7 +128,8 @@ def _one_element(item: slice, extent: Dim) -> Dim | None:
 def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Dim]:
     """Returns the start and the stop of a slice as indices of the axis."""
     (start, start_back), (stop, stop_back) = (_bound(t, v) for v in (item.start, item.stop))
-    # A bound is clipped only where the slice would be too long: clipping at both ends makes every index longer.
+    # A bound is clipped only where the slice would be too long. Clipping at both ends would double the length of an
+    # index with each further slice.
     if forwards:
         first = ZERO if start is None else extent - smallest(extent, -start) if start_back else start
         last = extent if stop is None else extent + stop if stop_back else smallest(stop, extent)

@@ -265,7 +265,7 @@ def _sizes(t: Typer, names: Iterable[Labels], arrays: Iterable[Array]) -> dict[L
 
 def _diagonal(t: Typer, x: Array, labels: Labels, sizes: Mapping[Label, Dim]) -> _Term:
     """Returns an array with one axis for each name: the diagonal for "ii"."""
-    # drops an axis of size 1 if an axis with the same name has another size
+    # drops an axis of size 1 if an axis with the same name, in this or another array, has another size
     kept = list(dict.fromkeys(n for n, e in zip(labels, x.shape) if e != 1 or sizes[n] == 1))
     index = [ir.axis(kept.index(n)) if e != 1 or sizes[n] == 1 else dims.ZERO for n, e in zip(labels, x.shape)]
     return _Term(view(t, x, [sizes[n] for n in kept], index), tuple(kept))

@@ -110,7 +110,7 @@ def _special(kernel: Kernel, by_one: bool = True) -> int:
     """Returns how many special functions, such as exp, a kernel computes for each row element."""
     reduced = {a.name for a in kernel.reduced}
     computed = [op for op in kernel.body if isinstance(op, Compute) and op.op != "cast" and reduced & {*op.axes}]
-    # `by_one` says whether to count divisions of a whole row by one value
+    # divisions of a whole row by one value become multiplications, and count only with `by_one`
     counted = (op for op in computed if by_one or op.op != "divide" or reduced & {*op.args[1].axes})
     return sum(OPERATORS[op.op].cost == "special" for op in counted)
 
@@ -148,7 +148,7 @@ def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
     inner, narrow = max(kernel.reduced, key=lambda a: weight[a.name]), widest_bytes(kernel) <= 2
     if _is_aligned(kernel, inner) and not narrow:
         return ENOUGH
-    # Threads load few bytes at once: row reductions, and rows that share a bias or scale, get twice as many elements.
+    # Threads load few bytes at once: rows that are only reduced, or share a bias or scale, get twice as many elements.
     if _only_reduces(kernel):
         return ENOUGH if narrow and _finds_positions(kernel) else 2 * ENOUGH
     return 2 * ENOUGH if _shares(kernel, inner) else ENOUGH
