@@ -44,10 +44,10 @@ def explain(
 ) -> str:
     """Returns the page of text about a compilation, for the target and the known sizes of the compilation.
 
-    measured   the measured time of each kernel in seconds, by the name of the kernel
-    schedules  a line that says whether the schedules come from a cost model or from measurements; "" leaves the line
-               out
-    odd        the names of arrays whose address is not a multiple of 16 bytes
+    `measured`: the measured time of each kernel in seconds, by the name of the kernel.
+    `schedules`: a line that says whether the schedules come from a cost model or from measurements; "" leaves the line
+        out.
+    `odd`: the names of arrays whose address is not a multiple of 16 bytes.
     """
     programs = compiled.value("tile.target")
     plan, context = programs.plan, compiled.context

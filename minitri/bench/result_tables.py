@@ -32,7 +32,7 @@ class Peer:
 
     If the time is missing, the field `note` gives the reason.
 
-    first   the time to the first result in seconds, including the compilation of the program
+    `first`: the time to the first result in seconds, including the compilation of the program.
     """
 
     seconds: float | None = None
@@ -45,17 +45,17 @@ class Peer:
 class Row:
     """The measurements of one case.
 
-    program                 the text of the program in the language
-    within                  the largest relative error that a right result can have
-    floor                   the seconds of a memory copy that moves as many bytes as the case
-    copy_bytes_per_second   the rate of the copy that was timed together with the implementations
-    peak                    the bytes of memory that a call of minitri's program allocates
-    planned                 the bytes of the outputs and temporaries of a call of minitri's program
-    predicted               the seconds that the cost model predicts (minitri/hardware/roofline.py)
-    tuning                  seconds spent on measuring schedules
-    work                    for each stage of the compiler, the bytes and operations that are predicted from this stage
-    peers                   the implementations by name; "minitri" is one of them
-    beside                  other programs of the language that compute something else on the same inputs
+    `program`: the text of the program in the language.
+    `within`: the largest relative error that a right result can have.
+    `floor`: the seconds of a memory copy that moves as many bytes as the case.
+    `copy_bytes_per_second`: the rate of the copy that was timed together with the implementations.
+    `peak`: the bytes of memory that a call of minitri's program allocates.
+    `planned`: the bytes of the outputs and temporaries of a call of minitri's program.
+    `predicted`: the seconds that the cost model predicts (minitri/hardware/roofline.py).
+    `tuning`: seconds spent on measuring schedules.
+    `work`: for each stage of the compiler, the bytes and operations that are predicted from this stage.
+    `peers`: the implementations by name; "minitri" is one of them.
+    `beside`: other programs of the language that compute something else on the same inputs.
     """
 
     name: str

@@ -45,9 +45,9 @@ def main(
 ) -> int:  # fmt: skip
     """Runs the benchmark, prints its tables and returns the exit status.
 
-    tune    whether every program also runs with measured schedules
-    calls   whether to measure the host time of a call and the time to a first result, even if `names` is not empty
-    ablate  whether to run only minitri, without one optimisation at a time (ablation.py)
+    `tune`: whether every program also runs with measured schedules.
+    `calls`: whether to measure the host time of a call and the time to a first result, even if `names` is not empty.
+    `ablate`: whether to run only minitri, without one optimisation at a time (ablation.py).
     """
     with_gpu = torch.cuda.is_available()
     chosen = [] if ablate else select(names)

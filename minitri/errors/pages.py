@@ -36,13 +36,13 @@ WIDTH = 88
 class Example(Record):
     """A program on a page about an error code, and what the page does with the program, such as calling it.
 
-    text     the program: an expression, a module, or the text of the stage `reads`
-    types    the types of an expression's parameters; None stands for the type of the argument in the call
-    call     the types of the arguments of a call; if None, the program is not called. "f32[3]" stands for an array of
-             zeros, and "list" for a list of numbers
-    lower    keyword arguments of the method `lower`, which makes the stage `stage`; if None, `lower` is not called
-    options  keyword arguments of `Options`
-    limits   keyword arguments of `mt.limits`
+    `text`: the program: an expression, a module, or the text of the stage `reads`.
+    `types`: the types of an expression's parameters; None stands for the type of the argument in the call.
+    `call`: the types of the arguments of a call; if None, the program is not called. "f32[3]" stands for an array of
+        zeros, and "list" for a list of numbers.
+    `lower`: keyword arguments of the method `lower`, which makes the stage `stage`; if None, `lower` is not called.
+    `options`: keyword arguments of `Options`.
+    `limits`: keyword arguments of `mt.limits`.
     """
 
     text: str
@@ -122,11 +122,11 @@ def _keywords(given: Mapping[str, Any]) -> str:
 class Page(Record):
     """The texts and the example programs on the page of an error code.
 
-    meaning   what the code means, in a few sentences
-    advice    how to correct the program
-    related   error codes of similar mistakes
-    wrong     a program that causes the error, or None if only a bug or an edited stage can cause it
-    right     the corrected program
+    `meaning`: what the code means, in a few sentences.
+    `advice`: how to correct the program.
+    `related`: error codes of similar mistakes.
+    `wrong`: a program that causes the error, or None if only a bug or an edited stage can cause it.
+    `right`: the corrected program.
     """
 
     meaning: str

@@ -37,13 +37,13 @@ from minitri.triton.compiled_stages import inspected
 class Resources(NamedTuple):
     """The resources of a multiprocessor that a compiled kernel takes.
 
-    registers   the number of registers of a thread
-    shared      the bytes of shared memory of a block of threads
-    local       the bytes of local memory of a thread: its stack and spilled registers
-    spills      the number of instructions that read or write local memory
-    blocks      how many blocks of threads a multiprocessor runs at once; None if its limits are unknown
-    occupancy   how many warps of the kernel a multiprocessor runs at once, as a fraction of the most that it can run
-    bound       the resource that limits how many blocks of threads a multiprocessor runs at once
+    `registers`: the number of registers of a thread.
+    `shared`: the bytes of shared memory of a block of threads.
+    `local`: the bytes of local memory of a thread: its stack and spilled registers.
+    `spills`: the number of instructions that read or write local memory.
+    `blocks`: how many blocks of threads a multiprocessor runs at once; None if its limits are unknown.
+    `occupancy`: how many warps of the kernel a multiprocessor runs at once, as a fraction of the most that it can run.
+    `bound`: the resource that limits how many blocks of threads a multiprocessor runs at once.
     """
 
     kernel: str

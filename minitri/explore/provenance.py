@@ -38,9 +38,9 @@ from minitri.tiles.text import program_lines, programs_lines
 class NodeInfo(NamedTuple):
     """A node of the graph, with its places in the source.
 
-    op      the operation of the node, such as `reduce.max`
-    text    the line of the node in the stage `graph`
-    spans   the places of the node in the source: the innermost first, then the calls that led to it
+    `op`: the operation of the node, such as `reduce.max`.
+    `text`: the line of the node in the stage `graph`.
+    `spans`: the places of the node in the source: the innermost first, then the calls that led to it.
     """
 
     op: str

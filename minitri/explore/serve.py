@@ -229,7 +229,7 @@ def listening(port: int | None = 0, first: Mapping[str, Any] | None = None) -> S
 
     When a browser opens the page, the page shows the program in the request `first`.
 
-    port   0 for any free port; None for the usual port, or for any free port if the usual port is taken
+    `port`: 0 for any free port; None for the usual port, or for any free port if the usual port is taken.
     """
     try:
         server = Server(PORT if port is None else port, first)

@@ -54,12 +54,12 @@ class Terms(Generic[E]):
     graphs, and another subclass reads expressions of kernels. In the expression, each broadcast is replaced by its
     operand.
 
-    look     returns the operator and the operands of an expression. The operator "cast" is a cast between f32, f16 and
-             bf16. A cast between other dtypes, such as i32 to f32, has the operator "conversion". The operator ""
-             stands for a reduction over the reduced axes, and has no operands
-    varies   checks whether the value of the expression can change along the reduced axes
-    made_by  returns the node or op that computes the expression
-    count    the number of reduced elements
+    `look`: returns the operator and the operands of an expression. The operator "cast" is a cast between f32, f16 and
+        bf16. A cast between other dtypes, such as i32 to f32, has the operator "conversion". The operator "" stands for
+        a reduction over the reduced axes, and has no operands.
+    `varies`: checks whether the value of the expression can change along the reduced axes.
+    `made_by`: returns the node or op that computes the expression.
+    `count`: the number of reduced elements.
     """
 
     look: Callable[[E], tuple[str, tuple[E, ...]]]

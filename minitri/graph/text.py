@@ -98,9 +98,9 @@ class Writer:
 
     Each method writes one kind of field, such as a number or an index expression (text_io/templates.py).
 
-    names   the name of each value that an earlier line defines
-    axis    a regular expression for the names of axes
-    values  a map from symbols of index expressions, such as `@0`, to the expressions that are written for them
+    `names`: the name of each value that an earlier line defines.
+    `axis`: a regular expression for the names of axes.
+    `values`: a map from symbols of index expressions, such as `@0`, to the expressions that are written for them.
     """
 
     number = flag = staticmethod(format_number)

@@ -31,11 +31,11 @@ LARGEST, EXACT = float(np.finfo(np.float16).max), 1 << 11  # f16's largest numbe
 class Scale(Record):
     """The scale that multiplies the weights in the second factor of a product.
 
-    product   the node that multiplies the weights by the scale
-    rounded   the node that casts `product` to f16
-    by        the node of the scale
-    places    the index at which an element of the second factor reads the scale
-    most      the largest absolute value that a weight can have
+    `product`: the node that multiplies the weights by the scale.
+    `rounded`: the node that casts `product` to f16.
+    `by`: the node of the scale.
+    `places`: the index at which an element of the second factor reads the scale.
+    `most`: the largest absolute value that a weight can have.
     """
 
     product: Apply

@@ -41,11 +41,11 @@ KIB = 1024
 class Multiprocessor(NamedTuple):
     """Limits of one multiprocessor. AMD calls a multiprocessor a compute unit, and a warp a wave.
 
-    warps, blocks   the most warps and the most thread blocks that one multiprocessor runs at once; `blocks` is 0 for
-                    AMD, because no limit is known
-    shared          bytes of shared memory (AMD: local memory, LDS)
-    reserved        bytes of shared memory that the driver takes from each block
-    registers       number of 32-bit registers of an NVIDIA GPU
+    `warps`, `blocks`: the most warps and the most thread blocks that one multiprocessor runs at once; `blocks` is 0 for
+        AMD, because no limit is known.
+    `shared`: bytes of shared memory (AMD: local memory, LDS).
+    `reserved`: bytes of shared memory that the driver takes from each block.
+    `registers`: number of 32-bit registers of an NVIDIA GPU.
     """
 
     warps: int
@@ -105,9 +105,9 @@ UNITS = {"count": 1, "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 class Peak(NamedTuple):
     """Peak rates of a chip, per second.
 
-    bandwidth   bytes that can be moved between the chip and its memory
-    rates       operations by unit: "f16" and "tf32" multiply matrices (one addition and one multiplication count as two
-                operations), "f32" and "f64" are arithmetic, "special" are functions such as exp
+    `bandwidth`: bytes that can be moved between the chip and its memory.
+    `rates`: operations by unit: "f16" and "tf32" multiply matrices (one addition and one multiplication count as two
+        operations), "f32" and "f64" are arithmetic, "special" are functions such as exp.
     """
 
     name: str
@@ -118,10 +118,10 @@ class Peak(NamedTuple):
 class Chip(Record):
     """The figures of one chip that cost models use.
 
-    multiprocessors   the number of multiprocessors of the chip (AMD: compute units)
-    warps             the most warps that one multiprocessor runs at once (AMD: waves)
-    shared            bytes of shared memory that one thread block can use
-    l1, l2            bytes of the L1 cache of one multiprocessor, and of the L2 cache that all multiprocessors share
+    `multiprocessors`: the number of multiprocessors of the chip (AMD: compute units).
+    `warps`: the most warps that one multiprocessor runs at once (AMD: waves).
+    `shared`: bytes of shared memory that one thread block can use.
+    `l1`, `l2`: bytes of the L1 cache of one multiprocessor, and of the L2 cache that all multiprocessors share.
     """
 
     name: str

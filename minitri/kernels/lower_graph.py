@@ -39,7 +39,7 @@ def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:
     """Makes the plan (list of kernels) with one kernel for each node that computes something, in the order of the
     graph.
 
-    layouts   a dict from the name of each input that is not contiguous to the strides of this input, in elements
+    `layouts`: a dict from the name of each input that is not contiguous to the strides of this input, in elements.
     """
     graph = with_stored_outputs(graph)
     while True:
@@ -78,8 +78,8 @@ def _ledger(graph: Graph, parts: Sequence[Indexing]) -> list[Decision]:
 def decision(graph: Graph, node: Node, ends: tuple[str, str], fused: bool, rule: str, times: int) -> Decision:
     """Makes a line of the ledger (list of fusion decisions) about the value of `node`.
 
-    ends    two names: the kernel that computes the value, and the kernel that uses the value
-    times   how many reads and writes of the value this line of the ledger counts
+    `ends`: two names: the kernel that computes the value, and the kernel that uses the value.
+    `times`: how many reads and writes of the value this line of the ledger counts.
     """
     traffic = product(list(node.shape)) * (times * node.dtype.bytes)
     return Decision(f"{label(node)}: {node.type}", *ends, fused, rule, traffic, spans=graph.spans.get(node, ()))
@@ -156,8 +156,8 @@ def _buffer(name: str, node: Node, role: str, strides: tuple[Dim, ...] | None = 
 class OpBuilder:
     """Makes the ops of a kernel, of a tile program or of a loop, one after another.
 
-    axes   the names of the axes, in the order of the kernel
-    ops    the ops that were made so far; in a tile program, loops are included
+    `axes`: the names of the axes, in the order of the kernel.
+    `ops`: the ops that were made so far; in a tile program, loops are included.
     """
 
     def __init__(self, axes: Iterable[str]) -> None:
@@ -358,10 +358,10 @@ def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
 def build(name: str, part: Indexing, buffers: Buffers, spans: Spans) -> ir.Kernel:
     """Builds the kernel that computes the nodes of `part` and stores the roots (the results) of `part` in memory.
 
-    name     the name of the kernel, such as "k0"
-    buffers  a function that returns the buffers that hold the value of a node. If several outputs are the same node,
-             this node has several buffers.
-    spans    the source spans of each node
+    `name`: the name of the kernel, such as "k0".
+    `buffers`: a function that returns the buffers that hold the value of a node. If several outputs are the same node,
+        this node has several buffers.
+    `spans`: the source spans of each node.
     """
     part.axes = {a: part.axes[a] for a in part.axis_order()}
     builder = _Builder(part, buffers, spans)

@@ -48,10 +48,10 @@ Read = tuple[Callable[[], Any], Any]  # how to look a value up, and what it was
 class Definition(Record, eq=False):
     """A function, and the scope in which linking looks up the function's free variables.
 
-    reader     `reader(name)` returns a function that looks up the value of the name in the scope. For the text of a
-               program, `reader(name)` is None
-    siblings   the functions in the same text, by name
-    defaults   the default values of a Python function's parameters, by name
+    `reader`: `reader(name)` returns a function that looks up the value of the name in the scope. For the text of a
+        program, `reader(name)` is None.
+    `siblings`: the functions in the same text, by name.
+    `defaults`: the default values of a Python function's parameters, by name.
     """
 
     function: ast.Function
@@ -63,8 +63,8 @@ class Definition(Record, eq=False):
 class Linked(Record, eq=False):
     """A module of linked functions. The last function of the module is the function for which `link` was called.
 
-    reads    every value that was looked up in a scope
-    missing  names of functions that nothing defines yet
+    `reads`: every value that was looked up in a scope.
+    `missing`: names of functions that nothing defines yet.
     """
 
     module: ast.Module
@@ -106,7 +106,7 @@ def _content(cell: Any) -> Any:
 def link(entry: Definition, definition: Callable[[Any], Definition | None]) -> Linked:
     """Returns a module with a function and all functions that it calls.
 
-    definition   maps a minitri program to its `Definition`, and any other value to None
+    `definition`: maps a minitri program to its `Definition`, and any other value to None.
 
     Raises CompileError MT0101 for a name whose value cannot be part of a program, such as an array.
     """

@@ -47,8 +47,8 @@ def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Pla
     """Returns a plan that stores results of the graph in slices. Returns the plan `whole` if slices would increase a
     cost, for example the memory traffic.
 
-    whole   the plan without slices
-    fuse    the function that divides a graph into kernels
+    `whole`: the plan without slices.
+    `fuse`: the function that divides a graph into kernels.
     """
     interner, spans = Interner(graph.conditions), dict(graph.spans)
     outputs, places, runs = list[Node](), list[tuple[Buffer, int, Dim]](), list[int]()

@@ -41,10 +41,10 @@ class Pace(NamedTuple):
     """The times, in microseconds, of a program that computes one tile of a matrix product with `rows` rows and
     `columns` columns.
 
-    alone    the time for STEP (128) indices of the summed axis, if one program runs on a multiprocessor
-    beside   the time for STEP indices, if two programs share a multiprocessor
-    most     how many programs can run on a multiprocessor at once
-    start    the time until the first block is loaded, plus the time after the last block
+    `alone`: the time for STEP (128) indices of the summed axis, if one program runs on a multiprocessor.
+    `beside`: the time for STEP indices, if two programs share a multiprocessor.
+    `most`: how many programs can run on a multiprocessor at once.
+    `start`: the time until the first block is loaded, plus the time after the last block.
     """
 
     rows: int

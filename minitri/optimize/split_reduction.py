@@ -130,7 +130,7 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, chained: bool = Fals
     """Returns the axis to split, the number of parts and the length of a part. The number of parts is 1 if a split
     would not make the reduction faster.
 
-    chained   whether the reduction belongs to a chain of reductions of the same elements
+    `chained`: whether the reduction belongs to a chain of reductions of the same elements.
     """
     whole = node.axes[0], 1, node.x.shape[node.axes[0]]
     if any(e.constant is None for e in node.x.shape):

@@ -311,8 +311,8 @@ def _check_size(
     """Raises CompileError MT0304 if an axis does not have its declared size, or if the declared size cannot be
     computed.
 
-    where    maps the name of a size, such as N, to a parameter with N as a dimension, such as f32[N]
-    solved   maps the name of a size, such as N, to a parameter with N only in an expression, such as f32[2*N]
+    `where`: maps the name of a size, such as N, to a parameter with N as a dimension, such as f32[N].
+    `solved`: maps the name of a size, such as N, to a parameter with N only in an expression, such as f32[2*N].
     """
     names = [s.name for s in extent.symbols()]
     if missing := [n for n in names if n not in sizes]:

@@ -97,12 +97,12 @@ def trials(
 ) -> Tuning:  # fmt: skip
     """Compiles and measures the candidates, and compares each result with `expected`.
 
-    build     a function that compiles a candidate, and returns a function that launches it
-    seconds   the time limit for compilation; candidates that are not compiled in time are left out, except for the
-              first candidate
-    scale     the magnitude of the operands, which determines the tolerance of `close`
-    progress  a function that reports progress: it gets the number of finished candidates and the number of all
-              candidates
+    `build`: a function that compiles a candidate, and returns a function that launches it.
+    `seconds`: the time limit for compilation; candidates that are not compiled in time are left out, except for the
+        first candidate.
+    `scale`: the magnitude of the operands, which determines the tolerance of `close`.
+    `progress`: a function that reports progress: it gets the number of finished candidates and the number of all
+        candidates.
 
     A compilation that is not finished in time continues in its thread. Before the process exits, it waits for
     unfinished compilations.

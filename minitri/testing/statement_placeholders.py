@@ -75,9 +75,9 @@ class Value(Record):
 class FormFiller(StatementWriter):
     """Fills the placeholders of a form, which is a statement with placeholders (statement_forms.toml).
 
-    sides   the sizes that the axes of a new matrix {MK} can have
-    sizes   the size of each dimension, such as {"N": 3}
-    axes    the axes of each parameter
+    `sides`: the sizes that the axes of a new matrix {MK} can have.
+    `sizes`: the size of each dimension, such as {"N": 3}.
+    `axes`: the axes of each parameter.
     """
 
     drawn_again = frozenset({"place", "next_place", "size", "dimension", "alike", "same"})

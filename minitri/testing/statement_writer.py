@@ -60,10 +60,10 @@ class Filled(dict[str, Any]):
 class StatementWriter:
     """A program under construction: its parameters, values and statements, by name.
 
-    kinds         for each kind of statement, lists of forms
-    words         for each placeholder in this dictionary, a list of texts from which one is chosen
-    drawn_again   the other placeholders that get a new text at each occurrence
-    refusals      the exceptions after which a statement is left out of the program
+    `kinds`: for each kind of statement, lists of forms.
+    `words`: for each placeholder in this dictionary, a list of texts from which one is chosen.
+    `drawn_again`: the other placeholders that get a new text at each occurrence.
+    `refusals`: the exceptions after which a statement is left out of the program.
 
     A subclass of `StatementWriter` defines two methods:
 

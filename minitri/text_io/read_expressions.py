@@ -27,9 +27,9 @@ MAX_TERMS = 500  # terms of a polynomial, and factors of a term
 class Names:
     """Maps the names in expressions to dimensions, axes and values.
 
-    sizes    the dimensions in the types of the inputs, by name
-    axes     the axes of the line that is being read, by name
-    value    a function that returns the symbol of a name such as `%3` or `@0`, or None for an unknown name
+    `sizes`: the dimensions in the types of the inputs, by name.
+    `axes`: the axes of the line that is being read, by name.
+    `value`: a function that returns the symbol of a name such as `%3` or `@0`, or None for an unknown name.
     """
 
     sizes: dict[str, Dim] = field(default_factory=dict)

@@ -112,12 +112,12 @@ class LineReader(Generic[V]):
     """Reads the lines of a block, one after another. A subclass has a method for each kind of field: the method `axis`
     reads fields of the kind `axis`.
 
-    templates    the template for each class of operations
-    precisions   the precisions that a matrix product can have
-    anywhere     placeholders for attributes that any line can have
+    `templates`: the template for each class of operations.
+    `precisions`: the precisions that a matrix product can have.
+    `anywhere`: placeholders for attributes that any line can have.
     example      an example of a type, for error messages
-    names        the dimensions, axes and values that the current line can use in index expressions
-    dtype        the dtype of the current line's result
+    `names`: the dimensions, axes and values that the current line can use in index expressions.
+    `dtype`: the dtype of the current line's result.
     """
 
     templates: Mapping[type[Any], Template]

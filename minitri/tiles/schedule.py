@@ -33,10 +33,10 @@ UNKNOWN = 1024  # the size that the plain schedule assumes for an unknown extent
 class Schedule(LaunchOptions):
     """How one kernel is divided into grid programs and loops, and the launch options of its tile program.
 
-    axes   name → (role, block); if `axes` has no entry for an axis, each grid program has one index of this axis
-    rule   a description of the rule that chose this schedule
-    near   whether a second loop over the same elements finds them in a cache; if true, an online reduction would save
-           nothing
+    `axes`: name → (role, block); if `axes` has no entry for an axis, each grid program has one index of this axis.
+    `rule`: a description of the rule that chose this schedule.
+    `near`: whether a second loop over the same elements finds them in a cache; if true, an online reduction would save
+        nothing.
     """
 
     axes: Mapping[str, tuple[str, int]]
@@ -51,14 +51,14 @@ class Schedule(LaunchOptions):
 class Options(Record):
     """The caller's decisions about schedules. If an option is None, the schedule rules decide.
 
-    blocks       block sizes by axis: {"i": 3}
-    warps        the number of warps that run one grid program
-    stages       the number of blocks that a pipelined loop keeps in flight
-    group        the number of tiles that run side by side (rasterisation)
-    descriptors  True: loads use tensor descriptors. Stores of persistent kernels use tensor descriptors too if there
-                 is enough shared memory.
-    persistent   the number of grid programs of a persistent kernel
-    registers    the most registers that a thread may use (NVIDIA)
+    `blocks`: block sizes by axis: {"i": 3}.
+    `warps`: the number of warps that run one grid program.
+    `stages`: the number of blocks that a pipelined loop keeps in flight.
+    `group`: the number of tiles that run side by side (rasterisation).
+    `descriptors`: True: loads use tensor descriptors. Stores of persistent kernels use tensor descriptors too if there
+        is enough shared memory.
+    `persistent`: the number of grid programs of a persistent kernel.
+    `registers`: the most registers that a thread may use (NVIDIA).
 
     Raises CompileError MT0404 if the value of an option is wrong for every program.
     """
@@ -101,10 +101,10 @@ def _invalid(what: str, value: object, wanted: str) -> CompileError:
 class TileSizes(Record):
     """The tile sizes of the plain schedule.
 
-    elements  the number of elements of a tile in an elementwise kernel
-    reduced   the number of elements of a tile that is reduced
-    side      the number of rows, and of columns, in a tile of a product
-    depth     the number of indices that a product sums over in one iteration
+    `elements`: the number of elements of a tile in an elementwise kernel.
+    `reduced`: the number of elements of a tile that is reduced.
+    `side`: the number of rows, and of columns, in a tile of a product.
+    `depth`: the number of indices that a product sums over in one iteration.
     """
 
     elements: int = 1024

@@ -47,8 +47,8 @@ class CheckRow(NamedTuple):
 class Failure(NamedTuple):
     """The smallest call found for which the wrong pass is still the first pass that fails.
 
-    before, after   the printed input and the printed output of the wrong pass
-    got             the results of the stage that the pass made; None if that stage does not run
+    `before`, `after`: the printed input and the printed output of the wrong pass.
+    `got`: the results of the stage that the pass made; None if that stage does not run.
     """
 
     row: CheckRow

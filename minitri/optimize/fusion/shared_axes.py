@@ -33,12 +33,12 @@ class FusedIndexing(Indexing):
     """The axes and demands (needed elements) of a kernel with several operations. Raises NotOneKernel if the kernel
     would read too many arrays.
 
-    loop, held   axes that the reductions and products of the kernel share (set in
-                 minitri/optimize/fusion/one_kernel.py)
-    in_parts     the results that the programs of a split reduction store piece by piece; each result comes with True if
-                 its axes are permuted
-    transposed   whether columns of products come before rows, as set by
-                 minitri/optimize/fusion/computed_factor_first.py
+    `loop`, `held`: axes that the reductions and products of the kernel share (set in
+        minitri/optimize/fusion/one_kernel.py).
+    `in_parts`: the results that the programs of a split reduction store piece by piece; each result comes with True if
+        its axes are permuted.
+    `transposed`: whether columns of products come before rows, as set by
+        minitri/optimize/fusion/computed_factor_first.py.
     """
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> None:

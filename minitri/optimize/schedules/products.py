@@ -53,11 +53,11 @@ UNKNOWN = 4096  # the assumed extent of an axis of unknown size
 class Tile(NamedTuple):
     """The block sizes of a product.
 
-    rows      rows of the result
-    columns   columns of the result
-    depth     summed elements of one iteration
-    warps     warps of a program
-    stages    blocks of each factor that are being loaded at the same time
+    `rows`: rows of the result.
+    `columns`: columns of the result.
+    `depth`: summed elements of one iteration.
+    `warps`: warps of a program.
+    `stages`: blocks of each factor that are being loaded at the same time.
     """
 
     rows: int
@@ -150,9 +150,9 @@ def batches(kernel: Kernel, *others: str) -> int:
 class TileChoice(NamedTuple):
     """The tile of a product, and how programs load and compute tiles.
 
-    tile          the block sizes
-    descriptors   whether tensor descriptors load the blocks
-    persistent    the number of persistent programs; 0 for one program per tile
+    `tile`: the block sizes.
+    `descriptors`: whether tensor descriptors load the blocks.
+    `persistent`: the number of persistent programs; 0 for one program per tile.
     """
 
     tile: Tile
@@ -163,9 +163,9 @@ class TileChoice(NamedTuple):
 def choose_tile(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Chip) -> TileChoice:
     """Returns the tile for the products of a kernel. All products must have the same rows and the same summed axis.
 
-    m, n    the rows and columns of one product
-    depth   the length of the summed axis
-    batch   the number of products
+    `m`, `n`: the rows and columns of one product.
+    `depth`: the length of the summed axis.
+    `batch`: the number of products.
     """
     dots, kind = kernel.dots, _kind(kernel.dots[0])
     if is_transposed(kernel):
@@ -247,9 +247,9 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip:
     """Returns the tile and the number of programs of a product whose factors tensor descriptors can load. Only the
     largest tile, the first in tiles.toml, can have persistent programs.
 
-    tiles     the number of tiles
-    shallow   whether the depth (the length of the summed axis) is small
-    ends      the bytes of shared memory, per element of a tile, that are needed to store the tile
+    `tiles`: the number of tiles.
+    `shallow`: whether the depth (the length of the summed axis) is small.
+    `ends`: the bytes of shared memory, per element of a tile, that are needed to store the tile.
     """
     kind = _kind(dot)
     if kind != "tf32x3" and tile != LARGE[kind][0][0]:

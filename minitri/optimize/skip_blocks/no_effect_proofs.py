@@ -160,9 +160,9 @@ def _own_maximum(update: Update) -> Reduce | None:
 class _Iteration:
     """One iteration of a loop, evaluated under assumptions about some ops.
 
-    known   the assumed values of some ops; an op with an assumed value is not computed
-    some    whether the assumptions can hold for only some of the elements of a block
-    runs    whether the iteration certainly runs; if so, each product reads both factors
+    `known`: the assumed values of some ops; an op with an assumed value is not computed.
+    `some`: whether the assumptions can hold for only some of the elements of a block.
+    `runs`: whether the iteration certainly runs; if so, each product reads both factors.
     """
 
     def __init__(self, loop: Loop, known: Known, some: bool = False, runs: bool = False) -> None:
