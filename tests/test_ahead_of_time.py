@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from short_profile import every_second
 
 import minitri as mt
 from minitri.hardware.chips import shared_bytes
@@ -31,8 +32,7 @@ LIBRARY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path, target", every_second(EXAMPLES, TARGETS), ids=lambda v: getattr(v, "stem", v))
 def test_examples(path: Path, target: str) -> None:
     low = mt.compile(path).lower(target=target)
     assert all(low[stage] for stage in low.stages)

@@ -16,6 +16,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from short_profile import every_second
 from stages import SMALL
 
 import minitri as mt
@@ -165,8 +166,10 @@ def test_no_keys() -> None:
             f(*arrays("full", SIZES | {"S": 0}, "bf16"))
 
 
-@pytest.mark.parametrize("name", ["full", "causal", "padding", "lengths", "alibi", "logsumexp"])
-@pytest.mark.parametrize("dtype", list(DTYPES))
+SCORES = ("full", "causal", "padding", "lengths", "alibi", "logsumexp")
+
+
+@pytest.mark.parametrize("name, dtype", every_second(SCORES, list(DTYPES)))
 def test_any_scores(name: str, dtype: str) -> None:
     """Scores of 1e4 and more, infinities and nan in queries and keys, and keys of another width than values."""
     sizes = SIZES | {"D": 24, "E": 40, "S": 33, "T": 20}

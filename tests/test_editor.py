@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("triton")
 from browser import Browser
 from serving import running
+from short_profile import every_second
 from test_explore_layout import SIZES, faults
 
 from minitri.cli.request import Request
@@ -610,10 +611,9 @@ def test_the_command_wins_over_the_first_line(tmp_path: Path) -> None:
 # ---- the page as a whole -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize(("width", "height"), SIZES)
-def test_nothing_is_cut_off(tab: Browser, server: Server, width: int, height: int, dark: bool) -> None:
-    begun(tab, server, width, height, dark)
+@pytest.mark.parametrize("size, dark", every_second(SIZES, [False, True]))
+def test_nothing_is_cut_off(tab: Browser, server: Server, size: tuple[int, int], dark: bool) -> None:
+    begun(tab, server, *size, dark)
     assert faults(tab) == []
     write(tab, WRONG.replace("N]", "N, *Rest]"), {"M": 1000})
     assert faults(tab) == []

@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("triton")
 from browser import Browser
+from short_profile import every_second
 
 import minitri as mt
 from minitri.explore.execution_trace import player
@@ -136,7 +137,7 @@ OTHERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", every_second(list(OTHERS)))
 def test_nothing_is_cut_off_for_other_programs(tab: Browser, name: str) -> None:
     html = mt.compile(OTHERS[name]).explore().html
     for width, height in SIZES[::3]:

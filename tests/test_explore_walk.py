@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("triton")
 from browser import Browser
+from short_profile import every_second
 from test_explore_layout import faults, page
 
 import minitri as mt
@@ -342,7 +343,7 @@ def test_the_panes_do_not_jump_between_steps(tab: Browser) -> None:
     assert len(heights) == 1
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", every_second(EXAMPLES))
 def test_important_lines_are_visible_at_each_step(tab: Browser, name: str) -> None:
     tab.open(page(name).html)
     tab.ask(

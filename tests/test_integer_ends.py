@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from short_profile import every_second
 from stages import program
 
 import minitri as mt
@@ -113,8 +114,9 @@ def outcome(f: Program, stage: str) -> Any:
     return [(a.dtype, a.shape, a.tobytes()) for a in got]
 
 
-@pytest.mark.parametrize("name, parameter", INTEGERS, ids=lambda v: v)
-def test_integers_at_the_limits(name: str, parameter: str) -> None:
+@pytest.mark.parametrize("of", every_second(INTEGERS), ids=" ".join)
+def test_integers_at_the_limits(of: tuple[str, str]) -> None:
+    name, parameter = of
     for value in ENDS:
         if parameter in SIZES and 2 < value < 2**62:
             continue  # it would use all memory

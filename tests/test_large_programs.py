@@ -12,6 +12,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from short_profile import every_second
 
 import minitri as mt
 
@@ -137,7 +138,7 @@ LONG = ("concats of slices of concats", "stencil steps", "stencil steps with a t
 QUICK = ("a chain", "running sums", "reductions", "functions", "parameters")
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", every_second(list(SHAPES)))
 def test_ten_times_the_text_is_ten_times_the_work(name: str) -> None:
     times = 4 if name in LONG else 10
     assert work(name, 10 * times) < 2.5 * times * work(name, 10)  # a program of one kernel needs no search
