@@ -620,3 +620,32 @@ def test_minus_one_next_to_an_empty_axis_is_an_error_if_no_size_fits() -> None:
         assert "MT0205" in message(f"x.reshape({shape})", x="f32[0]")
     assert "no size fits -1" in message("x.reshape(x.shape[0], 2, -1)", x="f32[N]")
     assert mt.compile("x.reshape(x.shape[0], -1)", x="f32[N, 4]")(np.zeros((0, 4), np.float32)).shape == (0, 4)
+
+
+DIVIDED = {  # a text with a dimension that may be divided by zero, and the sizes of x for which it is
+    "mean(x.reshape(N // 2, 2, -1), axis=-1)": ((1, 2), (0, 2)),  # was not compiled: TypeError
+    "arange(N // (N // 2)) + x[0, 0]": ((1, 1), (1, 5)),  # a call was a TypeError
+    "x * (N % (N // 2))": ((1, 2), (0, 2)),  # the graph raised ZeroDivisionError, kernels computed 1
+    "x[M // (M // 2) - 1:]": ((3, 1), (3, 0)),
+}
+
+
+@pytest.mark.parametrize("text", DIVIDED)
+def test_a_dimension_divided_by_zero_is_a_diagnostic(text: str) -> None:
+    f = mt.compile(text, x="f32[N, M]")
+    np.testing.assert_allclose(f(np.ones((4, 2), "f4")), f.numpy(np.ones((4, 2), "f4")))
+    for shape in DIVIDED[text]:
+        for stage in ("ast", "graph", "kernels", "triton"):
+            with pytest.raises(mt.CompileError, match="MT020[58]"):
+                f.run(stage, np.ones(shape, np.float32))
+
+
+def test_a_type_that_divides_by_a_dimension_of_size_zero() -> None:
+    of_parameter = mt.compile("x + y", x="f32[N // M]", y="f32[M, N]")
+    with pytest.raises(mt.CompileError, match="MT0304.*N//M divides by 0"):
+        of_parameter(np.ones(0, np.float32), np.ones((0, 3), np.float32))
+    function = "def g(a: f32[A], b: f32[A // B], c: f32[B]):\n    return sum(a) + sum(b) + sum(c)\n"
+    of_argument = mt.compile(f"{function}def f(x: f32[N], z: f32[M]):\n    return g(x, x, z)\n")
+    with pytest.raises(mt.CompileError, match="MT0207"):
+        of_argument(np.ones(3, np.float32), np.ones(0, np.float32))
+    assert of_argument(np.ones(3, np.float32), np.ones(1, np.float32)) == 7

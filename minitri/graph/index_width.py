@@ -8,6 +8,7 @@ Large arrays need 64-bit indices. A small array can need 64-bit indices too. Exa
 import math
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 
 from minitri.base.dims import ZERO, Dim
 from minitri.base.intervals import Ranges, bounds
@@ -63,5 +64,6 @@ def reach(expr: Dim, ranges: Ranges, sizes: Mapping[str, int]) -> int:
     for part in (expr, *(Dim({monomial: c}) for monomial, c in expr.terms)):
         part = part.substitute(env)
         ends = bounds(part, ranges) if part.constant is None else (ZERO, ZERO)
-        reach = max(reach, *(abs(int(end)) for end in ends)) if ends else LIMIT
+        with suppress(ZeroDivisionError):  # as for N = 1 in 1 // (N // 2): a call with this size fails
+            reach = max(reach, *(abs(end.evaluate({})) for end in ends)) if ends else LIMIT
     return reach

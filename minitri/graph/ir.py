@@ -196,6 +196,8 @@ class Condition(Record):
         """
         room = self.left - self.right
         room = room if all(isinstance(a, Symbol) for a in room.atoms()) else tidy(room)
+        if room.constant is None and not room.symbols():
+            return False  # the relation has no value, because an expression divides by 0
         if self.relation == ">=":
             return True if sign(room) in (0, 1) else None if room.constant is None else False
         if room.constant is None:

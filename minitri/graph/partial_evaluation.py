@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from minitri.base.diagnostics import CompileError, suggest
-from minitri.base.dims import Dim, product, sign
+from minitri.base.dims import ONE, Dim, product, sign
 from minitri.base.operators import BY_SYMBOL, OPERATORS
 from minitri.base.resource_limits import MAX_BITS, current, exceeded
 from minitri.base.types import DType, Info, ListValue, i64
@@ -38,7 +38,7 @@ def fold_numbers(op: str, x: int | float | Dim, y: int | float | Dim) -> int | f
     if isinstance(x, Dim) or isinstance(y, Dim):
         if isinstance(x, float) or isinstance(y, float):
             return None
-        if op in ("+", "-", "*") or (op in ("//", "%") and sign(Dim.of(y)) in (0, 1) and y != 0):
+        if op in ("+", "-", "*") or (op in ("//", "%") and sign(Dim.of(y)) in (0, 1)):
             return plain(ast.BINARY[op](Dim.of(x), Dim.of(y)))
         if op == "**" and isinstance(y, int) and 0 <= y <= 16:
             return plain(product([Dim.of(x)] * y))
@@ -68,6 +68,9 @@ def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
         check_length(x + y)
         return x + y
     if isinstance(x, NUMBERS) and isinstance(y, NUMBERS):
+        if op in ("//", "%") and Dim in (type(x), type(y)) and not isinstance(y, float) and sign(Dim.of(y)) in (0, 1):
+            label = names_in(Dim.of(y))
+            t.require(Dim.of(y), ">=", ONE, "MT0208", f"a divisor of dimensions cannot be 0, and {y} is", label=label)
         if op == "**" and isinstance(x, Dim) and isinstance(y, int) and y < 0:
             y = float(y)  # N ** -1 is a fraction, as 4 ** -1 is
         if (folded := fold_numbers(op, x, y)) is not None:

@@ -318,7 +318,10 @@ def _check_size(
     if missing := [n for n in names if n not in sizes]:
         help = "use the dimension alone in the type of some parameter"
         raise CompileError("MT0304", f"no argument tells the size of `{missing[0]}`", param.span, help=help)
-    wanted = extent.evaluate(sizes)
+    try:
+        wanted = extent.evaluate(sizes)
+    except ZeroDivisionError:
+        raise _wrong_argument("MT0304", param, f"has no size along axis {axis}, because {extent} divides by 0") from None
     if wanted == array.shape[axis] and all(sizes[n] >= 0 for n in names):
         return
     own = [n for n in names if solved.get(n) == param.name]  # no value of these dimensions gives this size
