@@ -55,7 +55,7 @@ def _flatten(kernel: Kernel) -> Kernel:
 
 
 def _with_one_less(kernel: Kernel, divided: bool) -> Kernel | None:
-    """Merges two axes of a kernel, or returns None if no two axes can be merged."""
+    """Merges two axes of a kernel, or returns None if no axes can be merged."""
     # `divided`: the old indices may be the quotient and the remainder of the new index
     for a, b in _last_two(kernel) if divided else combinations(kernel.axes, 2):
         merged = _merge(kernel, a, b, divided) if a.role == b.role else None
@@ -111,7 +111,7 @@ def _padding(kernel: Kernel, row: int) -> float:
 
 
 def _rejoined(kernel: Kernel) -> Kernel:
-    """Simplifies indices of loads and stores: `x[r // 8, r % 8]` becomes `x[r]`, for example."""
+    """Simplifies indices of loads and stores, such as `x[r // 8, r % 8]` to `x[r]`."""
     ranges: Ranges = {a.symbol: (ZERO, a.extent - 1) for a in kernel.axes}
     new = ir.rewritten(kernel.body, lambda op: _rejoin(op, ranges))
     changed = replace(kernel, buffers=ir.buffers_of(new.values()), body=tuple(new.values()))
@@ -124,7 +124,7 @@ def _rejoined(kernel: Kernel) -> Kernel:
 
 
 def _rejoin(op: Op, ranges: Ranges) -> Op:
-    """Replaces the indices `r // 8, r % 8` of a load or store by `r`, for example."""
+    """Replaces two indices such as `r // 8, r % 8` of a load or store by `r`."""
     if not isinstance(op, (Load, Store)):
         return op
     for k in range(len(op.index) - 1):
@@ -139,7 +139,7 @@ def _rejoin(op: Op, ranges: Ranges) -> Op:
 
 
 def _with_digits(op: Store, ranges: Ranges) -> Store:
-    """Splits a store's flat index into axes: `out[16384*i + r]` becomes `out[i, r]`, for example."""
+    """Splits a store's flat index into axes, such as `out[16384*i + r]` into `out[i, r]`."""
     # `16384*i + r` can be split if the axis r has 16384 indices
     weights = mixed_radix(op.offset, ranges, product(list(op.buffer.shape)))
     if not weights or all(d == 0 or isinstance(d.atom, Symbol) for d in op.index):
@@ -156,7 +156,7 @@ def _pairs(d: Dim) -> int:
 
 
 def _ambiguous(kernel: Kernel) -> bool:
-    """Checks whether a kernel has one array with two shapes of the same rank."""
+    """Checks whether a kernel views one array in two shapes of the same rank."""
     # With two shapes of rank 2 for one array, the text of the kernel would not say to which shape `x[i, j]` belongs.
     return len({(b.name, len(b.shape)) for b in kernel.buffers}) < len(kernel.buffers)
 

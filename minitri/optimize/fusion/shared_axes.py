@@ -109,7 +109,7 @@ class FusedIndexing(Indexing):
         return [element(a, e.at) for a in args]
 
     def _visits_all(self, root: Node, node: Node, needed: Shape, index: Sequence[Dim]) -> bool:
-        """Checks whether an index such as `16384*i + r` reaches each element of a result once."""
+        """Checks whether an index like `16384*i + r` reaches each element of a result exactly once."""
         place = sum((d * n for d, n in zip(index, ir.contiguous(node.shape))), dims.ZERO)
         digits = mixed_radix(place, self.ranges.ranges, dims.product(list(root.shape)))
         last = min(digits, key=digits.__getitem__, default=None)
@@ -122,7 +122,7 @@ class FusedIndexing(Indexing):
         return aligned and whole and len(digits) == len(self.axes) and not all(d == 0 or plain_axis(d) for d in index)
 
     def _digits_of_row(self, root: Node) -> dict[int, Dim]:
-        """Splits a product's row index into axes of a result: `i // 32` and `i % 32`."""
+        """Splits a product's row index into axes of a result, such as `i // 32, i % 32`."""
         products = any(map(_is_product, self.inside))
         stack, seen = [element(root, tuple(map(axis, range(root.rank))))] if products else [], set[Node]()
         while stack:
@@ -196,11 +196,11 @@ class FusedIndexing(Indexing):
         return {a for a in sides if a is not None} - self.reduced
 
     def _reused(self, node: Reduce, demand: Demand, names: Sequence[str]) -> int:
-        """Counts the operands that the kernel and a reduction read at the same index."""
+        """Counts the operands that both the kernel and a reduction read at the same index."""
         return self._count_shared(node.x, Demand(with_axes(demand.index, node.axes, names), demand.guards))[0]
 
     def _count_shared(self, node: Node, demand: Demand, limit: int = 64) -> tuple[int, int]:
-        """Counts operands of a node that the kernel already needs, and operands that are new."""
+        """Counts a node's operands that the kernel already needs, and the operands that are new."""
         count, stack, seen = 0, [(node, demand)], set[tuple[Node, Demand]]()
         while stack and len(seen) < limit:  # at most `limit` pairs of a node and its index
             node, demand = stack.pop()

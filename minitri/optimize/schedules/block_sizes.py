@@ -75,7 +75,7 @@ def contiguity(kernel: Kernel, fastest: bool = False, sectors: bool = False) -> 
 
 
 def _step(offset: Dim, symbol: Symbol) -> int:
-    """Returns by how much an offset changes from one index of an axis to the next."""
+    """Returns the change of a memory offset from one index of an axis to the next."""
     # The offset `4096*(i//64) + i%64` changes by 1 from one index i to the next, except at the end of a row of 64
     # elements.
     steps = Dim.of(0)

@@ -131,7 +131,7 @@ def _comparison(condition: Op) -> Formula:
 
 
 def _at_most(a: Op, b: Op, strict: int = 0) -> Formula:
-    """Returns the formula of the comparison `a <= b` (or `a < b`) of two ops."""
+    """Returns the formula of the comparison `a <= b` or `a < b` of two ops."""
     # `strict` is 1 for the comparison `a < b`
     match a, b:
         case Compute(op="abs", args=(x,)), _:
@@ -144,7 +144,7 @@ def _at_most(a: Op, b: Op, strict: int = 0) -> Formula:
 
 
 def _is_near(test: Dim) -> bool:
-    """Checks whether a test of positions certainly fits into 32-bit integers."""
+    """Checks whether a test such as `i - r >= 0` certainly fits into 32-bit integers."""
     constant = next((c for m, c in test.terms if not m), 0)
     is_sum = all(len(m) <= 1 for m, _ in test.terms)
     # 32 bits are enough for a sum of a few positions and a small constant, and for loop bounds computed from it
@@ -275,7 +275,7 @@ def _only_through(kernel: Kernel, loop: Axis, conditions: Set[Op]) -> bool:
 
 
 def _remaining_steps(f: Formula, at: Mapping[Symbol, int], loop: Symbol, steps: int) -> int:
-    """Returns at how many loop indices a condition can hold for one fixed row."""
+    """Returns at how many loop indices a condition can be true for one fixed row."""
     # `at` maps the symbol of the row axis to the row's index
     found = can_hold(f, loop, Dim.of(steps), lambda d: None if (v := d.substitute(at)).constant is None else (v, v))
     return max(0, int(found.high or Dim.of(steps)) - int(found.low or ZERO))
