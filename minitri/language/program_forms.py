@@ -72,12 +72,10 @@ def read_module(text: str, name: str) -> ast.Module:
 
 
 def _expression(place: Span) -> Any:
-    """Returns the syntax tree of the expression in a range of the source text.
-
-    If the text is a module, returns the syntax tree of the module. For example, the misspelt `deff f(x): …` looks like
-    an expression, but its spelling is corrected to `def f(x): …`, and the corrected text is a module.
-    """
+    """Returns the syntax tree of a program's text: an expression, or a module with functions."""
     text, name = place.source.text, place.source.name
+    # The misspelt `deff f(x): …` looks like an expression, but its spelling is corrected to `def f(x): …`, and the
+    # corrected text is a module.
     return parse_module_at(place) if is_module(text) else parse_expression(text, name)
 
 
@@ -108,12 +106,10 @@ def shared_names(text: str, settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _is_type(value: Any) -> bool:
-    """Checks whether a value looks like a type.
-
-    A misspelt type such as `float32[N]` is accepted too, so that an error message can correct it.
-    """
+    """Checks whether a value looks like a type, such as "f32[N]"."""
     if isinstance(value, str):
         with suppress(CompileError):
+            # `float32[N]` is accepted too, so that an error message can correct this misspelt type
             return bool(re.fullmatch(r"\w+\[.*\]", value.strip()) or parse_type(value))
     return False
 
@@ -200,10 +196,7 @@ def function_place(function: FunctionType) -> Span:
 
 
 def _lines(function: FunctionType) -> tuple[list[str], int]:
-    """Returns the lines of the function's file, and the index of the function's first line.
-
-    Raises OSError if the lines are not available.
-    """
+    """Returns the lines of a function's file, and the index of the function's first line."""
     try:
         return inspect.findsource(function)
     except OSError:
@@ -213,10 +206,8 @@ def _lines(function: FunctionType) -> tuple[list[str], int]:
 
 
 def _shown(file: str) -> str:
-    """Returns the name that error messages show for a file.
-
-    IPython stores the text of a cell in a file with a generated name, but the user knows the cell as `Cell In[3]`.
-    """
+    """Returns the name that error messages show for a file."""
+    # IPython stores a cell in a file with a generated name, but the user knows the cell as `Cell In[3]`.
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     named = getattr(getattr(shell, "compile", None), "format_code_name", lambda file: None)
     return " ".join(named(file) or [file])
@@ -234,10 +225,7 @@ def _no_text(function: FunctionType) -> ParseError:
 
 
 def _typed(function: FunctionType) -> list[str]:
-    """Returns the lines in the history of the prompt, from the last `def` of the function to the end.
-
-    Raises OSError if the history does not have the lines of the function.
-    """
+    """Returns the lines typed at Python's prompt, from the function's last `def` to the end."""
     lines = [line + "\n" for line in _history()]
     head = re.compile(rf"\s*def\s+{re.escape(function.__name__)}\b")
     found = lines[max((k for k, line in enumerate(lines) if head.match(line)), default=len(lines)) :]
@@ -248,13 +236,13 @@ def _typed(function: FunctionType) -> list[str]:
 
 
 def _history() -> Sequence[str]:
-    """Returns the lines in the history of readline. Returns no lines if Python was started without readline."""
+    """Returns the lines that were typed at Python's prompt, from the history of readline."""
     readline = sys.modules.get("readline")
     if readline is None:
-        return ()
+        return ()  # Python was started without readline
     return [readline.get_history_item(k + 1) or "" for k in range(readline.get_current_history_length())]
 
 
 def _bytecode(code: CodeType) -> tuple[object, ...]:
-    """Returns the bytecode of a code object, and the names and constants that the bytecode uses."""
+    """Returns the bytecode of a code object, with the names and constants in use."""
     return code.co_code, code.co_names, code.co_varnames, repr(code.co_consts)

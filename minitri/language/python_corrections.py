@@ -42,29 +42,22 @@ _FIRM = (python.Name, python.Constant, python.Call, python.Subscript, python.Att
 
 @cache
 def _rows(table: str) -> list[tuple[list[python.stmt], str]]:
-    """Returns the rows of a table of python_corrections.toml.
-
-    Each row of a table has a Python tree to look for, and the text of minitri's language to write instead.
-    """
+    """Returns the pairs of Python pattern and replacement in a table of python_corrections.toml."""
     tables = table_beside(__file__, "python_corrections.toml")
     return [(_parsed(there), here) for there, here in tables.get(table, {}).items()]
 
 
 def _match(table: str, body: Sequence[python.stmt]) -> tuple[str, Found]:
-    """Finds the first row of a table whose pattern matches the statements `body`, and returns the row's text.
-
-    In a pattern, a name in capitals such as X matches any expression. The returned dictionary contains the expression
-    that X matched. If no pattern matches, the returned text is "".
-    """
+    """Returns the replacement of the first pattern that matches Python statements, and the matched subtrees."""
     for pattern, text in _rows(table):
         found: Found = {}
         if _fits(pattern, body, found):
             return text, found
-    return "", {}
+    return "", {}  # no pattern matches
 
 
 def _fits(pattern: Any, value: Any, found: Found) -> bool:
-    if isinstance(pattern, python.Name) and pattern.id.isupper():
+    if isinstance(pattern, python.Name) and pattern.id.isupper():  # such as X, which matches any expression
         known = found.setdefault(pattern.id, value)
         return isinstance(value, python.expr) and python.unparse(known) == python.unparse(value)
     if isinstance(pattern, list):
@@ -86,24 +79,23 @@ class _Filling(python.NodeTransformer):
 
 
 def _filled(text: str, found: Mapping[str, python.AST]) -> Any:
-    """Parses the expression `text`, and replaces names by the Python trees in `found`."""
+    """Parses a Python expression, and replaces its names by the given Python trees."""
     return _Filling(found).visit(python.parse(text, mode="eval").body)
 
 
 class _Plain(python.NodeTransformer):
-    """Rewrites Python expressions into simpler ones.
-
-    `y += a` becomes `y = y + a`. `a < b < c` becomes `(a < b) & (b < c)`. `a and b and c` becomes `(a and b) and c`.
-    """
+    """Rewrites Python statements into simpler ones, such as `y += a` into `y = y + a`."""
 
     def visit_BoolOp(self, node: python.BoolOp) -> Any:
         self.generic_visit(node)
+        # `a and b and c` becomes `(a and b) and c`
         return reduce(lambda a, b: python.BoolOp(node.op, [a, b]), node.values)
 
     def visit_Compare(self, node: python.Compare) -> Any:
         self.generic_visit(node)
         pairs = zip(node.ops, pairwise([node.left, *node.comparators]))
         compared: list[python.expr] = [python.Compare(a, [op], [b]) for op, (a, b) in pairs]
+        # `a < b < c` becomes `(a < b) & (b < c)`
         return reduce(lambda a, b: python.BinOp(a, python.BitAnd(), b), compared)
 
     def visit_AugAssign(self, node: python.AugAssign) -> Any:
@@ -113,10 +105,10 @@ class _Plain(python.NodeTransformer):
 
 
 class _Translation(python.NodeTransformer):
-    """Applies the rows of the table `expressions` to each node of a Python tree, to the innermost nodes first."""
+    """Translates a Python tree node by node, with the table `expressions` of python_corrections.toml."""
 
     def generic_visit(self, node: python.AST) -> Any:
-        super().generic_visit(node)
+        super().generic_visit(node)  # the innermost nodes first
         text, found = _match("expressions", [python.Expr(node)]) if isinstance(node, python.expr) else ("", {})
         return _filled(text, found) if text else node
 
@@ -126,15 +118,10 @@ def _written(tree: python.AST) -> str:
 
 
 def _parsed(text: str) -> list[python.stmt]:
-    """Parses Python statements with Python's parser, and simplifies them with the class `_Plain`.
-
-    Returns [] if the text is not valid Python. Returns [] if the text is too long or too deeply nested.
-
-    The text is never executed.
-    """
+    """Returns the simplified trees of Python statements, or [] for invalid or too long text."""
     try:
         with warnings.catch_warnings(action="ignore"):
-            tree = python.parse(text if len(text) <= LONGEST else "")
+            tree = python.parse(text if len(text) <= LONGEST else "")  # parsed, but never executed
         return _Plain().visit(tree).body if _depth(tree) < DEEPEST else []
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
@@ -201,11 +188,8 @@ def moved_up(place: Span) -> tuple[Edit, ...]:
 
 
 def _statements(body: list[python.stmt], module: str) -> str | None:
-    """Returns the translation of Python statements.
-
-    The argument `module` is the text of the program that contains the statements, if the program is a module. If the
-    program is not a module, `module` is "".
-    """
+    """Translates Python statements into minitri's language, or returns None without a translation."""
+    # `module` is the text of the program, or "" if the program is no module
     text, found = _match("statements", body)
     if text:
         return _written(_Filling(found).visit(python.parse(text)))
@@ -245,11 +229,7 @@ def update(place: Span, rank: int = 0) -> Edit | None:
 
 
 def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) -> str | None:
-    """Returns an expression for the array X after the assignment `X[I] = value`.
-
-    The argument `rank` is the number of axes of the array X, or 0 if the rank is unknown. If the text `module` declares
-    the type of the array, as in `x: f32[M, N]`, this type gives the rank.
-    """
+    """Rewrites an assignment such as `x[x < 0] = 0` as `where(x < 0, 0, x)`."""
     x, index = python.unparse(found["X"]), found["I"]
     if _is_mask(index, module) and _rank(python.unparse(index), module) in (0, _rank(x, module)):
         masked = rf"(?<=[\w)\]])\[{re.escape(python.unparse(index))}\]"
@@ -257,6 +237,7 @@ def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) ->
             return None  # `sum(x[m])` adds only the selected elements
         new = re.sub(masked, "", python.unparse(value))  # `x[m] = y[m]`
         return _written(_filled("where(I, A, X)", {**found, "A": _filled(new, {})}))
+    # The declared type of the array, as in `x: f32[M, N]`, gives the rank. The rank is 0 if it is unknown.
     rank = _rank(x, module) or rank
     items = index.elts if isinstance(index, python.Tuple) else [index]
     if not rank and len(items) == 1:
@@ -281,34 +262,31 @@ def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) ->
 
 
 def _is_mask(index: python.AST, module: str) -> bool:
-    """Checks whether an index is an array of booleans, such as a comparison. If the index is a name, the function looks
-    for the name's type or value in `module`, the text of the program.
-    """
+    """Checks whether an index is an array of booleans, such as a comparison."""
     text = python.unparse(index)
     if isinstance(index, (python.Compare, python.BoolOp)) or re.match(r"~|not |.* [&|] ", text):
         return True
+    # the text of the program may show the type or the value of a name
     made = re.search(rf"\b{re.escape(text)}(?: = (.*)|\s*:\s*[\"']?bool\b)", module)
     lines = _parsed(made[1] or "True == True") if made else []
     return any(isinstance(line, python.Expr) and _is_mask(line.value, "") for line in lines)
 
 
 def _rank(name: str, module: str) -> int:
-    """Returns the rank that the module declares for a parameter, as in `x: f32[M, N]`, or 0 if the rank is unknown."""
+    """Returns the declared rank of a parameter: 2 for `x: f32[M, N]`, 0 if unknown."""
     declared = re.search(rf"\b{re.escape(name)}\s*:\s*[\"']?\w+\[([^\]*]*)\]", module)
     return declared[1].count(",") + 1 if declared else 0
 
 
 def _inside(item: python.AST, size: str) -> Any:
-    """Returns a condition that is true at the positions on an axis that an index or a slice selects.
-
-    For the slice `2:5` and the position P, the condition is `(P >= 2) & (P < 5)`. Returns None if the index, or a bound
-    of the slice, is not a number.
-    """
+    """Returns the condition on indices that a slice selects: `arange(n) < 5` for `:5`."""
     text, found = _match("places", [python.Expr(python.Subscript(python.Name("X"), item))])  # type: ignore[arg-type]
     bounds = {name: python.unparse(bound) for name, bound in found.items() if name != "X"}
+    # the index, or a bound of the slice, must be a number
     if not all(re.fullmatch(r"-?\d+", bound) for bound in bounds.values()):
         return None
     bounds = {name: f"{size} - {bound[1:]}" if bound[0] == "-" else bound for name, bound in bounds.items()}
+    # `P` stands for the position on the axis: the condition of `2:5` is `(P >= 2) & (P < 5)`
     names = {"P": f"arange({size})", **bounds}
     return _filled(text, {name: python.parse(of, mode="eval").body for name, of in names.items()})
 
@@ -363,11 +341,8 @@ def comprehension(place: Span) -> Edit | None:
 
 
 def _arrays(target: Any, over: Any) -> Found:
-    """Returns a dictionary: for each loop variable of a comprehension, the array that it iterates over.
-
-    For the loop `a, b in zip(x, y)`, the result is {a: x, b: y}. If the loop does not have the form
-    `a, b in zip(x, y)`, `a in x` or `k in range(n)`, the result is {}.
-    """
+    """Returns the array of each loop variable: {a: x, b: y} for `a, b in zip(x, y)`."""
+    # the table has forms such as `a, b in zip(x, y)`, `a in x` and `k in range(n)`; other loops give {}
     text, found = _match("loops", [python.Expr(python.Compare(target, [python.In()], [over]))])
     match target, _filled(text, found):
         case python.Name(name), array:
@@ -378,11 +353,9 @@ def _arrays(target: Any, over: Any) -> Found:
 
 
 def _around(text: str, at: int, step: int, stop: re.Pattern[str] = _STOP) -> int:
-    """Returns the start (for `step` -1) or the end (for `step` 1) of the expression that contains the offset `at`.
-
-    The expression ends at an unmatched bracket, or where the pattern `stop` matches. By default, `stop` matches a
-    comma, a `=`, a comment, a line end or the word `return`.
-    """
+    """Returns the start or the end of the expression around a position in a text."""
+    # `step` is -1 for the start and 1 for the end. The expression ends at an unmatched bracket, or where `stop`
+    # matches: by default at a comma, a `=`, a comment, a line end or the word `return`.
     opening = "([{" if step > 0 else ")]}"
     start, end = (at, min(at + LONGEST, len(text))) if step > 0 else (max(at - LONGEST, 0), at)
     depth = 0

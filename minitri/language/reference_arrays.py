@@ -108,11 +108,8 @@ def rounded(value: Value, dtype: DType) -> Array:
 
 
 def _best(value: Array, dtype: DType) -> Any:
-    """Returns the numpy array to convert to `dtype`: `value.wide` or `value.data`.
-
-    If `dtype` is f64, the result is the f64 array `value.wide`, or `value.data` if `value.wide` is None. If `dtype` is
-    not f64, the result is `value.data`: the elements in the dtype of the computation.
-    """
+    """Returns an array's most precise elements for a conversion to a dtype."""
+    # `wide` has the elements in f64, and `data` has the elements in the dtype of the computation
     return value.wide if value.wide is not None and dtype == f64 else value.data
 
 

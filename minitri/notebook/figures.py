@@ -54,9 +54,7 @@ class Plot:
 
 
 def _figure(width: float, height: float) -> tuple[Any, Any]:
-    """Returns an empty figure of matplotlib, and the figure's axes. The width and the height of the figure are in
-    inches.
-    """
+    """Returns an empty matplotlib figure, sized in inches, and the figure's axes."""
     figures = require_library("matplotlib.figure")
     figure = figures.Figure(figsize=(width, height), dpi=PIXELS, layout="constrained", facecolor=PAPER)
     return figure, figure.add_subplot()
@@ -88,7 +86,7 @@ def roofline_figure(compilation: Compilation, measured: Mapping[str, float] | No
 
 
 def _roofs(axes: Any, chip: Peak, found: Roofline) -> None:
-    """Draws the upper limits of kernels as lines: the memory's bandwidth, and the peak rate of each unit in use."""
+    """Draws lines for the memory bandwidth and the peak rates of arithmetic units in use."""
     used = [u for u in UNITS if u in chip.rates and any(u in row.needed.operations for row in found.kernels)]
     intensities = [row.needed.intensity for row in found.kernels if row.needed.total]
     rates = {u: chip.rates[u] for u in used or ("f32",)}
@@ -102,9 +100,7 @@ def _roofs(axes: Any, chip: Peak, found: Roofline) -> None:
 
 
 def _kernels(axes: Any, found: Roofline) -> None:
-    """Draws a point for each kernel that has arithmetic operations. A kernel without arithmetic operations has no
-    point, only a line in the legend.
-    """
+    """Draws a point for each kernel that has arithmetic operations."""
     for k, row in enumerate(found.kernels):
         seconds, said = (row.predicted, "predicted") if row.measured is None else (row.measured, "measured")
         colour = COLOURS[k % len(COLOURS)]
@@ -112,6 +108,7 @@ def _kernels(axes: Any, found: Roofline) -> None:
             label = f"{row.name}: {said} {seconds * 1e6:.3g} µs"
             axes.plot([row.needed.intensity], [row.needed.total / seconds], "o", color=colour, label=label)
         else:
+            # no point, only a line in the legend
             axes.plot([], [], "o", color=colour, label=f"{row.name}: moves bytes only")
 
 
@@ -144,12 +141,10 @@ def graph_figure(compilation: Compilation) -> Plot:
 
 
 def _kernels_of(node: Node, spans: Mapping[Node, Sequence[Any]], numbers: Sequence[set[int | None]]) -> list[int]:
-    """Returns a list with the index of the kernel that shares the most source spans (places in the source) with a node.
-
-    Returns [] if the node and the kernels have no source span in common.
-    """
+    """Returns a list with the index of the kernel that most likely computes a node."""
     own = {span.node for span in spans.get(node, ())}
     shared = [len(own & found) for found in numbers]
+    # the kernel that shares the most source spans (places in the source) with the node, or no kernel
     return [shared.index(max(shared))] if any(shared) else []
 
 

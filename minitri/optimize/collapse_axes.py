@@ -55,10 +55,8 @@ def _flatten(kernel: Kernel) -> Kernel:
 
 
 def _with_one_less(kernel: Kernel, divided: bool) -> Kernel | None:
-    """Returns the kernel with two of its axes merged, or None if no two axes can be merged.
-
-    If `divided` is true, the new kernel may compute the old indices as the quotient and the remainder of the new index.
-    """
+    """Merges two axes of a kernel, or returns None if no axes can be merged."""
+    # `divided`: the old indices may be the quotient and the remainder of the new index
     for a, b in _last_two(kernel) if divided else combinations(kernel.axes, 2):
         merged = _merge(kernel, a, b, divided) if a.role == b.role else None
         if merged is not None and not _ambiguous(merged) and (not divided or _is_cheaper(merged, kernel)):
@@ -69,57 +67,51 @@ def _with_one_less(kernel: Kernel, divided: bool) -> Kernel | None:
 
 
 def _last_two(kernel: Kernel) -> list[tuple[Axis, Axis]]:
-    """Returns the last two axes of known sizes, if memory is contiguous along the last one only."""
+    """Returns the last two axes of a kernel as candidates for a merge."""
     axes, order = [*(kernel.reduced or kernel.axes)], innermost(kernel.axes, contiguity(kernel))
     known = len(axes) > 1 and all(a.extent.constant for a in axes[-2:])
+    # both sizes must be known, and memory must be contiguous along the last axis but along no other axis
     return [(axes[-2], axes[-1])] if known and order[0] is axes[-1] and not rival(order, kernel) else []
 
 
 def _is_cheaper(merged: Kernel, kernel: Kernel) -> bool:
-    """Checks whether the threads of the kernel `merged` need at most as many instructions as the threads of `kernel`.
-    Returns False if the kernel `merged` would need a quotient or a remainder to compute the index of a store.
-    """
+    """Checks whether the merged kernel needs at most as many instructions as the original kernel."""
     stores = [op for op in merged.body if isinstance(op, Store)]
+    # the index of a store must not need a quotient or a remainder
     divides = any(_pairs(d) for op in stores for d in op.index)
     return not divides and _cost(merged) <= _cost(kernel)
 
 
 def _cost(kernel: Kernel) -> float:
-    """Estimates the instructions that a thread needs for one element, from the ops that depend on the last axis.
-
-    A quotient or remainder that occurs several times is counted once, because it is computed only once. An element past
-    the end of a row takes a quarter of the instructions of an element inside the row, because it is computed but not
-    loaded.
-    """
+    """Estimates the number of instructions that a thread needs for each element."""
     last = kernel.axes[-1]
     varying = {d for op in kernel.body for d in ir.index_expressions(op) if last.symbol in d.symbols()}
+    # a quotient or remainder that occurs several times is computed only once
     pairs = {(atom.a, atom.b) for d in varying for atom in d.atoms() if isinstance(atom, Pair)}
     guards = {d for op in kernel.body if isinstance(op, Load) for d in op.guards if d in varying}
     needed = len(guards) + sum(_instructions(op, last.symbol) for op in kernel.body)
+    # An element past the end of a row takes a quarter of the instructions of an element inside the row, because it is
+    # computed but not loaded.
     return needed * (3 + _padding(kernel, int(last.extent))) / 4 + DIVISION * len(pairs)
 
 
 def _instructions(op: Op, along: Symbol) -> float:
-    """Returns how many instructions an op takes for each element. A load or store of several elements at once is
-    counted as one access.
-    """
+    """Returns how many instructions an op takes for each element."""
     if isinstance(op, (Load, Store)):
+        # a load or store of several elements at once is one access
         return ACCESS / vector(op, along) if along in op.offset.symbols() else 0
     return instructions(op.op) if isinstance(op, Compute) else 0
 
 
 def _padding(kernel: Kernel, row: int) -> float:
-    """Returns the number of elements of all blocks that cover a row, divided by the number of elements of the row. For
-    example, if one block of 512 elements covers a row of 400 elements, the result is 512 / 400 = 1.28.
-    """
+    """Returns by which factor the blocks that cover a row are longer than the row."""
     block = min(ceil_pow2(row), elements_of_a_program(kernel))
+    # one block of 512 elements that covers a row of 400 elements gives 512 / 400 = 1.28
     return -(-row // block) * block / row
 
 
 def _rejoined(kernel: Kernel) -> Kernel:
-    """Returns the kernel with simpler loads and stores: an index that is split into quotient and remainder becomes one
-    index again.
-    """
+    """Simplifies indices of loads and stores, such as `x[r // 8, r % 8]` to `x[r]`."""
     ranges: Ranges = {a.symbol: (ZERO, a.extent - 1) for a in kernel.axes}
     new = ir.rewritten(kernel.body, lambda op: _rejoin(op, ranges))
     changed = replace(kernel, buffers=ir.buffers_of(new.values()), body=tuple(new.values()))
@@ -132,13 +124,12 @@ def _rejoined(kernel: Kernel) -> Kernel:
 
 
 def _rejoin(op: Op, ranges: Ranges) -> Op:
-    """Returns a load or store in which a pair of indices `i // n, i % n` becomes one index `i`, if the strides allow
-    one index.
-    """
+    """Replaces two indices such as `r // 8, r % 8` of a load or store by `r`."""
     if not isinstance(op, (Load, Store)):
         return op
     for k in range(len(op.index) - 1):
         before, after, extent = op.index[k], op.index[k + 1], op.buffer.shape[k + 1]
+        # one index is possible only if the strides leave no gap between rows
         if isinstance(after.atom, Remainder) and op.buffer.strides[k] == op.buffer.strides[k + 1] * extent:
             apart = before * extent + after
             whole = joined(apart, ranges)
@@ -148,9 +139,8 @@ def _rejoin(op: Op, ranges: Ranges) -> Op:
 
 
 def _with_digits(op: Store, ranges: Ranges) -> Store:
-    """Replaces a flat index of a store by one index for each axis. For example, `out[16384*i + r]` becomes `out[i, r]`
-    if the axis r has 16384 indices.
-    """
+    """Splits a store's flat index into axes, such as `out[16384*i + r]` into `out[i, r]`."""
+    # `16384*i + r` can be split if the axis r has 16384 indices
     weights = mixed_radix(op.offset, ranges, product(list(op.buffer.shape)))
     if not weights or all(d == 0 or isinstance(d.atom, Symbol) for d in op.index):
         return op
@@ -166,18 +156,13 @@ def _pairs(d: Dim) -> int:
 
 
 def _ambiguous(kernel: Kernel) -> bool:
-    """Checks whether two buffers of the kernel are the same array with different shapes of equal rank.
-
-    If a kernel had an array x with two shapes of rank 2, its text would not say to which shape an access `x[i, j]`
-    belongs.
-    """
+    """Checks whether a kernel views one array in two shapes of the same rank."""
+    # With two shapes of rank 2 for one array, the text of the kernel would not say to which shape `x[i, j]` belongs.
     return len({(b.name, len(b.shape)) for b in kernel.buffers}) < len(kernel.buffers)
 
 
 def _merge(kernel: Kernel, a: Axis, b: Axis, divided: bool) -> Kernel | None:
-    """Returns the kernel with one axis of `a.extent * b.extent` indices in place of the axes a and b. Returns None if
-    an op prevents the merge of a and b.
-    """
+    """Merges two axes into one axis, or returns None if an op prevents the merge."""
     new: dict[Op, Op] = {}
     for op in kernel.body:
         same = divided or (a.name in op.axes) == (b.name in op.axes)
@@ -192,14 +177,13 @@ def _merge(kernel: Kernel, a: Axis, b: Axis, divided: bool) -> Kernel | None:
 
 
 def _merged(op: Op, a: Axis, b: Axis, divided: bool) -> Op | None:
-    """Returns the op with the axis `a` in place of the axes `a` and `b`. Returns None if the op would compute a
-    different result over the merged axis. Also returns None if `divided` is false and an index would need a quotient or
-    a remainder.
-    """
+    """Returns an op over the merged axis, or None if the op prevents the merge."""
 
     def moved(exprs: tuple[Dim, ...]) -> tuple[Dim, ...]:
         return tuple(d.substitute({a.symbol: a.index // b.extent, b.symbol: a.index % b.extent}) for d in exprs)
 
+    # An op prevents the merge if its result would differ over the merged axis (named like a), or if `divided` is false
+    # and an index would need a quotient or a remainder.
     match op:
         case Load() | Store():
             op = _without_ones(op) if divided else op
@@ -228,7 +212,7 @@ def _merged(op: Op, a: Axis, b: Axis, divided: bool) -> Op | None:
 
 
 def _without_ones(op: Load | Store) -> Load | Store:
-    """Returns a load or store whose index has no axes of size 1."""
+    """Removes the axes of size 1 from the index of a load or store."""
     kept = [k for k, (d, e) in enumerate(zip(op.index, op.buffer.shape)) if d != 0 or e != 1]
     index, shape, strides = (tuple(of[k] for k in kept) for of in (op.index, op.buffer.shape, op.buffer.strides))
     return replace(op, index=index, buffer=replace(op.buffer, shape=shape, strides=strides))
@@ -239,22 +223,20 @@ def _uses(exprs: tuple[Dim, ...], a: Axis, b: Axis) -> bool:
 
 
 def _indexed_as_one(op: Load | Store, a: Axis, b: Axis) -> Load | Store | None:
-    """Returns a load or store with one index in place of the neighbouring indices a and b. Returns None if the accessed
-    memory is not contiguous along both axes a and b.
-    """
+    """Returns a load or store with two neighbouring indices merged into one, or None."""
     index, buffer = op.index, op.buffer
     place = next((k for k in range(len(index) - 1) if index[k : k + 2] == (a.index, b.index)), None)
     if place is None:
         return None if _uses(index, a, b) else op
+    # memory must be contiguous along both axes a and b
     whole = buffer.shape[place + 1] == b.extent and buffer.strides[place] == buffer.strides[place + 1] * b.extent
     once = not _uses(index[:place] + index[place + 2 :], a, b)
     return _with_one_index(op, place, a.index) if whole and once else None
 
 
 def _with_one_index(op: Load | Store, place: int, index: Dim) -> Load | Store:
-    """Returns a load or store of the same elements as `op`, with one index in place of two neighbouring indices. The
-    argument `place` is the position of the first replaced index, and the argument `index` is the new index.
-    """
+    """Replaces two neighbouring indices of a load or store by one given index."""
+    # the indices at `place` and `place + 1` are replaced
     (*_, rows, columns), step = op.buffer.shape[: place + 2], op.buffer.strides[place + 1]
 
     def one(both: tuple[Dim, ...], of_both: Dim) -> tuple[Dim, ...]:

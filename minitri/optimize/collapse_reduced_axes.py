@@ -62,10 +62,9 @@ def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
 
 
 def _longest_run(node: Reduce, gaps: Layouts) -> list[int]:
-    """Returns the run of neighbouring reduced axes that has the most elements. A run is a list of neighbouring axes
-    along which memory is not contiguous.
-    """
+    """Returns the neighbouring reduced axes with the most elements, except axes contiguous in memory."""
     _, inner = contiguous_axes(node, gaps)
+    # reduced axes of known sizes along which memory is not contiguous
     suitable = [k in node.axes and k not in inner and e.constant is not None for k, e in enumerate(node.x.shape)]
     runs = [[*run] for fits, run in groupby(range(node.x.rank), suitable.__getitem__) if fits]
     return max(runs, key=lambda run: math.prod(int(node.x.shape[k]) for k in run), default=[])
@@ -112,14 +111,12 @@ def places(place: dims.Dim, sizes: tuple[dims.Dim, ...]) -> list[dims.Dim]:
 
 
 def _without_gaps(node: Reduce, gaps: Container[str]) -> bool:
-    """Checks whether the operand of a reduction is computed only from contiguous arrays of its own shape.
-
-    An array that is constant along the reduced axes is accepted with any layout in memory.
-    """
+    """Checks whether a reduction's operand is computed only from contiguous arrays of the operand's shape."""
     along = {axis_symbol(k) for k in node.axes}
 
     def fits(x: Node) -> bool:
         if isinstance(x, View):
+            # an array that is constant along the reduced axes may have any layout in memory
             return not along & {s for d in x.index for s in d.symbols()}
         return isinstance(x, Apply) or isinstance(x, Input) and x.shape == node.x.shape and x.name not in gaps
 

@@ -47,7 +47,7 @@ def defer(program: Program) -> Program:
 
 
 def _is_deferrable(loop: Loop) -> bool:
-    """Checks whether a loop does nothing except add a product of TF32 parts to its carried value."""
+    """Checks whether a loop only sums products computed from TF32 parts of f32 factors."""
     if len(loop.carries) != 1:
         return False
     carry, dot = loop.carries[0]
@@ -61,20 +61,16 @@ def _is_deferrable(loop: Loop) -> bool:
 
 
 def _deferred(program: Program, carry: Carry, loops: list[Loop]) -> Program:
-    """Returns the program in which a loop no longer checks in each iteration whether the products of TF32 parts are
-    finite. The argument `loops` lists the loops that add products to the same sum, the value `carry`. For each loop
-    that adds products, the new program has a second loop. The second loop computes the sum again if the sum is not
-    finite.
-
-    After the loops that compute the sum again, the value `carry` is the final sum, so later statements need no change.
-    """
+    """Moves the check for infinite or NaN sums of TF32 products out of a loop."""
     over = loops[0].axes[0]
     taken = {a.name for a in program.axes}
     name = next(n for n in (*"stuvw", *(f"w{k}" for k in range(1, len(taken) + 1))) if n not in taken)
     unchecked = replace(carry)
     made: dict[Stmt, tuple[Stmt, ...]] = {carry: (unchecked,)}
+    # Each loop that adds products gets a second loop, which computes the sum again if the sum is not finite. After the
+    # second loops, `carry` is the final sum, so later statements need no change.
     again: list[Stmt] = [carry]
-    for loop in loops:
+    for loop in loops:  # every loop adds products to the sum `carry`
         dot = loop.carries[0][1]
         assert isinstance(dot, Dot)
         product = replace(dot, precision="tf32x3_unchecked", acc=unchecked)
@@ -91,14 +87,8 @@ def _deferred(program: Program, carry: Carry, loops: list[Loop]) -> Program:
 
 
 def _single_products(loop: Loop, dot: Dot, carry: Carry, name: str, inside: Dim) -> tuple[Op, ...]:
-    """Returns the body of a loop that computes a sum of products a second time, in f32 arithmetic. The loop runs only
-    if the sum of the products of TF32 parts is not finite. Each iteration adds the products for one index of the axis
-    `name` to the value `carry`.
-
-    The argument `inside` is a mask condition: it says that an index of the summed axis lies inside the axis. The mask
-    condition `inside` is not tested in a loop that ends at the end of its axis, because each index is inside the axis.
-    """
-    index = {Symbol(dot.over, "axis"): axis(name)}
+    """Returns the body of a loop that sums products again, in f32 arithmetic."""
+    index = {Symbol(dot.over, "axis"): axis(name)}  # one index of the summed axis in each iteration
 
     def moved(d: Dim) -> Dim:
         return d.substitute(index)
@@ -109,6 +99,8 @@ def _single_products(loop: Loop, dot: Dot, carry: Carry, name: str, inside: Dim)
             return replace(op, conditions=tuple(map(moved, op.conditions)))
         if not isinstance(op, Load) or op.mask is None:
             return op
+        # In a loop that ends at the end of its axis, each index is inside the axis, so the mask condition `inside` (an
+        # index lies inside the axis) is not tested.
         tested = tuple(moved(c) for c in op.mask.conditions if c != inside or loop.last is not None)
         reasons = tuple(r for r in op.mask.reasons if not r.startswith((f"{dot.over}: ", f"{dot.over} ")))
         places, guards = tuple(map(moved, op.index)), tuple(map(moved, op.guards))

@@ -34,9 +34,8 @@ def _is_of_a_wide_product(program: Program, op: Op) -> bool:
 
 
 def _product(op: Op) -> tuple[Op, bool]:
-    """Searches backwards from `op`, through elementwise ops, for an op of another kind. Returns a pair: the op that is
-    found, and whether a loop carries the value of this op from one iteration to the next.
-    """
+    """Returns the op before a chain of elementwise ops, and whether its value is loop-carried."""
     while isinstance(op, Compute):
         op = max(op.args, key=lambda o: len(o.axes))
+    # a loop carries the value of a `Carry` from one iteration to the next
     return (op.initial, True) if isinstance(op, Carry) else (op, False)

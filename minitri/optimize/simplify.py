@@ -32,9 +32,9 @@ def simplify(graph: Graph) -> Graph:
 
 
 def _normal(i: Interner, node: Node) -> Node:
-    """Applies rules to a node until no rule applies. No node is rewritten forever, because each rule shrinks an
-    expression or moves a view from an operand to the result.
-    """
+    """Applies the simplification rules to a graph node until no rule applies."""
+    # No node is rewritten forever, because each rule shrinks an expression or moves a view from an operand to the
+    # result.
     return apply_rules(i, node, RULES)
 
 
@@ -123,10 +123,9 @@ def known_index(i: Interner, node: Node) -> Node | None:
 
 
 def _decided(i: Interner, expr: Dim, shape: tuple[Dim, ...]) -> Dim:
-    """Simplifies an index expression by means of the extents of axes. For example, an index along an axis of extent 1
-    is 0, and `(i*N + j) // N` is i because j < N.
-    """
-    ones = {axis_symbol(k): dims.ZERO for k, e in enumerate(shape) if e == 1}
+    """Simplifies an index expression by means of the sizes of axes."""
+    ones = {axis_symbol(k): dims.ZERO for k, e in enumerate(shape) if e == 1}  # an index along an axis of size 1 is 0
+    # `(i*N + j) // N` is i because j < N
     return where_present(intervals.simplify(expr.substitute(ones), ranges(shape)), shape, i.allows)
 
 

@@ -101,19 +101,15 @@ def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correct
 
 
 def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
-    """Returns count - correction, the divisor of a variance or mean.
-
-    If the array has too few elements (count <= correction), the variance must be NaN. With the correction 0 or 1 and
-    too few elements, the divisor is 0, and the variance 0 / 0 is NaN. With any correction except 0 and 1, too few
-    elements make the divisor NaN.
-    """
+    """Returns the number of elements minus the correction: the divisor of a variance or mean."""
+    # If there are too few elements (count <= correction), the variance must be NaN: as 0 / 0, or through a NaN divisor.
     if correction == 0:
         return plain(count)  # an empty sum is 0, and 0 / 0 is NaN
     if correction == 1:
         return plain(largest(count - 1, 0))  # one element equals its mean, and 0 / 0 is NaN
     if count.constant is not None and isinstance(correction, (int, float)):
         rest = static(lambda: float(count.constant or 0) - correction)
-        return rest if rest > 0 else math.nan
+        return rest if rest > 0 else math.nan  # NaN for too few elements
     if isinstance(correction, int):
         correction = static(partial(float, correction))
     rest = t.elementwise("subtract", [count, correction])

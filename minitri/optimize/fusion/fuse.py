@@ -53,9 +53,7 @@ def _fused(graph: Graph, layouts: Layouts, kept: Iterable[Node], sliced: bool = 
 
 
 def _ledger(parts: Partition) -> tuple[Decision, ...]:
-    """Returns the fusion decisions, one for each value that one compute node passes to another compute node. Decisions
-    that differ only in their number of bytes become one decision with the sum of the bytes.
-    """
+    """Returns a fusion decision for each value that one operation computes and another operation reads."""
     graph = parts.quotient()
     number = {h: f"k{k}" for k, h in enumerate(parts.ordered_homes())}
     alike = defaultdict[tuple[str, str, str, str], list[Decision]](list)
@@ -66,6 +64,7 @@ def _ledger(parts: Partition) -> tuple[Decision, ...]:
             rule = _rule(parts, node, user) if fused else refusal(maker, home)
             row = decision(parts.graph, node, (number[home if fused else maker], number[home]), fused, rule, times)
             alike[row.value, row.producer, row.consumer, rule].append(row)
+    # decisions that differ only in their number of bytes become one decision with the sum of the bytes
     return tuple(map(_as_one, alike.values()))
 
 
@@ -75,27 +74,19 @@ def _as_one(rows: Sequence[Decision]) -> Decision:
 
 
 def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, int]]:
-    """Yields one tuple for each node that reads the value of `node`. A tuple has four fields:
-
-    reader    the node that reads the value
-    part      the number of the part (future kernel) that contains the reader
-    fused     True if the part of the reader computes the value; False if this part loads the value
-    accesses  the number of loads and stores that a fused reader saves, or that another reader causes
-
-    A reader in the kernel that computes the value (a fused reader) saves one load. In a kernel that does not compute
-    the value, one load serves all readers of the value. The store of the value is counted only once, not for each
-    reader. A value is stored in memory only if a node that reads it is not fused, or if the value is an output of the
-    program.
-    """
-    readers = [(u, h) for u in parts.users[node] for h in parts.homes[u]]
+    """Yields (reader, future kernel, whether fused, loads and stores) for each reader of a value."""
+    readers = [(u, h) for u in parts.users[node] for h in parts.homes[u]]  # nodes and numbers of parts (future kernels)
+    # a value is stored in memory only if a node that reads it is not fused, or if it is an output of the program
     apart = any(node not in parts.parts[h] for _, h in readers)
     written, loaded = node in parts.graph.outputs, set[int]()
     for user, home in readers:
-        fused = node in parts.parts[home]
+        fused = node in parts.parts[home]  # the part of the reader computes the value, or else loads the value
+        # A fused reader saves one load. In a part that does not compute the value, one load serves all readers. The
+        # store of the value is counted only once, not for each reader.
         reads, writes = fused or home not in loaded, not written and fused != apart
         written |= writes
         loaded |= set() if fused else {home}
-        yield user, home, fused, reads + writes
+        yield user, home, fused, reads + writes  # the accesses that a fused reader saves, or another reader causes
 
 
 def _rule(parts: Partition, node: Node, user: Node) -> str:

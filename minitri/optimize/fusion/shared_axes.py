@@ -67,17 +67,14 @@ class FusedIndexing(Indexing):
     # ---- results -----------------------------------------------------------------------
 
     def _root_demand(self, node: Node) -> Demand:
-        """Returns the index at which a result of the kernel is computed and stored.
-
-        If the kernel already needs the result at an index such as `[i, j]`, the result is stored at this index. A
-        result that the kernel needs and stores at the same index is computed only once. If the kernel needs the result
-        at no such index, the result is indexed by axes with the same extents.
-        """
+        """Returns the index at which a result of the kernel is computed and stored."""
+        # A result that the kernel needs and stores at the same index, such as `[i, j]`, is computed only once.
         for demand in self.demands.get(node, ()):
             if not demand.guards and self._plain(node, demand):
                 return demand
         if (found := self._index_in_parts(node)) is not None:
             return Demand(found)
+        # otherwise the result is indexed by axes with the same extents
         index: list[Dim] = []
         digits = self._digits_of_row(node)
         for k, extent in enumerate(node.shape):
@@ -87,23 +84,20 @@ class FusedIndexing(Indexing):
         return Demand(tuple(index))
 
     def _index_in_parts(self, root: Node) -> tuple[Dim, ...] | None:
-        """Returns an index at which a piecewise reduction of an array can also store a result computed from this array.
-        Returns None if the result cannot be computed from elements that the kernel already reads. Returns None if
-        stores at the index would be slow.
-
-        For example, each program of `sum(x)` adds up 16384 elements `x[16384*i + r]`. At the index `16384*i + r`, the
-        kernel can also store the result `2 * x`, so `sum(x)` and `2 * x` share one load of x. If the result also
-        depends on an array with another order of axes, the function returns None: transposes need square tiles.
-        """
+        """Returns an index such as `16384*i + r` at which a split reduction stores another result."""
+        # Each program of `sum(x)` adds up 16384 elements `x[16384*i + r]`. At this index, the kernel can also store the
+        # result `2 * x`, so `sum(x)` and `2 * x` share one load of x.
         if not self.reduced:
             return None
         axes = tuple(map(axis, range(root.rank)))
         elements = ir.postorder([element(root, axes)], self._operands)
         whole = [e for e in elements if axis_names(e.at) == axis_names(element(root, axes).at)]
+        # a result of arrays with different orders of axes is left out, because transposes need square tiles
         orders = {tuple(d.symbols() for d in e.at if d != 0) for e in whole if not self._operands(e)}
         known = dict(element(n, d.index) for n, ds in self.demands.items() for d in ds if not d.guards)
         for node, at in whole if len(orders) == 1 else ():
             needed = tuple(root.shape[axes.index(d)] if d in axes else dims.ONE for d in at)
+            # the kernel must read the elements already, and the stores must not be slow
             if node in known and {*at} <= {*axes, dims.ZERO} and self._visits_all(root, node, needed, known[node]):
                 self.in_parts[root] = orders != {tuple(d.symbols() for d in element(root, axes).at if d != 0)}
                 return tuple(known[node][at.index(d)] if d in at else dims.ZERO for d in axes)
@@ -115,28 +109,20 @@ class FusedIndexing(Indexing):
         return [element(a, e.at) for a in args]
 
     def _visits_all(self, root: Node, node: Node, needed: Shape, index: Sequence[Dim]) -> bool:
-        """Checks whether the index of `node`, such as `16384*i + r`, reaches each element of the result `root` exactly
-        once. Returns False if a thread cannot store 16 bytes of the result at once. Returns False if each entry of the
-        index is a single axis, as in `[i, r]`.
-
-        The argument `needed` says how many indices along each axis of `node` the result needs. Returns False if the
-        result needs only a part of each row of `node`, as in `sum(x), x[:, :64] * 2`. Returns False if the result needs
-        only the diagonal of `node`.
-        """
+        """Checks whether an index like `16384*i + r` reaches each element of a result exactly once."""
         place = sum((d * n for d, n in zip(index, ir.contiguous(node.shape))), dims.ZERO)
         digits = mixed_radix(place, self.ranges.ranges, dims.product(list(root.shape)))
         last = min(digits, key=digits.__getitem__, default=None)
+        # a thread must store 16 bytes of the result at once
         aligned = last is not None and self.axes[last.name] * root.dtype.bytes % ALIGNMENT == 0
+        # `needed`: how many indices along each axis of `node` the result needs. The result must not need only a part of
+        # each row, as in `sum(x), x[:, :64] * 2`, or only the diagonal.
         whole = needed[1:] == node.shape[1:] and dims.product(list(needed)) == dims.product(list(root.shape))
+        # False if each entry of the index is a single axis, as in `[i, r]`
         return aligned and whole and len(digits) == len(self.axes) and not all(d == 0 or plain_axis(d) for d in index)
 
     def _digits_of_row(self, root: Node) -> dict[int, Dim]:
-        """Returns the index along each axis of a result, if the result splits the row axis of a product into several
-        axes. Returns an empty dict if no axes of the result are computed from the row axis of a product.
-
-        For example, the element [d0, d1] of the result is in the row `i = 32*d0 + d1` of the product, with d1 < 32: d0
-        is `i // 32` and d1 is `i % 32`.
-        """
+        """Splits a product's row index into axes of a result, such as `i // 32, i % 32`."""
         products = any(map(_is_product, self.inside))
         stack, seen = [element(root, tuple(map(axis, range(root.rank))))] if products else [], set[Node]()
         while stack:
@@ -148,8 +134,9 @@ class FusedIndexing(Indexing):
                 stack += [element(a, index) for a in node.args]
         else:
             return {}
+        # for the row `i = 32*d0 + d1` of the product, with d1 < 32, d0 is `i // 32` and d1 is `i % 32`
         digits = mixed_radix(index[-2], ranges(root.shape), node.shape[-2])
-        if not digits or node not in self.inside:
+        if not digits or node not in self.inside:  # the result does not split the row axis of a product
             return {}
         known = [plain_axis(d.index[-2]) for d in self.demands.get(node, ()) if not d.guards]
         known.append(self._rows.get(node))
@@ -158,10 +145,7 @@ class FusedIndexing(Indexing):
         return {k: dims.axis(row) // step % root.shape[k] for k, step in steps.items() if step}
 
     def _match(self, node: Node, k: int, index: list[Dim]) -> str | None:
-        """Returns an axis of the kernel that can become axis k of a result. Returns None if no free axis of the kernel
-        has the extent of axis k. If several axes of the kernel have the extent of axis k, the function chooses the axis
-        that needs the fewest additional operands.
-        """
+        """Returns a kernel axis with the same size as an axis of a result, or None."""
         free = [a for a in self.axes if a not in map(plain_axis, index)]
         candidates = [a for a in free if self.axes[a] == node.shape[k]]
         if len(candidates) < 2:
@@ -180,23 +164,19 @@ class FusedIndexing(Indexing):
             met, new = self._count_shared(node, full(name))
             return -new, met
 
-        return max(candidates, key=fit)
+        return max(candidates, key=fit)  # the axis that needs the fewest additional operands
 
     # ---- reductions --------------------------------------------------------------------
 
     def _axes_over(self, node: Reduce | Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
-        """Returns the axes that a reduction runs over: existing axes of the kernel if their extents match, or else new
-        axes.
-
-        If several axes match, the function chooses the axis with which the reduction shares the most operands with the
-        kernel.
-        """
+        """Chooses axes of the kernel for a reduction: existing axes of equal size, or new axes."""
         kept = {s.name for d in demand.index for s in d.symbols()} | self._product_axes()
         chosen: list[str] = []
         for k, extent in enumerate(extents):
             fitting = [a for a, e in self.axes.items() if e == extent and a not in kept and a not in chosen]
             last = k + 1 == len(extents)
             shared = {a: self._reused(node, demand, [*chosen, a]) for a in fitting if last and isinstance(node, Reduce)}
+            # if several axes match: the axis with which the reduction shares the most operands with the kernel
             best = max(fitting, key=lambda a: (shared.get(a, 0), a in self.reduced), default=None)
             chosen.append(best or self._fresh(extent, "rstuvw"))
         return tuple(chosen)
@@ -209,33 +189,26 @@ class FusedIndexing(Indexing):
         return self.loop if along_loop is not None and along_loop[0] == 1 else plain_axis(d)
 
     def _product_axes(self) -> set[str]:
-        """Returns the row and column axes of products. A reduction reuses the row or column axis of a product only if
-        another reduction already uses this axis.
-        """
+        """Returns the row and column axes of products, except axes that are also reduced."""
         demands = [d for n, ds in self.demands.items() if isinstance(n, Contract) and not self.is_leaf(n) for d in ds]
         sides = {plain_axis(i) for d in demands for i in d.index[-2:]}
+        # a reduction reuses the row or column axis of a product only if another reduction already uses this axis
         return {a for a in sides if a is not None} - self.reduced
 
     def _reused(self, node: Reduce, demand: Demand, names: Sequence[str]) -> int:
-        """Counts the operands that both the kernel and a reduction over the axes `names` read at the same index."""
+        """Counts the operands that both the kernel and a reduction read at the same index."""
         return self._count_shared(node.x, Demand(with_axes(demand.index, node.axes, names), demand.guards))[0]
 
     def _count_shared(self, node: Node, demand: Demand, limit: int = 64) -> tuple[int, int]:
-        """Counts the operands from which `node` is computed at the index `demand`. The first returned number counts
-        operands that the kernel already needs. The second returned number counts operands that the kernel does not need
-        yet.
-
-        If the kernel already needs an operand, the search does not continue to the operands of this operand. The search
-        stops after `limit` demands (needed indices of nodes).
-        """
+        """Counts a node's operands that the kernel already needs, and the operands that are new."""
         count, stack, seen = 0, [(node, demand)], set[tuple[Node, Demand]]()
-        while stack and len(seen) < limit:
+        while stack and len(seen) < limit:  # at most `limit` pairs of a node and its index
             node, demand = stack.pop()
             if (node, demand) in seen:
                 continue
             seen.add((node, demand))
             if demand in self.demands.get(node, ()):
-                count += 1
+                count += 1  # the search does not continue to the operands of this operand
             elif isinstance(node, Reduce) and not self.is_leaf(node):
                 stack.extend(self._operand_demand(node, demand))
             elif not isinstance(node, (Contract, Scan, Gather)):
@@ -243,18 +216,17 @@ class FusedIndexing(Indexing):
         return count, len(seen) - count
 
     def _operand_demand(self, node: Reduce, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Returns a list with one pair: the operand of a reduction, and the index at which the reduction needs the
-        operand. The reduction is assumed to run over axes that the kernel already reduces. Returns an empty list if the
-        kernel does not reduce axes with the same extents as the reduction.
-        """
+        """Returns a reduction's operand and its index, as a list of at most one pair."""
         over: list[str] = []
         for extent in (node.x.shape[k] for k in node.axes):
             over += [a for a in self.axes if a in self.reduced and a not in over and self.axes[a] == extent][:1]
+        # the reduction is assumed to run over axes of the same extents that the kernel already reduces
         whole = len(over) == len(node.axes)
         return [(node.x, Demand(with_axes(demand.index, node.axes, over), demand.guards))] if whole else []
 
 
 def _is_product(node: Node) -> bool:
-    """Checks whether a node is a product, or the sum of the parts of a product (minitri/optimize/split_k.py)."""
+    """Checks whether a node is a matrix product, or the sum of a product's parts."""
+    # minitri/optimize/split_k.py splits a product into parts and adds them up
     added = isinstance(node, Reduce) and isinstance(node.x, Contract) and max(node.axes) < node.x.rank - 2
     return added or isinstance(node, Contract)

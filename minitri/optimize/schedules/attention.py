@@ -143,6 +143,8 @@ def tile_within(
     """
     dots = kernel.dots
     scored = [op for op in kernel.body if isinstance(op, Load) and {row, loop} <= set(op.axes)]
+    # The loop needs more registers for more than two products, or for a value of two or more bytes, such as a bias,
+    # that it loads for each row and key.
     more = len(dots) > 2 or any(op.dtype.bytes > 1 for op in scored)
     widths = set(held.values())
     best = _described(dots, widths, task, more, chip) if described else None
@@ -152,13 +154,7 @@ def tile_within(
 
 
 def _tile(dots: Sequence[Dot], width: int, task: Task, more: bool, chip: Chip) -> AttentionTile:
-    """Returns the tile for loads without tensor descriptors.
-
-    If each row skips a different part of the loop because of masks, a large tile would compute many blocks that only
-    some of its rows need. The argument `more` is true if the loop needs unusually many registers. A loop with more than
-    two products needs more registers. A loop needs more registers if it loads a value of two or more bytes, such as a
-    bias, for each row and key.
-    """
+    """Returns the tile of an attention kernel that loads without tensor descriptors."""
     if max(f.dtype.bits for d in dots for f in (d.a, d.b)) >= 32:
         return AttentionTile(64, 32 if width <= 128 else 16, 4, 2)
     if task.rows <= 16:  # the time is spent on loading
@@ -169,16 +165,16 @@ def _tile(dots: Sequence[Dot], width: int, task: Task, more: bool, chip: Chip) -
         return SMALL
     large = AttentionTile(256, 64, 8, 3) if width > 64 else AttentionTile(128, 64, 4, 4)
     filled = task.is_filled_by(large, WARPS // large.warps, chip)
+    # If each row skips a different part of the loop because of masks, a large tile would compute many blocks that only
+    # some of its rows need.
     return large if filled and task.average_steps >= min(task.steps, FAR) else SMALL
 
 
 def _described(dots: Sequence[Dot], widths: set[int], task: Task, more: bool, chip: Chip) -> AttentionTile | None:
-    """Returns the first tile of the table `DESCRIBED` that suits the products, or None if no tile does.
-
-    The elements of all factors must have 16 bits, and tensor descriptors must be able to load the factors.
-    """
+    """Returns the first suitable tile whose blocks tensor descriptors load, or None."""
     work = 2 * task.batch * task.rows * task.average_steps * max(widths, default=1)
     factors = [f for d in dots for f in (d.a, d.b)]
+    # descriptors must be able to load the loaded factors, and the widest factor must have 16 bits
     are_read = all(is_described(f) for f in factors if isinstance(f, Load)) and max(f.dtype.bits for f in factors) == 16
     if len(dots) != 2 or work < WORTH or task.rows <= 16 or not are_read:
         return None

@@ -41,11 +41,10 @@ def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) 
 
 
 def _fitting(extent: int, block: int, most: int, times: int) -> int:
-    """Returns the largest block size that leaves few indices past the end of an axis. The returned block size is at
-    most `most`. If the axis is long enough, the returned block size is at least `block * times`.
-    """
+    """Returns the largest block size that leaves few indices past the end of an axis."""
     largest = max(block, min(most, ceil_pow2(extent)))
     fewest = -(-extent // LEAST) * LEAST
+    # at least `block * times` if the axis is long enough
     sizes = (largest >> k for k in range(largest.bit_length()) if largest >> k >= max(LEAST, block * times))
     return next((n for n in sizes if -(-extent // n) * n * 8 <= fewest * 9), largest)
 
@@ -76,25 +75,21 @@ def contiguity(kernel: Kernel, fastest: bool = False, sectors: bool = False) -> 
 
 
 def _step(offset: Dim, symbol: Symbol) -> int:
-    """Returns by how much an offset changes from one index of an axis to the next, except at the end of a row. Returns
-    0 if it is unknown by how much the offset changes from one index to the next.
-
-    For example, the offset `4096*(i//64) + i%64` changes by 1 from one index i to the next, except at the end of a row
-    of 64 elements.
-    """
+    """Returns the change of a memory offset from one index of an axis to the next."""
+    # The offset `4096*(i//64) + i%64` changes by 1 from one index i to the next, except at the end of a row of 64
+    # elements.
     steps = Dim.of(0)
     for monomial, c in offset.terms:
         for atom in monomial:
             if atom == symbol or isinstance(atom, Remainder) and _counts_along(atom, symbol):
                 steps += c if len(monomial) == 1 else Dim({tuple(a for a in monomial if a is not atom): c})
-    return steps.constant or 0
+    return steps.constant or 0  # 0 if the change is unknown
 
 
 def _counts_along(remainder: Remainder, symbol: Symbol) -> bool:
-    """Checks whether a remainder such as `i % 64` grows by 1 from one index of an axis to the next. Returns False for a
-    divisor n if n elements of 2 bytes fit into one memory sector.
-    """
+    """Checks whether a remainder such as `i % 64` grows by 1 along an axis."""
     split = remainder.a.coefficient(symbol)
+    # False for a divisor n if n elements of 2 bytes fit into one memory sector
     return split is not None and split[0] == 1 and (remainder.b.constant or 0) * 2 > SECTOR
 
 

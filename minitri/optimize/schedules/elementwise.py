@@ -57,13 +57,11 @@ def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
 
 
 def _transpose(kernel: Kernel, order: Sequence[Axis], second: Axis, chip: Chip) -> tuple[dict[str, int], int]:
-    """Returns the block sizes and the number of warps of a transpose. Memory accesses are contiguous along two axes:
-    the first axis in the list `order`, and the axis in the argument `second`.
-
-    A tile has at most UNALIGNED elements if accesses along the first axis move single elements. Otherwise a tile has at
-    most SQUARE elements, and fewer for small arrays, so that more multiprocessors have a tile.
-    """
+    """Returns the block sizes and the number of warps of a transpose."""
+    # small arrays have smaller tiles, so that more multiprocessors have a tile
     share = math.prod(size(a, SQUARE) for a in kernel.axes) // chip.multiprocessors
+    # Accesses are contiguous along the axes `order[0]` and `second`. In this case, accesses along `order[0]` move
+    # single elements.
     if not _has_vectors(kernel, order[0]):
         rows = 16 if _has_vectors(kernel, second) else 32
         return filled(order, UNALIGNED, filled(order[:1], UNALIGNED // rows) | filled([second], rows)), 8
@@ -73,14 +71,13 @@ def _transpose(kernel: Kernel, order: Sequence[Axis], second: Axis, chip: Chip) 
 
 
 def _has_vectors(kernel: Kernel, axis: Axis) -> bool:
-    """Checks whether an instruction can load or store several neighbouring elements along an axis at once. Loads and
-    stores of small arrays, such as a bias, do not count.
-    """
+    """Checks whether one instruction can access several neighbouring elements along an axis."""
     accesses = {op: touched(kernel, op) for op in kernel.body if isinstance(op, (Load, Store))}
+    # loads and stores of small arrays, such as a bias, do not count
     large = [op for op, count in accesses.items() if count * 8 > max(accesses.values())]
     return any(vector(op, axis.symbol) > 1 for op in large if _is_unit(op, axis))
 
 
 def _is_unit(op: Load | Store, axis: Axis) -> bool:
-    """Checks whether neighbouring elements of an access along an axis are neighbours in memory."""
+    """Checks whether a load or store has stride 1 along an axis."""
     return ((axis.symbol,), 1) in op.offset.terms

@@ -85,32 +85,30 @@ class Tile(NamedTuple):
 
 
 def _read(factor: Op, dot: Dot) -> int:
-    """Returns the bytes loaded for each element of a factor. Arrays with one axis, such as scales, are not counted."""
+    """Returns the bytes that are loaded for each element of a product's factor."""
     return sum(op.dtype.bytes for op in _rows_of(factor, dot))
 
 
 def _rows_of(factor: Op, dot: Dot) -> set[Load]:
-    """Returns the loads that a factor is computed from. The function leaves out loads with fewer than two axes of the
-    product.
-    """
+    """Returns the loads of matrices from which a factor of a product is computed."""
     blocked = {*dot.tile, dot.over}
+    # loads with fewer than two axes of the product, such as scales, are left out
     return {op for op in needed(factor) if isinstance(op, Load) and len(blocked & {*op.axes}) > 1}
 
 
 def _made(factor: Op, dot: Dot) -> int:
-    """Returns the bytes of shared memory for each element of a computed factor, or 0 for a factor that is only loaded.
-    If a product is computed from TF32 parts, both parts of the second factor need shared memory.
-    """
+    """Returns the bytes of shared memory for each computed element of a product's factor."""
     if dot.precision.startswith("tf32x3"):
+        # both TF32 parts of the second factor need shared memory
         return 2 * factor.dtype.bytes if factor is dot.b else 0
-    return 0 if isinstance(factor, Load) else factor.dtype.bytes
+    return 0 if isinstance(factor, Load) else factor.dtype.bytes  # 0 for a factor that is only loaded
 
 
 TABLE = table_beside(__file__, "tiles.toml")
 
 
 def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
-    """Returns the tiles that a group of the file tiles.toml lists in the field `tiles` and in the fields `more`."""
+    """Returns the tiles of a group in tiles.toml, from the field `tiles` and further fields."""
     return tuple(Tile(*tile) for name in ("tiles", *more) for tile in TABLE[group][name])
 
 
@@ -197,10 +195,7 @@ def _kind(dot: Dot) -> str:
 
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
-    """Returns a tile with more `stages` (blocks loaded at the same time) for a 16-bit product if each multiprocessor
-    computes at most one tile. Returns `tile` unchanged if a multiprocessor computes several tiles, or if the product is
-    no 16-bit product.
-    """
+    """Returns a tile with more pipeline stages if each multiprocessor computes at most one tile."""
     return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and tiles <= chip.multiprocessors else tile
 
 
@@ -216,24 +211,22 @@ def is_transposed(kernel: Kernel) -> bool:
 
 
 def _transposed(m: int, n: int, batch: int, depth: int, chip: Chip) -> Tile:
-    """Returns the tile of a transposed product. A cost model chooses how many rows the tile has.
-
-    If the block size along the summed axis (the tile's depth) does not divide the length of this axis, the tile gets
-    smaller blocks. The smaller the blocks are, the more blocks are loaded at the same time.
-    """
+    """Returns the tile of a matrix product that is computed transposed."""
+    # a cost model chooses the number of rows
     tile = TRANSPOSED[dequantised_product_cost.choose(chip, batch, m, n, depth, most=1).pace.rows]
     if depth <= 16:  # a single instruction; the time goes into storing, and a larger tile stores more at once
         return tile._replace(columns=2 * tile.columns)
+    # If the tile's depth does not divide the length of the summed axis, the tile gets smaller blocks. The smaller the
+    # blocks are, the more blocks are loaded at the same time.
     while depth % tile.depth and depth % dequantised_product_cost.UNIT == 0:
         tile = tile._replace(depth=tile.depth // 2, stages=tile.stages * 3 // 2)
     return tile
 
 
 def _streaming(m: int, n: int, batch: int, dot: Dot, chip: Chip) -> Tile:
-    """Returns the tile of a product with few rows. A product with few rows spends most of its time on loading the
-    second factor.
-    """
+    """Returns the tile of a matrix product with few rows."""
     rows = max(16, 1 << (m - 1).bit_length())
+    # a product with few rows spends most of its time on loading the second factor
     columns = next((c for c in (128, 64) if batch * -(-n // c) >= chip.multiprocessors - 4), NARROW)
     one = Tile(rows, columns, 128 if columns == 128 else 256, 4, 1)
     most = 6 if isinstance(dot.a, Load) and isinstance(dot.b, Load) else 4  # a computed factor takes more memory
@@ -244,14 +237,10 @@ def _streaming(m: int, n: int, batch: int, dot: Dot, chip: Chip) -> Tile:
 
 
 def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip: Chip) -> TileChoice:
-    """Returns the tile and the number of programs of a product whose factors tensor descriptors can load. Only the
-    largest tile, the first in tiles.toml, can have persistent programs.
-
-    `tiles`: the number of tiles.
-    `shallow`: whether the depth (the length of the summed axis) is small.
-    `ends`: the bytes of shared memory, per element of a tile, that are needed to store the tile.
-    """
+    """Returns the tile and program count of a product whose factors tensor descriptors can load."""
+    # `shallow`: the summed axis is short. `ends`: the bytes of shared memory for each element of a tile that is stored.
     kind = _kind(dot)
+    # only the largest tile, the first in tiles.toml, can have persistent programs
     if kind != "tf32x3" and tile != LARGE[kind][0][0]:
         return TileChoice(_alone(kind, tile, tiles, chip), ends <= 2)
     if kind in ("tf32", "tf32x3"):
@@ -271,10 +260,8 @@ def programs(tiles: int, chip: Chip) -> int:
 
 
 def _leaves_room(tile: Tile, dots: Sequence[Dot], ends: int, shared: int) -> bool:
-    """Checks whether shared memory has room to store a tile while the blocks of the next tile are loaded.
-
-    The argument `ends` gives the bytes of shared memory that each element of the tile needs while the tile is stored.
-    """
+    """Checks whether shared memory can store a tile while the next tile is loaded."""
+    # `ends`: the bytes of shared memory that each element of the tile needs while the tile is stored
     return tile.bytes(dots) + tile.rows * tile.columns * ends <= shared - RESERVED
 
 
@@ -298,18 +285,16 @@ def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Sche
 
 
 def _ends(kernel: Kernel, dot: Dot) -> list[Load | Store]:
-    """Returns the loads and stores of complete tiles. Each returned op runs once per tile, after the tile's loop."""
+    """Returns the loads and stores that run once for each tile, after the loop."""
     tiled = [op for op in kernel.body if isinstance(op, (Load, Store))]
     return [op for op in tiled if set(dot.tile) <= op.indexed_by]
 
 
 def _end_bytes(kernel: Kernel, dot: Dot) -> int:
-    """Returns how many bytes of shared memory each element of a tile needs while the tile is stored through pointers.
-
-    All loads and stores after the loop over the depth use the same piece of shared memory. Triton stores a tile of
-    16-bit elements in two halves if the kernel loads and stores no other tile after the loop.
-    """
+    """Returns the bytes of shared memory that storing a tile needs for each element."""
     found = [op.buffer.dtype.bytes for op in _ends(kernel, dot)]
+    # All loads and stores after the loop use the same piece of shared memory. Triton stores a tile of 16-bit elements
+    # in two halves if the kernel loads and stores no other tile after the loop.
     return 1 if found == [2] else max(found, default=4)
 
 
@@ -321,10 +306,9 @@ def are_described(dot: Dot, blocked: Sequence[str] = ()) -> bool:
 
 
 def _is_one_described(dot: Dot) -> bool:
-    """Checks whether the factors of a product are computed from exactly two loaded matrices. A tensor descriptor must
-    be able to load at least one of the two matrices.
-    """
+    """Checks whether a tensor descriptor can load at least one of a product's two matrices."""
     loads = _rows_of(dot.a, dot) | _rows_of(dot.b, dot)
+    # the factors must be computed from exactly two loaded matrices
     return len(loads) == 2 and any(is_described(load, (*dot.tile, dot.over)) for load in loads)
 
 
@@ -337,7 +321,8 @@ def is_described(load: Load, blocked: Sequence[str] = ()) -> bool:
 
 
 def _is_along(index: Dim, blocked: Sequence[str]) -> bool:
-    """Checks whether an index is an axis, a number, or an axis plus an offset (only for axes named in `blocked`)."""
+    """Checks whether an index is an axis, a number, or an axis plus an offset."""
+    # only an axis named in `blocked` may have an offset
     own = [s for s in index.symbols() if s.name in blocked]
     parted = index.coefficient(own[0]) if len(own) == 1 else None
     return index.atom is not None or index.constant is not None or parted is not None and parted[0] == 1

@@ -116,15 +116,14 @@ def computed(op: Compute, args: Sequence[Value], terms: Terms) -> Value:
 
 
 def _depends_on_sign_of_zero(op: Compute, args: Sequence[Value]) -> bool:
-    """Checks whether the result of an op could depend on the sign of a zero operand. For example, 1 / x is inf for x =
-    0.0, but -inf for x = -0.0. The sign of a zero operand is unknown.
-    """
+    """Checks whether the result of an op could depend on the sign of a zero operand."""
+    # The sign of a zero operand is unknown. For example, 1 / x is inf for x = 0.0, but -inf for x = -0.0.
     zero = any(a.kinds == {ZERO} and x.dtype.is_float for a, x in zip(args, op.args))
     return zero and op.op not in MONOTONE | {"cast", "where", "equal", "not_equal"}
 
 
 def _unchanged_operand(op: Compute, args: Sequence[Value]) -> Value | None:
-    """Returns the operand that always equals the result of the op, or None if there is no such operand."""
+    """Returns the operand that always equals the result of an op, or None."""
     if len(args) != 2 or op.args[0].dtype != op.dtype:
         return None
     row = KNOWN.get(op.op, {})
@@ -139,12 +138,10 @@ def _unchanged_operand(op: Compute, args: Sequence[Value]) -> Value | None:
 
 
 def _winner(op: Compute, a: Value, b: Value) -> Value | None:
-    """Returns `a` if the maximum or minimum of `a` and `b` always equals `a`. Returns None if the maximum or minimum
-    can differ from `a`. The maximum or minimum of a nan and a number is nan.
-    """
+    """Returns the first operand if a maximum or minimum always equals this operand."""
     if a.term == b.term:
         return a
-    if not b.number or b.is_nan:
+    if not b.number or b.is_nan:  # the maximum or minimum of a nan and a number is nan
         return None
     extremes = a.number or [x for k in a.kinds - {NAN} for x in _members(op.dtype, k)]
     wins = all(x >= b.number[0] if op.op == "maximum" else x <= b.number[0] for x in extremes)
@@ -152,11 +149,11 @@ def _winner(op: Compute, a: Value, b: Value) -> Value | None:
 
 
 def _result_kinds(op: Compute, args: Sequence[Value]) -> frozenset[str] | None:
-    """Returns the kinds of numbers that the result of an op can be, or None if nothing is known."""
+    """Returns the kinds of numbers, such as negative or inf, that an op can return."""
     if op.op in ("equal", "not_equal"):  # numbers of different kinds differ
         both = frozenset.intersection(*(a.kinds - {NAN} for a in args))
         return None if both else frozenset(("false" if op.op == "equal" else "true",))
-    if op.op not in MONOTONE and not (op.op == "cast" and op.dtype.is_float):
+    if op.op not in MONOTONE and not (op.op == "cast" and op.dtype.is_float):  # nothing is known
         return None
     if op.dtype.is_integer and op.op not in ("maximum", "minimum"):
         return None  # arithmetic of integers wraps
@@ -165,7 +162,7 @@ def _result_kinds(op: Compute, args: Sequence[Value]) -> frozenset[str] | None:
 
 @lru_cache(maxsize=4096)
 def _kinds_reached(op: str, dtype: DType, operands: tuple[Operand, ...]) -> frozenset[str]:
-    """Returns the kinds of numbers that the result of a monotone operator can be."""
+    """Returns the kinds of numbers, such as inf, that a monotone operator can return."""
     found: set[str] = set()
     dtypes = [t for t, _, _ in operands]
     for some in product(*(kinds for _, kinds, _ in operands)):
@@ -175,16 +172,14 @@ def _kinds_reached(op: str, dtype: DType, operands: tuple[Operand, ...]) -> froz
 
 
 def _between(kinds: set[str]) -> set[str]:
-    """Returns the given kinds of numbers, and all kinds between them in the order -inf, negative, zero, positive, inf.
-    For example, for the kinds negative and positive the function also returns the kind zero.
-    """
+    """Adds all kinds of numbers between the given kinds: zero between negative and positive."""
     places = [ORDER.index(k) for k in kinds if k in ORDER]
     return kinds | set(ORDER[min(places) : max(places) + 1]) if places else kinds
 
 
 @cache
 def _members(dtype: DType, kind: str) -> tuple[Any, ...]:
-    """Returns the extreme numbers of a kind, and some numbers between the extremes."""
+    """Returns the extreme numbers, and some others, of a kind of numbers such as positive."""
     if kind in SINGLE:
         return (SINGLE[kind],)
     if dtype.is_integer:

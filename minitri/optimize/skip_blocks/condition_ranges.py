@@ -115,9 +115,7 @@ def formula(condition: Op, holds: bool = True, depth: int = 0) -> Formula:
 
 
 def _comparison(condition: Op) -> Formula:
-    """Returns a formula that is true at the indices where a comparison or a bounds check is true. Raises NotAffine if a
-    compared value is not an affine expression of positions.
-    """
+    """Returns a formula of the indices at which a comparison or bounds check is true."""
     match condition:
         case Inside() if not condition.picks:
             return all_of(condition.conditions)
@@ -133,7 +131,8 @@ def _comparison(condition: Op) -> Formula:
 
 
 def _at_most(a: Op, b: Op, strict: int = 0) -> Formula:
-    """Returns the formula of a <= b, or of a < b if `strict` is 1."""
+    """Returns the formula of the comparison `a <= b` or `a < b` of two ops."""
+    # `strict` is 1 for the comparison `a < b`
     match a, b:
         case Compute(op="abs", args=(x,)), _:
             distance, limit = affine(x), affine(b)
@@ -145,13 +144,10 @@ def _at_most(a: Op, b: Op, strict: int = 0) -> Formula:
 
 
 def _is_near(test: Dim) -> bool:
-    """Checks whether a test of a position, and the loop bounds that are computed from this test, fit into 32-bit
-    integers.
-
-    Returns True for a sum of a few positions and a small constant, because 32 bits are certainly enough for this sum.
-    """
+    """Checks whether a test such as `i - r >= 0` certainly fits into 32-bit integers."""
     constant = next((c for m, c in test.terms if not m), 0)
     is_sum = all(len(m) <= 1 for m, _ in test.terms)
+    # 32 bits are enough for a sum of a few positions and a small constant, and for loop bounds computed from it
     return is_sum and sum(abs(c) for m, c in test.terms if m) <= PLACES and abs(constant) < NEAR
 
 
@@ -206,16 +202,12 @@ def surely_holds(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
 
 
 def _where_positive(expr: Dim, axis: Symbol, extent: Dim, ends: Ends, end: int) -> Interval | None:
-    """Returns the interval of the indices along `axis` at which expr >= 0, or None if the interval is unknown.
-
-    The expression `expr` has the form c * index + rest. The argument `end` says which value of `rest` in a block is
-    used: 0 for the least value, 1 for the largest value.
-    """
-    coefficient, others = expr.coefficient(axis) or (ZERO, ZERO)
+    """Returns the interval of indices at which an affine expression is not negative, or None."""
+    coefficient, others = expr.coefficient(axis) or (ZERO, ZERO)  # the expression is c * index + rest
     c, found = coefficient.constant, ends(others)
-    if found is None or c is None:
+    if found is None or c is None:  # the interval is unknown
         return None
-    rest = found[end]
+    rest = found[end]  # the least value in a block if `end` is 0, the largest value if it is 1
     if c > 0:
         return Interval(low=largest(-(rest // c), 0))
     if c < 0:
@@ -239,9 +231,8 @@ def _hull(a: Interval, b: Interval) -> Interval:
 
 
 def _one_of(a: Interval, b: Interval) -> Interval:
-    """Returns an interval inside the union of two intervals. If both intervals extend to the same end of the axis, the
-    result is their union.
-    """
+    """Returns an interval inside the union of two intervals."""
+    # If both intervals extend to the same end of the axis, the result is their union.
     same_end = (a.low is None) == (b.low is None) and (a.high is None) == (b.high is None) and None in (a.low, a.high)
     if same_end or NOWHERE in (a, b):
         return _hull(a, b)
@@ -272,7 +263,7 @@ def average_steps(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) 
 
 
 def _only_through(kernel: Kernel, loop: Axis, conditions: Set[Op]) -> bool:
-    """Checks whether only selections (`where` ops) with the given `conditions` depend on the position in the loop."""
+    """Checks whether a kernel depends on the loop index only through conditions of `where`."""
     inside = {o for c in conditions for o in needed(c) if loop.name in o.axes}
     for op in kernel.body:
         if isinstance(op, Position) and loop.symbol in op.expr.symbols() and op not in inside:
@@ -284,9 +275,7 @@ def _only_through(kernel: Kernel, loop: Axis, conditions: Set[Op]) -> bool:
 
 
 def _remaining_steps(f: Formula, at: Mapping[Symbol, int], loop: Symbol, steps: int) -> int:
-    """Returns at how many indices of a loop a condition on positions can hold, for one fixed row. The argument `f` is
-    the formula of the condition, and the argument `steps` is the number of indices of the loop. The argument `at` maps
-    the symbol of the row axis to the row's index.
-    """
+    """Returns at how many loop indices a condition can be true for one fixed row."""
+    # `at` maps the symbol of the row axis to the row's index
     found = can_hold(f, loop, Dim.of(steps), lambda d: None if (v := d.substitute(at)).constant is None else (v, v))
     return max(0, int(found.high or Dim.of(steps)) - int(found.low or ZERO))

@@ -56,9 +56,10 @@ def unchanged(loop: Loop, before: Sequence[Op], assumed: Known) -> tuple[str, ..
 
 
 class _Proof:
-    """Proofs about one loop under the assumptions `assumed`. The argument `before` contains the ops before the loop."""
+    """Proves that an iteration of a loop leaves the loop-carried values unchanged."""
 
     def __init__(self, loop: Loop, before: Sequence[Op], assumed: Known) -> None:
+        # `assumed` maps ops to what is assumed about their values, and `before` has the ops before the loop
         self.loop, self.assumed = loop, assumed
         self.before = {op: constant(op.value, op.dtype) if isinstance(op, Constant) else free(op) for op in before}
 
@@ -78,16 +79,13 @@ class _Proof:
     # ---- sums that follow a maximum ----------------------------------------------------------
 
     def _maxima(self) -> list[Update]:
-        """Returns the carried values that are running maxima. A running maximum starts at -inf, and each iteration
-        takes the maximum of the old value and the iteration's elements.
-        """
+        """Returns the loop-carried values that are running maxima."""
+        # A running maximum starts at -inf, and each iteration takes the maximum of the old value and the new elements.
         found = [Update(c, n) for c, n in self.loop.carries if _starts_at(c, float("-inf"))]
         return [u for u in found if _own_maximum(u) is not None and self._stays(u, {})]
 
     def _stays_with(self, update: Update, y: Update) -> bool:
-        """Checks whether an iteration leaves a sum unchanged for every kind of number that the running maximum `y` can
-        be.
-        """
+        """Checks whether an iteration leaves a sum unchanged, for any value of a running maximum."""
         return all(self._stays_in(update, y, frozenset(kinds)) for kinds in ({BOTTOM}, {TOP}, {NAN}, FINITE))
 
     def _stays_in(self, update: Update, y: Update, kinds: frozenset[str]) -> bool:
@@ -103,31 +101,26 @@ class _Proof:
         return stays[NAN] and kinds == {NAN} and self._after(update, {y.following: free(y.carry, {NAN})}).is_nan
 
     def _after(self, update: Update, known: Known, some: bool = False) -> Value:
-        """Returns what is known about a sum after an iteration that certainly runs. The argument `known` maps ops to
-        what is assumed about their values in one iteration.
-        """
+        """Returns what is known about a sum after an iteration that certainly runs."""
+        # `known` maps ops to what is assumed about their values in one iteration
         return _Iteration(self.loop, {**self.before, **known}, some, runs=True).values[update.following]
 
     def _is_zero_or_nan(self, update: Update, y: Update) -> bool:
-        """Checks whether a sum can only be 0 or nan while its running maximum is -inf.
-
-        The proof is an induction: the sum is 0 at the start of the loop, and after an iteration whose elements are all
-        -inf, the sum is still 0 or nan.
-        """
+        """Checks whether a sum can only be 0 or nan while the running maximum is -inf."""
         bottom, own = free(y.carry, {BOTTOM}), _own_maximum(y)
         assert own is not None
+        # By induction: the sum is 0 at the start of the loop, and after an iteration whose elements are all -inf, the
+        # sum is still 0 or nan.
         known = {y.carry: bottom, own.x: bottom, update.carry: free(update.carry, {ZERO, NAN})}
         return _starts_at(update.carry, 0) and self._after(update, known).kinds <= {ZERO, NAN}
 
     def _is_nan_after_inf(self, update: Update, y: Update) -> bool:
-        """Checks whether a sum must be nan as soon as its running maximum is inf.
-
-        The proof covers two cases: the iteration in which the maximum becomes inf, and all later iterations.
-        """
+        """Checks whether a sum must be nan as soon as the running maximum is inf."""
         top, own = free(y.carry, {TOP}), _own_maximum(y)
         assert own is not None
         if {*own.over} & {*update.carry.axes}:
             return False  # the sum has further axes, so some of its elements may not include the element inf
+        # two cases: the iteration in which the maximum becomes inf, and all later iterations
         known = {y.carry: free(y.carry, FINITE | {BOTTOM, TOP}), own: top, own.x: top}
         later = {y.carry: top, y.following: top, update.carry: free(update.carry, {NAN})}
         return self._after(update, known, some=True).is_nan and self._after(update, later).is_nan
@@ -138,7 +131,7 @@ FOLLOWS = "follows a maximum m: x * exp(m - m) + 0 is x; while m is -inf x is 0,
 
 
 def _reason(update: Update) -> str:
-    """Returns the reason, as text, why the op that updates a carried value leaves this value unchanged."""
+    """Returns a text that says why an op leaves a loop-carried value unchanged."""
     op = update.following
     return abstract.KNOWN.get(op.op, {}).get("unchanged", "it stays") if isinstance(op, Compute) else PRODUCT
 
@@ -148,9 +141,7 @@ def _starts_at(carry: Carry, value: float) -> bool:
 
 
 def _own_maximum(update: Update) -> Reduce | None:
-    """Returns the op that reduces the elements of one iteration to their maximum, if the carried value is a running
-    maximum. Returns None if the carried value in `update` is not a running maximum.
-    """
+    """Returns the `max` op of one iteration if a loop-carried value is a running maximum."""
     op = update.following
     if not isinstance(op, Compute) or op.op != "maximum" or update.carry not in op.args:
         return None
@@ -158,18 +149,15 @@ def _own_maximum(update: Update) -> Reduce | None:
 
 
 class _Iteration:
-    """One iteration of a loop, evaluated under assumptions about some ops.
-
-    `known`: the assumed values of some ops; an op with an assumed value is not computed.
-    `some`: whether the assumptions can hold for only some of the elements of a block.
-    `runs`: whether the iteration certainly runs; if so, each product reads both factors.
-    """
+    """Evaluates one iteration of a loop under assumptions about some ops."""
 
     def __init__(self, loop: Loop, known: Known, some: bool = False, runs: bool = False) -> None:
+        # `some`: the assumptions can hold for only some elements of a block. `runs`: the iteration certainly runs, so
+        # each product reads both factors.
         self.terms, self.some, self.runs = abstract.Terms(), some, runs
         self.values: dict[Op, Value] = dict(known)
         for op in loop.body:
-            if op not in known:
+            if op not in known:  # an op with an assumed value is not computed
                 self.values[op] = self._evaluated(op)
 
     def _evaluated(self, op: Op) -> Value:
