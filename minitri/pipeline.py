@@ -301,19 +301,16 @@ class Compilation:
         return after
 
     def _made(self, p: Pass, before: Any) -> Any:
-        """Returns the result of a pass. If the program was read from the text of a stage, an exception in the pass
-        becomes a CompileError.
-
-        A text that the user has edited possibly breaks assumptions of the pass. The CompileError has the number MT0503,
-        and says that the text is wrong, not the compiler.
-        """
+        """Returns the result of a pass."""
         try:
             return p.made(before, self.context)
         except (CompileError, MemoryError, RecursionError):
             raise
         except Exception as error:
-            if self.context.start is None:
+            if self.context.start is None:  # the program was not read from the text of a stage
                 raise
+            # A text that the user has edited can break assumptions of the pass. MT0503 says that the text is wrong, not
+            # the compiler.
             reason = f"{type(error).__name__} {str(error)[:80]}".strip()
             raise CompileError("MT0503", f"the pass `{p.name}` cannot go on from this text: {reason}") from None
 
@@ -364,9 +361,8 @@ class Compilation:
 
 
 def _log_stage(p: Pass, after: Any) -> None:
-    """Logs the text of a stage. For the stage `kernels`, also logs the fusion decisions. A text is logged only if the
-    environment variable MINITRI_LOGS names its topic.
-    """
+    """Logs the text of a stage if the environment variable MINITRI_LOGS names the stage."""
+    # A topic is the name of a pass or of a stage.
     for topic in {p.name, p.stage}:
         if pass_logs.enabled(topic):
             pass_logs.log(topic, p.text(after))
@@ -375,7 +371,7 @@ def _log_stage(p: Pass, after: Any) -> None:
 
 
 def _text_of_broken(p: Pass, value: Any) -> str:
-    """Returns the text of an IR that breaks a rule, or a note that this IR cannot be printed."""
+    """Returns the text of an IR that breaks a rule, or why printing fails."""
     try:
         return p.text(value)
     except Exception as error:  # the printer may assume the rule that is broken

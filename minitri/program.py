@@ -66,13 +66,12 @@ class Program(BaseProgram):
 
     @property
     def _typed(self) -> bool:
-        """Whether the types of all parameters are known before any call. A parameter for an int or a bool must have a
-        default, because its value becomes part of the program.
-        """
+        """Whether the types of all parameters are known before any call."""
+        # An int or a bool needs a default, because its value becomes part of the program.
         return all(p.default is not None or takes_float(p) or _is_array(p) for p in self.function.params)
 
     def _check_signature(self) -> None:
-        """Finds errors in the program before any call, if the types of all parameters are declared."""
+        """Finds errors before any call, if the types of all parameters are known."""
         if self._typed:
             warn_of_requirements(self.lower().compilation.value("graph").conditions)
 
@@ -136,19 +135,17 @@ class Program(BaseProgram):
             raise
 
     def _in_order(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Turns keyword arguments into positional arguments. For example, `f(x, b=b, a=a)` becomes `f(x, a, b)`. If an
-        argument is missing, all keyword arguments stay keyword arguments.
-        """
+        """Turns keyword arguments into positional arguments: `f(x, b=2, a=1)` becomes `f(x, 1, 2)`."""
         names = self._names[len(args) : len(args) + len(keywords)]
         if any(name not in keywords for name in names) or len(names) < len(keywords):
-            return args, keywords
+            return args, keywords  # an argument is missing
         return (*args, *(keywords[name] for name in names)), {}
 
     def _started(self, call: Call) -> Bound:
-        """Runs the kernels of a call. On a GPU, this method usually returns before the kernels end."""
+        """Runs the kernels of a call."""
         call = self._ready(call)
         bound = Bound(self._variants.executable(self, call), call)
-        bound()
+        bound()  # on a GPU, this usually returns before the kernels end
         return bound
 
     def _ready(self, call: Call) -> Call:
@@ -213,9 +210,8 @@ class Program(BaseProgram):
         return run_stage.results(self._kept(moved, stage), stage, moved)
 
     def _kept(self, call: Call, stage: str) -> Compilation:
-        """Returns the compilation of a call for Triton's interpreter. Calls with equal contexts (types, sizes and
-        settings) share one compilation.
-        """
+        """Returns the compilation of a call for Triton's interpreter."""
+        # Calls with equal types, sizes and settings share one compilation.
         context = self.context(call, INTERPRETER)
         with self._stages.lock:
             kept = self._stages.made(context.key, lambda: self.compilation(context))
@@ -253,9 +249,7 @@ class Program(BaseProgram):
         return Lowered(self.compilation(replace(context, without=self.without | names(without), options=options)))
 
     def _described(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call:
-        """Returns a `Call` for the arguments of `lower`. If the arguments are sizes instead of arrays, the `Call` has
-        no arrays.
-        """
+        """Returns a `Call` for the arguments of `lower`."""
         self.refresh()
         named = set(given).difference(sizes_of(self.function, {}))
         untyped = [p for p in self.function.params if p.annotation is None and p.default is None]
@@ -263,10 +257,10 @@ class Program(BaseProgram):
             return self._bound(args, given)
         if untyped:
             raise self._without_types(untyped)
-        return given_sizes(self.function, given)
+        return given_sizes(self.function, given)  # sizes instead of arrays
 
     def _without_types(self, untyped: Sequence[ast.Param]) -> CompileError:
-        """Returns the error for a program with parameters whose types are unknown until a call gives arrays."""
+        """Returns the error for parameters whose types are unknown until a call gives arrays."""
         names, between = [p.name for p in untyped], ": " if is_module(self.module.source.text) else "="
         types = ", ".join(f'{n}{between}"f32[N]"' for n in names)
         message = f"the stages of {self.name} depend on the types of {listed([f'`{n}`' for n in names])}"
@@ -289,20 +283,16 @@ class Program(BaseProgram):
         return explain(self.lower(*args, **given).compilation, measured, schedules, odd)
 
     def _as_called(self, args: Sequence[Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], str, Sequence[str]]:
-        """Converts the arguments of `explain` to arguments of `lower`. With the converted arguments, `lower` makes the
-        same kernels as a call with the arrays `args`.
-
-        Returns three values: the keyword arguments for `lower`, a text about the schedules, and the names of unaligned
-        arrays. An array is unaligned if its address is not a multiple of 16 bytes.
-        """
+        """Returns keyword arguments for `lower`, a text about schedules, and the names of unaligned arrays."""
         call = self._described(args, {n: v for n, v in given.items() if n not in ("target", "without", "options")})
         own, schedules = own_target(call), ""
         target = given.get("target") or str(own or "cuda:90")
-        told = {**given, "target": target}
+        told = {**given, "target": target}  # with `told`, `lower` makes the kernels of a call with `args`
         if self.effort != "none" and target != "interpreter" and not (given.get("without") or given.get("options")):
             from minitri.runtime.tuning_policy import known_options
 
             told["options"], schedules = known_options(self, call, own if target == str(own) else None)
+        # An array is unaligned if its address is not a multiple of 16 bytes.
         return told, schedules, unaligned(call.arrays)
 
     def plot(self, /, *args: Any, **sizes: Any) -> Any:
@@ -391,7 +381,7 @@ class Lowered:
 
 
 def _floats(function: ast.Function) -> dict[str, tuple[int, float]]:
-    """Returns the position and the default of each float parameter; a parameter without a default gets 0.0."""
+    """Returns the position and the default (or 0.0) of each float parameter."""
     floats = [(k, p) for k, p in enumerate(function.params) if takes_float(p)]
     return {p.name: (k, 0.0 if p.default is None else float_default(function, p)) for k, p in floats}
 

@@ -47,6 +47,8 @@ def rotate(program: Program) -> Program:
     body: list[Stmt] = []
     for stmt in program.body:
         if isinstance(stmt, Loop) and (rotated := _Rotation(program, stmt).statements()):
+            # skip-blocks puts a loop over the last blocks first. If a product came between two loops with the same
+            # sums, NVIDIA's assembler would make the tensor cores wait for each instruction (message C7515).
             later = takewhile(partial(_has_later_blocks, loop=stmt), reversed(body))
             place = len(body) - len(list(later))
             body[place:place] = rotated
@@ -56,20 +58,14 @@ def rotate(program: Program) -> Program:
 
 
 def _has_later_blocks(before: Stmt, loop: Loop) -> bool:
-    """Checks whether the statement ahead of `loop` is a loop over the same axes that carries the same values.
-
-    The pass skip-blocks can replace one loop by several loops, and puts the loop over the last blocks of the axis
-    first. If several loops carry the same values, this pass puts the pipelined loop first. This pass puts the first
-    product before the pipelined loop. If a product came between two loops that carry the same sums, NVIDIA's assembler
-    would make the tensor cores wait for each instruction (message C7515).
-    """
+    """Checks whether `before` is a loop over later blocks for the same accumulators as `loop`."""
     if not isinstance(before, Loop) or before.first is None or before.axes != loop.axes:
         return False
     return {c for c, _ in before.carries} == {c for c, _ in loop.carries}
 
 
 class _Rotation:
-    """Rewrites one loop, so that the first product of an iteration is computed at the end of the previous iteration."""
+    """Moves the first product of each iteration to the end of the previous iteration."""
 
     def __init__(self, program: Program, loop: Loop) -> None:
         self.loop, self.axis = loop, program.axis(loop.axes[0])
@@ -90,50 +86,42 @@ class _Rotation:
         return [*first.values(), carry, self._rotated(product, carry, following)]
 
     def _covers_whole_axis(self) -> bool:
-        """Checks whether the loop runs over many complete blocks of one axis, from the beginning of the axis."""
+        """Checks whether the loop runs over many complete blocks of one axis, from index 0."""
         loop, axis, extent = self.loop, self.axis, self.axis.extent.constant
         if extent is None or extent < MIN_BLOCKS * axis.block or len(loop.axes) > 1 or loop.first is not None:
             return False
         return extent % axis.block == 0 or ends_whole(loop, axis)
 
     def _product(self) -> list[Op]:
-        """Returns the ops of one iteration that compute a product which does not depend on earlier iterations. The
-        product itself is the last returned op. Returns an empty list unless the loop has several products, of which
-        exactly one is independent of earlier iterations. Returns an empty list if the product needs ops other than
-        arithmetic and loads that tensor descriptors can execute.
-        """
+        """Returns the ops that compute the one product that does not depend on earlier iterations."""
         carried = moving(self.loop.body, (c for c, _ in self.loop.carries))
         dots = [op for op in self.loop.body if isinstance(op, Dot)]
         free = [d for d in dots if d not in carried]
+        # The loop must have several products, of which exactly one is independent of earlier iterations.
         if len(free) != 1 or len(dots) == 1:
             return []
         wanted = needed(free[0])
-        made = [op for op in self.loop.body if op in wanted]
+        made = [op for op in self.loop.body if op in wanted]  # the product itself is the last op
+        # All ops must be arithmetic, or loads that tensor descriptors can execute.
         blocks = (is_described(op) if isinstance(op, Load) else isinstance(op, (Spread, Compute, Dot)) for op in made)
         return made if all(blocks) else []
 
     def _copied(self, ops: list[Op], index: Dim, past_end: bool = False) -> dict[Op, Op]:
-        """Copies ops, and replaces the loop's index by `index` in the copies.
-
-        If the argument `past_end` is true, `index` can lie past the end of the axis. Loads then get a guard, a
-        condition that the index is inside the axis.
-        """
+        """Copies ops, and replaces the loop's index by `index` in the copies."""
 
         def moved(op: Op) -> Op:
             if not isinstance(op, Load):
                 return replace(op)
             here = {self.axis.symbol: index}
             places, guards = (tuple(d.substitute(here) for d in ds) for ds in (op.index, op.guards))
-            if past_end and places != op.index:
+            if past_end and places != op.index:  # `index` can be past the end of the axis
                 guards += (self.axis.extent - 1 - index,)
             return replace(op, index=places, guards=guards)
 
         return rewritten(ops, moved)
 
     def _rotated(self, product: Op, carry: Carry, following: dict[Op, Op]) -> Loop:
-        """Returns the pipelined form of the loop. Each iteration of the pipelined loop ends with the ops that compute
-        the first product of the next iteration.
-        """
+        """Returns the pipelined loop: each iteration ends with the first product of the next iteration."""
         made: dict[Op, Op] = {product: carry}
         rest = self._rest(product, following)
         for op in self.loop.body:
@@ -144,27 +132,23 @@ class _Rotation:
         return replace(self.loop, carries=carries, body=(*body, *following.values()))
 
     def _rest(self, product: Op, following: Container[Op]) -> set[Op]:
-        """Returns the ops that remain in an iteration after its first product has moved to the previous iteration. An
-        operand of the product also remains if another remaining op uses the operand.
-        """
+        """Returns the ops that stay in an iteration when the first product moves out."""
         wanted = [op for op in self.loop.body if op not in following] + [n for _, n in self.loop.carries]
+        # An operand of the product stays if another remaining op uses the operand.
         return {*postorder(wanted, lambda op: () if op is product else children(op))} - {product}
 
 
 def _in_triton_order(ops: Sequence[Op]) -> list[Op]:
-    """Sorts ops into an order that suits Triton. Loads come as late as possible, because Triton waits for a load at the
-    place in the code where the load is written.
-
-    Each cast comes directly after its operand, so that no wait for a load comes between the operand and the cast. While
-    the program waits for a load, the result of a cast to a narrower dtype takes fewer registers than its operand.
-    """
+    """Sorts ops: loads come as late as possible, casts come directly after their operands."""
     out: dict[Op, None] = {}
 
     def put(op: Op) -> None:
         for o in children(op):
-            if isinstance(o, Load) and o in ops and o not in out:
+            if isinstance(o, Load) and o in ops and o not in out:  # Triton waits for a load where the load is written
                 put(o)
         out[op] = None
+        # No wait for a load comes between an operand and its cast, because the result of a cast to a narrower dtype
+        # takes fewer registers during the wait.
         for o in ops:
             if isinstance(o, Compute) and o.op == "cast" and op in o.args:
                 put(o)

@@ -93,18 +93,16 @@ def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
 
 
 def _has_many_rows(node: Reduce, first: int, chip: Chip) -> bool:
-    """Checks whether it pays to reduce each row alone first. The reduction must have at least as many rows as the chip
-    has multiprocessors, and rows of at least SHORTEST_ROW (64) elements.
-    """
+    """Checks whether a reduction has enough long rows to reduce each row alone first."""
     if node.op in POSITIONS or any(e.constant is None for e in node.x.shape):
         return False
     rows, row = [int(node.x.shape[k]) for k in node.axes if k < first], [int(e) for e in node.x.shape[first:]]
-    whole = len(node.axes) == len(rows) + len(row)
+    whole = len(node.axes) == len(rows) + len(row)  # each row is reduced completely
     return whole and math.prod(rows) >= chip.multiprocessors and math.prod(row) >= SHORTEST_ROW
 
 
 def _by_rows(i: Interner, node: Reduce, first: int, chip: Chip) -> Halves:
-    """Replaces a reduction by two reductions: one reduces each row, and the other combines the results of the rows."""
+    """Splits a reduction into two: one reduces each row, one combines the rows' results."""
     outer = tuple(k for k in node.axes if k < first)
     rows = i.reduce(node.op, node.x, tuple(range(first, node.x.rank)))
     whole = i.reduce(node.op, rows, outer)
@@ -115,9 +113,7 @@ def _by_rows(i: Interner, node: Reduce, first: int, chip: Chip) -> Halves:
 
 
 def _chained(graph: Graph) -> set[Node]:
-    """Returns the reductions that form chains over the same elements, such as a mean and a variance. A program that
-    computes a chain of reductions in one loop corrects its partial results in each iteration.
-    """
+    """Returns dependent reductions of the same elements, such as a mean and a variance."""
     found = set[Node]()
     for node in (n for n in graph.nodes() if isinstance(n, Reduce)):
         of_same = (x for x, _ in _computed(node) if isinstance(x, Reduce) and x.axes == node.axes)
@@ -141,6 +137,7 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, chained: bool = Fals
     count, wanted = math.prod(extents.values()), WAVES * chip.multiprocessors
     chained = chained and width > 0  # a chain of rows is split like a single reduction
     parts = _parts(count, results, width, CHAINED * wanted if chained else wanted)
+    # If one loop computed the chain, each iteration would correct the partial results.
     if parts > 1 and chained:
         k = max(extents, key=extents.__getitem__)
         held = _held(extents[k], count // extents[k], count * results // (LANES // 4 * wanted))
@@ -156,13 +153,10 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, chained: bool = Fals
 
 
 def _axis(extents: Mapping[int, int], inner: Container[int], parts: int) -> int:
-    """Returns the reduced axis to split. A reduced axis that is not contiguous in memory is split if this axis is long
-    enough. The parts of such an axis consist of complete rows.
-
-    The argument `extents` maps each reduced axis to its extent. The argument `inner` lists the axes that are contiguous
-    in memory. Parts of a contiguous axis must have at least PIECE elements, because shorter parts load slowly.
-    """
+    """Returns which axis of a reduction to split."""
+    # The parts of a contiguous axis have at least PIECE elements, because shorter parts load slowly.
     possible = {k: n // PIECE if k in inner else n for k, n in extents.items()}
+    # If the longest axis that is not contiguous in memory is long enough, the parts are complete rows.
     outer = max((k for k in extents if k not in inner), key=lambda k: extents[k], default=None)
     if outer is not None and possible[outer] * FEW_PARTS >= parts:
         return outer
@@ -170,38 +164,32 @@ def _axis(extents: Mapping[int, int], inner: Container[int], parts: int) -> int:
 
 
 def _parts(count: int, results: int, width: int, wanted: int) -> int:
-    """Returns into how many parts the reduction of each result is split, so that about `wanted` programs run.
-
-    The argument `width` is the size of an element in bytes if columns are reduced, and 0 if rows are reduced. A program
-    that reduces columns loads a few rows at a time. The smaller an element is, the fewer bytes a row has, and the more
-    programs are needed to keep the memory busy. A row of up to 16384 elements is not split, because a second kernel
-    would take longer than the split saves. Rows of more than 16384 elements are split if there are at most half as many
-    rows as multiprocessors. Very long rows are split if there are at most twice as many rows as multiprocessors.
-    """
+    """Returns the number of parts per result, so that about `wanted` programs run."""
+    # `width` is the size of an element in bytes if columns are reduced, and 0 if rows are reduced.
     programs = -(-results // LANES) if width else results
     shortest = SHORTEST_COLUMN if width else SHORTEST
-    if programs == 0 or count < shortest:
+    if programs == 0 or count < shortest:  # a second kernel would take longer than the split saves
         return 1
+    # A program loads a few rows of its columns at a time. The smaller an element is, the fewer bytes a row has, and the
+    # more programs are needed to keep the memory busy.
     parts = min(wanted // (max(2, width) * programs), count // SHORTEST_PART) if width else 1
     long = count >= LONG * shortest
+    # Rows are split if there are at most half as many rows as multiprocessors, and very long rows if there are at most
+    # twice as many.
     if programs * (4 if long else 16) <= wanted and (long or not width):
         parts = max(parts, min(wanted // programs, count // LEAST))
     return max(1, min(parts, MOST_PARTS))
 
 
 def _length(extent: int, parts: int, any_start: bool) -> int:
-    """Returns the length of a part, so that an axis has about `parts` parts. The last part of the axis can be shorter
-    than the other parts.
-
-    The parts of a row begin at multiples of 16 bytes. If the argument `any_start` is true, a part can begin at any
-    index.
-    """
+    """Returns the length of a part, so that an axis has about `parts` parts."""
     least = parts - parts // 4 if any_start else parts // 2 + 1
     even = [extent // n for n in range(parts, least - 1, -1) if extent % n == 0]
+    # Parts of rows begin at multiples of 16 bytes.
     if even and (any_start or (even[0] % ALIGNED == 0 and _fills(even[0]))):
         return even[0]
-    length = -(-extent // parts)
-    if any_start:
+    length = -(-extent // parts)  # the last part can be shorter
+    if any_start:  # a part can begin at any index
         return length
     if length >= 8 * BLOCK:
         return next((n for n in even if n % ALIGNED == 0), -(-length // BLOCK) * BLOCK)
@@ -210,21 +198,17 @@ def _length(extent: int, parts: int, any_start: bool) -> int:
 
 
 def _held(extent: int, others: int, length: int) -> int:
-    """Returns the length of a part of the split axis, so that the columns of a part fit into a program's registers.
-    Returns 0 if the reduced axes that are not split are too long.
-
-    The argument `length` is the part length that gives enough grid programs. The argument `others` is the product of
-    the extents of all reduced axes that are not split. If a slightly shorter length divides the axis, this length is
-    returned, so that all parts are equally long.
-    """
+    """Returns the length of parts whose columns fit into a program's registers."""
+    # With `length`, there are enough grid programs. The other reduced axes have `others` elements; if they have too
+    # many, the result is 0.
     most = min(HELD_COLUMN, max(LANES, 1 << (length - 1).bit_length())) // others
+    # A slightly shorter length that divides the axis makes all parts equally long.
     return next((n for n in range(most, most * 3 // 4, -1) if extent % n == 0), most)
 
 
 def _fills(length: int) -> bool:
-    """Checks whether a part with `length` elements nearly fills its blocks, so that only few elements of its last block
-    lie past the end of the part.
-    """
+    """Checks whether a part with `length` elements nearly fills its blocks."""
+    # Only few elements of the last block may lie past the end of the part.
     return length >= 8 * BLOCK or length * 4 >= 3 << (length - 1).bit_length()
 
 
@@ -245,16 +229,13 @@ def contiguous_axes(node: Reduce | ir.Scan, layouts: Layouts = {}) -> tuple[int,
 
 
 def _computed(node: Reduce | ir.Scan, *through: type[Node]) -> Iterator[Element]:
-    """Yields each array that the operand of a reduction is computed from, with the index at which the array is read. At
-    most `MOST_LOOKED_AT` nodes are visited. The search follows the operands of elementwise nodes and of nodes whose
-    type is in `through`.
-    """
+    """Yields the arrays that a reduction's operand is computed from, with their index expressions."""
     stack = [element(node.x, tuple(map(axis, range(node.x.rank))))]
     for _ in range(MOST_LOOKED_AT):
         if not stack:
             break
         x, index = stack.pop()
-        if isinstance(x, (Apply, *through)):
+        if isinstance(x, (Apply, *through)):  # `Apply` is an elementwise node
             stack += [element(a, index) for a in ir.children(x)]
         elif isinstance(x, Concat) and x.axis != x.rank - 1:
             stack += [element(p, index) for p in x.parts]
@@ -263,10 +244,8 @@ def _computed(node: Reduce | ir.Scan, *through: type[Node]) -> Iterator[Element]
 
 
 def _fastest(x: Node, layouts: Layouts) -> int:
-    """Returns the axis with the smallest stride among the axes of an array. The axis with the smallest stride is the
-    last axis, unless the array has another layout.
-    """
+    """Returns the axis with the smallest stride among the axes of an array."""
     strides = layouts.get(x.name) if isinstance(x, Input) else None
     if strides is None or any(s.constant is None for s in strides):
-        return -1
+        return -1  # the last axis, if the array has no other layout
     return min(range(x.rank), key=lambda k: (int(strides[k]) if x.shape[k] != 1 else math.inf, -k))

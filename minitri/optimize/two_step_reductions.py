@@ -251,11 +251,9 @@ class Following(Record):
         return build(self.i, self.terms, root, cut.x.shape, at, {y.x: maximum.x, y.y: own})
 
     def _axes_in(self, cut: Cut, places: tuple[Dim, ...]) -> Axes:
-        """Returns a dict that maps each axis of the summed expression to the index of this axis in `cut.x`. In the
-        array `cut.x`, one axis is split into two. For example, if parts have 64 elements, the axis d1 becomes the axes
-        d1 and d2, and its index is 64*d1 + d2. The argument `places` contains the indices at which the summed
-        expression reads the operand of the maximum.
-        """
+        """Maps each axis of the summed expression to its index in the split array."""
+        # `places` are the indices at which the expression reads the maximum's operand. In `cut.x`, one axis is split
+        # into two: with parts of 64 elements, the axis d1 becomes d1 and d2, and its index is 64*d1 + d2.
         unit: Axes = {axis_symbol(k): ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}
         return {**unit, **{s: cut.x.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}
 
@@ -277,24 +275,21 @@ class Following(Record):
         return compute(i, "multiply", total, self._factor(found, all_, whole))
 
     def _factor(self, found: Rescale[Element], old: Node, new: Node, place: int | None = None) -> Node:
-        """Returns the factor by which a sum is multiplied when the maximum that it depends on changes from `old` to
-        `new`. For example, a sum of exp(x - m), where m is the maximum, is multiplied by exp(old - new). If a function
-        h of the maximum m is subtracted, as in exp(x - h(m)), the sum is multiplied by exp(h(old) - h(new)). If a term
-        contains several exponentials, their factors are multiplied. The argument `place` is the number of the axis that
-        has one index for each part, or None if there is no such axis.
-        """
-        i, at = self.i, self._axes(place)
+        """Returns the factor that corrects a sum when its maximum changes from `old` to `new`."""
+        i, at = self.i, self._axes(place)  # `place` is the axis with one index per part, or None
 
         def factor(h: Element) -> Node:
+            # A sum of exp(x - m), where m is the maximum, is multiplied by exp(old - new). If a term is exp(x - h(m))
+            # with a function h of the maximum, the factor is exp(h(old) - h(new)).
             before, after = (build(i, self.terms, h, y.shape, at, {found.y.y: y}) for y in (old, new))
             return compute(i, "exp", compute(i, "subtract", before, after))
 
+        # If a term contains several exponentials, their factors are multiplied.
         return reduce(lambda a, b: compute(i, "multiply", a, b), map(factor, found.shifts))
 
     def _axes(self, place: int | None) -> Axes:
-        """Returns a dict that maps each unreduced axis of the operand to the same axis of the result. If the result has
-        an axis of parts, the argument `place` is the number of this axis; otherwise `place` is None.
-        """
+        """Maps each axis of the operand that is not reduced to the result's axis."""
+        # If the result has an axis of parts, `place` is the number of this axis.
         kept = enumerate(self.terms.kept)
         return {axis_symbol(k): axis(n + (place is not None and n >= place)) for n, k in kept}
 

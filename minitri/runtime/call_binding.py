@@ -124,15 +124,11 @@ def bind(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any
 
 
 def _is_static(param: ast.Param, value: Any) -> bool:
-    """Checks whether an argument is compiled into the program as a constant. An argument that is not compiled in is
-    passed to the kernels at each call.
-
-    If the parameter has the annotation `int` or `bool`, its argument is compiled in. If the parameter has no
-    annotation, an argument that is a number is compiled in.
-    """
+    """Checks whether an argument is compiled into the program as a constant."""
+    # Other arguments are passed to the kernels at each call.
     if param.annotation is None:
         return _is_number(value) or (param.default is not None and not hasattr(value, "dtype"))
-    return isinstance(param.annotation, ast.ScalarType)
+    return isinstance(param.annotation, ast.ScalarType)  # `int` or `bool`
 
 
 def _by_name(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,9 +177,7 @@ def scalar(param: ast.Param, value: Any) -> Any:
 
 
 def _compile_time(param: ast.Param, value: Any) -> Any:
-    """Returns a value that is compiled into the program as a constant: a number, a string, a dtype, None, or a tuple of
-    such values. Raises a CompileError for a value that cannot be a constant of a program, such as an array.
-    """
+    """Returns a constant that is compiled into the program, such as a number or tuple."""
     match value:
         case int() if not -(2**63) <= value < 2**64:
             raise _wrong_integer(param, "has more than 64 bits")
@@ -191,7 +185,7 @@ def _compile_time(param: ast.Param, value: Any) -> Any:
             return value
         case tuple() | list():
             return tuple(_compile_time(param, v) for v in value)
-    raise _wrong_type("number", param, value)
+    raise _wrong_type("number", param, value)  # for example, an array
 
 
 def _is_number(value: Any) -> bool:
@@ -199,11 +193,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _promoted(param: ast.Param, value: Any) -> Any:
-    """Returns a Python number as an array of the declared dtype, if numpy's promotion would convert the number to this
-    dtype.
-
-    An argument that is not converted is returned unchanged.
-    """
+    """Converts a Python number to an array of the declared dtype, if numpy would."""
     if not isinstance(param.annotation, ast.ArrayType) or not _is_number(value):
         return value
     declared, rank = dtype(param.annotation.dtype), {"b": 0, "u": 1, "i": 1, "f": 2}
@@ -239,12 +229,11 @@ def _one_device(arrays: Mapping[str, ArrayView]) -> None:
 def _shapes(
     function: ast.Function, arrays: Mapping[str, ArrayView]
 ) -> tuple[dict[str, int], dict[str, ArrayType], dict[str, int]]:
-    """Returns the number of axes of each pack (a name such as `*B` for several axes), the types of parameters without
-    annotation, and all sizes.
-    """
+    """Returns the number of axes of names like `*B`, inferred types, and all sizes."""
     declared = [(p, p.annotation, arrays[p.name]) for p in function.params if p.name in arrays]
     typed = [(p, t, a, tuple(map(Dim.of, a.shape))) for p, t, a in declared if isinstance(t, ast.ArrayType)]
-    # `where` and `solved` have, by the name of a size, the parameter from which the size is known.
+    # `where` maps the name of a size, such as N, to a parameter with N as a dimension, such as f32[N]; `solved` maps
+    # the name to a parameter with N only in an expression, such as f32[2*N].
     known, where, solved = Sizes(), dict[str, str](), dict[str, str]()
     for param, type, array, shape in typed:
         match_sizes(type, shape, known, partial(_wrong_rank, param, type, array))
@@ -256,7 +245,7 @@ def _shapes(
         for param, type, _, shape in typed:
             solve_sizes(type, shape, known)
             solved |= dict.fromkeys(known.keys() - where.keys() - solved.keys(), param.name)
-    packs = {name: len(axes) for name, axes in known.items() if isinstance(axes, tuple)}
+    packs = {name: len(axes) for name, axes in known.items() if isinstance(axes, tuple)}  # a pack, such as `*B`
     names, sizes = sizes_of(function, packs), dict[str, int]()
     types = {p.name: _type_of(array, sizes, names) for p, type, array in declared if type is None}
     for name, extent in known.items():
@@ -281,9 +270,7 @@ def _check_dtype(param: ast.Param, type: ast.ArrayType, array: ArrayView) -> Non
 
 
 def _conversion(name: str, array: ArrayView, dtype: DType) -> str:
-    """Returns the hint of an error message that says how to convert an argument to a dtype, such as
-    `x.astype(np.float32)` for numpy or `x.to(torch.float32)` for torch.
-    """
+    """Returns a hint on converting an argument, such as `x.astype(np.float32)` or `x.to(torch.float32)`."""
     if array.kind == "torch":
         return f"pass `{name}.to(torch.{'bool' if dtype.kind == 'b' else dtype.numpy_name})`"
     module = "ml_dtypes" if dtype.numpy.kind == "V" else "np"
@@ -291,14 +278,11 @@ def _conversion(name: str, array: ArrayView, dtype: DType) -> str:
 
 
 def _type_of(array: ArrayView, sizes: dict[str, int], taken: Sizes) -> ArrayType:
-    """Returns the type of an array whose parameter has no annotation.
-
-    All dimensions of equal size get the same symbol, such as `n0`; a dimension of size 1 stays the literal 1.
-    """
+    """Returns the type of an array whose parameter has no annotation."""
     declared = {str(d) for known in taken.values() for d in items_of(known)}
     free = (name for name in (f"n{k}" for k in count()) if name not in declared and name not in sizes)
     for n in array.shape:
-        if n != 1 and n not in sizes.values():
+        if n != 1 and n not in sizes.values():  # equal sizes get one symbol, such as `n0`
             sizes[next(free)] = n
     names = {n: name for name, n in reversed(sizes.items())}
     return ArrayType(array.dtype, tuple(dims.ONE if n == 1 else dims.size(names[n]) for n in array.shape))
@@ -308,12 +292,7 @@ def _check_size(
     param: ast.Param, array: ArrayView, axis: int, extent: Dim, sizes: Mapping[str, int], where: Mapping[str, str],
     solved: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """Raises CompileError MT0304 if an axis does not have its declared size, or if the declared size cannot be
-    computed.
-
-    `where`: maps the name of a size, such as N, to a parameter with N as a dimension, such as f32[N].
-    `solved`: maps the name of a size, such as N, to a parameter with N only in an expression, such as f32[2*N].
-    """
+    """Raises an error if the declared size of an axis is wrong or unknown."""
     names = [s.name for s in extent.symbols()]
     if missing := [n for n in names if n not in sizes]:
         help = "use the dimension alone in the type of some parameter"

@@ -112,7 +112,7 @@ class Names:
 
 
 def _small(d: Dim, place: Text) -> Dim:
-    """Returns the polynomial `d` unchanged. Raises Mistake with code MT0401 if the polynomial is too large."""
+    """Returns a polynomial unchanged, or raises an error if the polynomial is too large."""
     if len(d.terms) > MAX_TERMS or any(len(m) > MAX_NESTING or abs(c) >= MAX_NUMBER for m, c in d.terms):
         raise Mistake(place, "this expression has too many terms, or too large numbers", code="MT0401")
     return d

@@ -182,7 +182,7 @@ _READERS = {"NUMBER": _number, "STRING": _string, "LINE": _line_of_ledger}
 
 
 def _read_part(part: Any) -> Any:
-    """Returns the node for a token of the text. A part that is a node already is returned unchanged."""
+    """Returns the syntax node for a token, and returns a syntax node unchanged."""
     return _READERS.get(part.type, _word)(part) if hasattr(part, "start_pos") else part
 
 
@@ -193,10 +193,8 @@ def _around(parts: Iterable[Any]) -> tuple[int, int]:
 
 
 def _node(kind: str, *parts: Any) -> Node:
-    """Returns the syntax node that represents a matched grammar rule.
-
-    The `parts` of the node do not contain brackets, but the node's range of characters includes the brackets.
-    """
+    """Returns the syntax node that represents a matched grammar rule."""
+    # The node's range of characters includes the brackets, but its parts do not contain the brackets.
     return Node(*_around(parts), kind, tuple(p for p in parts if not (isinstance(p, Node) and p.name in ("[", "]"))))
 
 

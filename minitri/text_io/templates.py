@@ -209,10 +209,9 @@ class LineReader(Generic[V]):
         return heads["<op>"], {"op": line.op.name}
 
     def _operands(self, line: Line, holes: Sequence[Hole]) -> dict[str, Any]:
-        """Returns the operands of a line, as fields of the operation. If the template has a placeholder such as
-        `<args...>`, the line must have at least one operand.
-        """
+        """Returns the operands of a line, as fields of the operation."""
         fixed, count = [h for h in holes if not h.mark], len(line.operands)
+        # If the template has a placeholder such as `<args...>`, the line must have at least one operand.
         least = len(fixed) if fixed == holes else max(len(fixed), 1)
         if count < least or fixed == holes and count > least:
             more = "" if fixed == holes else "at least "

@@ -47,14 +47,12 @@ def lane_symbol(a: TileAxis) -> Symbol:
 
 
 def _range(a: TileAxis, lanes: bool) -> Iterator[Fact]:
-    """Returns the range of the index of an axis. If `lanes` is true, also returns the range of the position of an
-    element in its block.
-    """
+    """Yields facts about the range of an axis's index, and about positions in a block."""
     said = f"{a.name} < {a.blocks * a.block} by {a.blocks} blocks of {a.block}"
     if a.role == "whole":
         said = f"{a.name} < {a.block}, one block"
     yield Fact(a.blocks * a.block - a.block + a.lanes - 1 - a.index, said)
-    if lanes:
+    if lanes:  # the position of an element in its block
         lane = lane_number(a.name)
         yield Fact(Dim.of(a.lanes - 1) - lane, f"{a.name} has {a.lanes} lanes")
         yield Fact(a.index - lane, f"{a.name} starts at a block")
@@ -62,12 +60,10 @@ def _range(a: TileAxis, lanes: bool) -> Iterator[Fact]:
 
 
 def _not_empty(a: TileAxis) -> Iterator[Fact]:
-    """Returns facts about an axis that has at least one block: its extent, and each factor of its extent, is at least
-    1.
-    """
+    """Yields facts about an axis that has at least one block."""
     yield Fact(a.tiles - 1, f"{a.name} has a block")
     if a.tiles == (a.extent + (a.block - 1)) // a.block:
         yield Fact(a.extent - 1, f"{a.name} has a block")
         if len(a.extent.terms) == 1 and a.extent.terms[0][1] > 0:
-            for atom in a.extent.atoms():
+            for atom in a.extent.atoms():  # each factor of the extent is at least 1
                 yield Fact(Dim({(atom,): 1}) - 1, f"{a.name} has a block")

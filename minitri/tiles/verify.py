@@ -57,7 +57,7 @@ HINTED: dict[str, tuple[type, ...]] = {
 
 
 def _check_hints(program: Program, about: Op | Loop, hints: Hints) -> None:
-    """Checks that each hint is allowed for this kind of op or loop, and that no hint changes a value."""
+    """Checks that all hints of an op or loop are allowed and change no value."""
     for name, kinds in HINTED.items():
         legal = not getattr(hints, name) or isinstance(about, kinds)
         require(legal, f"`{name}` is no hint for a {type(about).__name__}")
@@ -79,17 +79,15 @@ def maximum_of_rows(program: Program, op: Reduce) -> tuple[TileAxis, ...]:
 
 
 def _check_descriptor(program: Program, op: Load | Store, block: tuple[int, ...]) -> None:
-    """Checks that a tensor descriptor can execute a load or store.
-
-    The descriptor's block must have as many elements as the tile. A descriptor only tests the bounds of its array, and
-    loads 0 outside of the array. For an access through a descriptor, the mask must test nothing but the bounds of the
-    array, and the `other` of a load must be 0.
-    """
+    """Checks that a tensor descriptor can execute a load or store."""
     ends = {e - 1 - d for d, e in zip(op.index, op.buffer.shape)}
     tested = set(op.mask.conditions) if op.mask else set[Dim]()
     value = op if isinstance(op, Load) else op.value
     elements = prod(program.axis(a).lanes for a in value.axes)
+    # The descriptor's block must have as many elements as the tile. A descriptor only tests the bounds of its array, so
+    # the mask must test nothing else.
     fits = len(block) == len(op.index) and min(block) > 0 and prod(block) == elements and tested <= ends
+    # A descriptor loads 0 outside of the array, so the `other` of a load with bounds checks must be 0.
     plain = isinstance(op, Store) or not op.picks and (op.other == 0 or not tested)
     require(fits and plain, f"a tensor descriptor of {list(block)} cannot do this access")
 
@@ -117,9 +115,7 @@ def _type(op: Op) -> tuple[DType, set[str]]:
 
 
 def _check_bounds(loop: Loop, program: Program) -> None:
-    """Checks that the bounds of a loop depend only on sizes and on the start of the grid program's block. The loop must
-    begin at a multiple of its block size.
-    """
+    """Checks that loop bounds depend only on sizes and on the grid program's block."""
     bounds = [d for d in (loop.first, loop.last) if d is not None]
     starts = {f"{a.name}_start" for a in program.grid}
     fixed = all(s.kind == "size" or s.name in starts for d in bounds for s in d.symbols())
@@ -136,11 +132,7 @@ def _is_multiple(d: Dim, block: int) -> bool:
 
 
 def _check(op: Op, known: set[Op], program: Program, masked: bool, loops: tuple[str, ...]) -> None:
-    """Checks that an op inside the loops over `loops` obeys the rules of tile programs.
-
-    Only ops inside of a loop are allowed to use the index of the loop's axis. Inside and outside of loops, ops may use
-    the position of an element in its block (`r_lane` for the axis `r`).
-    """
+    """Checks that an op obeys the rules of tile programs."""
     with located(program.name, op.spans):
         verify_op(op, {a.name for a in program.axes}, known)
         if isinstance(op, (Load, Store)):
@@ -151,15 +143,17 @@ def _check(op: Op, known: set[Op], program: Program, masked: bool, loops: tuple[
         require(lanes <= MAX_LANES, f"a tile of {lanes:,} lanes; Triton has {MAX_LANES:,}")
         if isinstance(op, Dot):
             _check_product(op, program)
+        # Only ops inside of a loop (`loops` are the loop axes around the op) may use the index of its axis `r`. All ops
+        # may use `r_lane`, the position of an element in its block.
         walked = {a.name for a in program.axes if a.role == "loop"} - {*loops}
         outside = walked & {n.removesuffix("_start") for n in axis_names(index_expressions(op))}
         require(not outside, f"{type(op).__name__} uses the index {min(outside, default='')} outside of its loop")
 
 
 def _check_product(op: Dot, program: Program) -> None:
-    """Checks the block sizes of a product. Both axes of each operand of `tl.dot` have blocks of at least 16 indices."""
+    """Checks the block sizes of a product."""
     own = {*op.tile, op.over}
-    small = [a for a in own if program.axis(a).block < 16]
+    small = [a for a in own if program.axis(a).block < 16]  # `tl.dot` needs 16 indices
     more = [a for x in (op, op.a, op.b) for a in x.axes if a not in own and program.axis(a).block > 1]
     blocks = [program.axis(a).block for a in (*op.tile, op.over)]
     require(op.acc is not None and not small and not more, f"a product over blocks of {blocks}")

@@ -68,17 +68,15 @@ def _on_disk(source: Any, name: str) -> Any:
 
 
 def _new(source: Any, kernel: EmittedKernel, target: Target, name: str) -> Any:
-    """Compiles a kernel, and stores it as a folder in Triton's cache folder.
-
-    The folder of a kernel has a file for each stage of the compiler, and a file for the dictionary that describes the
-    kernel. The folder gets its final name only when all files are written, so that no other process reads an incomplete
-    kernel. The functions of Triton's own cache are slower, because they make and rename a folder for each file.
-    """
+    """Compiles a kernel, and stores all files of the kernel in Triton's cache folder."""
     import triton
 
     metadata: dict[str, Any] = {"hash": name, "target": target.of_triton, "triton_version": triton.__version__}
+    # A file for each stage.
     made = {stage: _bytes(module) for stage, module in stages(source, kernel, target, metadata)}
-    made["json"] = json.dumps(metadata, default=vars).encode()
+    made["json"] = json.dumps(metadata, default=vars).encode()  # the dictionary that describes the kernel
+    # The folder gets its final name when all files are written, so that no process reads an incomplete kernel. The
+    # functions of Triton's own cache are slower, because they make and rename a folder for each file.
     folder = _folder(name)
     unnamed = folder.with_name(f"{name}.{uuid4()}")
     unnamed.mkdir(parents=True)
@@ -158,13 +156,10 @@ def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
 
 
 def _is_usual() -> bool:
-    """Checks whether minitri can run the stages of Triton's compiler itself, instead of calling `triton.compile`.
-
-    minitri must call `triton.compile` if a setting of Triton forbids or moves the cache, or inspects or changes the
-    compilation.
-    """
+    """Checks whether minitri can run the stages of Triton's compiler without `triton.compile`."""
     from triton import knobs
 
+    # Only `triton.compile` obeys the settings that forbid or move the cache, or that inspect or change the compilation.
     c, hook = knobs.compilation, getattr(knobs.runtime, "add_stages_inspection_hook", None)
     inspects = c.always_compile or c.override or c.dump_ir or c.listener or c.use_ir_loc or hook
     return not (inspects or knobs.cache.manager_class)
@@ -172,32 +167,26 @@ def _is_usual() -> bool:
 
 @once
 def _triton() -> Mapping[str, Any]:
-    """Returns the parts of the cache key that are the same for all kernels.
-
-    The returned parts are the version and the library file of Triton, and a digest of the source of minitri's `rt`
-    functions.
-    """
+    """Returns the parts of the cache key that are the same for all kernels."""
     import triton
 
     library = next(iter(sorted((Path(triton.__file__).parent / "_C").glob("libtriton*"))), Path(triton.__file__))
     here = Path(__file__).parent
+    # Kernels call minitri's `rt` functions, so the source of these functions belongs to the key.
     ours = b"".join(file.read_bytes() for file in (*sorted(here.glob("rt*.py")), here / "workarounds/ptxas.py"))
     stamp = (library.stat().st_size, library.stat().st_mtime_ns)
     return {"version": triton.__version__, "library": stamp, "functions": hashlib.sha256(ours).hexdigest()}
 
 
 def _settings() -> Mapping[str, str]:
-    """Returns the settings of Triton's compilers, from environment variables and from Triton's own module `knobs`.
-
-    The settings with paths of Triton's tools are left out, because reading the path of a tool makes Triton run the
-    tool.
-    """
+    """Returns the settings of Triton's compilers from environment variables and from `triton.knobs`."""
     from triton import knobs
     from triton._C.libtriton import get_cache_invalidating_env_vars
 
     found = {n: v for n, v in os.environ.items() if n.startswith(("TRITON_", "MLIR_", "LLVM_", "NVPTX_", "AMDGCN_"))}
     found |= get_cache_invalidating_env_vars()
     for group in (knobs.compilation, knobs.nvidia, knobs.amd):
+        # Settings with paths of tools are left out, because reading the path of a tool makes Triton run the tool.
         names = [n for n, kind in group.knob_descriptors.items() if "tool" not in type(kind).__name__]
         found |= {f"{type(group).__name__}.{n}": str(getattr(group, n)) for n in names}
     return found

@@ -92,33 +92,24 @@ class _Emitter(Expressions):
             self._loop(stmt) if isinstance(stmt, Loop) else self._op(stmt)
 
     def _peeled_branches(self, axis: TileAxis) -> None:
-        """Writes the statements of the kernel twice: without and with the bounds checks along one axis of the grid. The
-        last tile, if it is incomplete, runs the statements with the bounds checks.
-        """
+        """Writes the kernel's statements twice: without and with bounds checks along one grid axis."""
         whole = self.size(axis.extent // axis.block)
         self._branch(f"if {axis.name}_tile < {whole}:", self.program.peeled_tests)
-        self._branch("else:", frozenset())
+        self._branch("else:", frozenset())  # the last tile, if it is incomplete
 
     def _branch(self, head: str, needless: frozenset[Dim]) -> None:
-        """Writes one branch of an `if` statement, with all statements of the kernel in it. Each branch of the `if`
-        statement in the generated kernel has its own names for values.
-
-        If both branches assigned to the same name, Triton would pass the value out of the `if` statement, although no
-        later statement needs it.
-        """
-        # `used` is the number of values in earlier branches, so that no later branch uses their names.
+        """Writes one branch of an `if` statement with all statements of the kernel."""
+        # `used` is the number of values in earlier branches, so that no later branch uses their names. If both branches
+        # assigned to one name, Triton would pass the value out of the `if` statement, although nothing needs it there.
         self.used, self.needless, self.names, self.predicates = self.used + len(self.names), needless, {}, {}
         with self.lines.within(head):
             self._statements()
 
     def _initials(self) -> set[Op]:
-        """Returns the constants that are only used as initial values of carries (values that a loop passes on).
-
-        The line that initialises a loop-carried variable contains its constant, so the constant needs no line of its
-        own.
-        """
+        """Returns the constants that are only used as initial values of loop-carried variables."""
         ops = list(self.program.ops())
         initials: set[Op] = {op.initial for op in ops if isinstance(op, Carry) and isinstance(op.initial, Constant)}
+        # The line that initialises a variable contains its constant, so the constant needs no line of its own.
         return initials - {o for op in ops if not isinstance(op, Carry) for o in children(op)}
 
     def _loop(self, loop: Loop) -> None:
@@ -223,7 +214,7 @@ class _Emitter(Expressions):
         return f"tl.load({', '.join(arguments)})"
 
     def _tests(self, op: Load | Store) -> list[Dim]:
-        """Returns the conditions that the mask of a load or store has to test in the current branch."""
+        """Returns the mask conditions of a load or store that the current branch tests."""
         return [c for c in (op.mask.conditions if op.mask else ()) if c not in self.needless]
 
     def _store(self, op: Store) -> None:
@@ -254,15 +245,12 @@ class _Emitter(Expressions):
         return text
 
     def _dot(self, op: ir.Dot) -> str:
-        """Returns the source text of a call of `rt.dot`.
-
-        The operands of `rt.dot` have the axes [row, k] and [k, column]. `row` is the first axis of the result in the
-        tile program's order of axes, and `column` is the second.
-        """
+        """Returns the source text of a call of `rt.dot`."""
         first, second = self.program.factors(op)
+        # The first axis of the result, in the tile program's order of axes, is the row.
         outer, inner = op.tile if first is op.a else op.tile[::-1]
-        a = self._oriented(first, (outer, op.over))
-        b = self._oriented(second, (op.over, inner))
+        a = self._oriented(first, (outer, op.over))  # axes [row, k]
+        b = self._oriented(second, (op.over, inner))  # axes [k, column]
         assert op.acc is not None
         return f'rt.dot({a}, {b}, {self.names[op.acc]}, "{op.precision}")'
 

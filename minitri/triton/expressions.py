@@ -210,14 +210,11 @@ class Expressions:
         return _aligned(self.predicates[key], own, context)
 
     def _condition(self, d: Dim, context: tuple[str, ...], picks: Picks) -> str:
-        """Returns the source text of the comparison `d >= 0`.
-
-        If possible, the comparison is rewritten so that a single axis stands on its left side, as in `i < 777`.
-        """
+        """Returns the source text of a condition, such as `i < 777` for `776 - i >= 0`."""
         found = isolated(d, self.extents)
         if found is None:
             return f"{self.index(d, context, picks)} >= 0"
-        symbol, sign, bound = found
+        symbol, sign, bound = found  # a single axis is on the left side
         left = self.index(Dim({(symbol,): 1}), context, picks)
         return f"{left} {'<' if sign == -1 else '>='} {self.index(bound, context)}"
 
@@ -228,9 +225,7 @@ def operand(text: str) -> str:
 
 
 def _aligned(name: str, own: tuple[str, ...], context: tuple[str, ...]) -> str:
-    """Adds an index such as `[:, None]` to the name of a tile, so that the tile broadcasts to the axes `context`. `own`
-    are the axes of the tile.
-    """
-    if own == context or not own:
+    """Adds an index such as `[:, None]`, so that a tile broadcasts to the axes `context`."""
+    if own == context or not own:  # `own` are the axes of the tile
         return name
     return f"{name}[{', '.join(':' if a in own else 'None' for a in context)}]"

@@ -65,13 +65,10 @@ class Grid:
                 self.add(f"{a.name}_lane = " + (f"tl.arange(0, BLOCK_{a.name.upper()})" if a.block > 1 else "0"))
 
     def _persistent_loop(self, first: str) -> str:
-        """Writes the head of the loop over the tiles of a persistent grid program, and returns the loop variable's
-        name.
-
-        The loop variable is the number of a tile, and starts at the number of the grid program. Each iteration adds the
-        number of grid programs, `tl.num_programs(0)`, to the loop variable.
-        """
+        """Writes the loop over tiles of a persistent program, and returns the loop variable's name."""
         flat = ", flatten=True" * self.program.flattened
+        # The loop variable is the number of a tile. It starts at the number of the grid program, `first`, and each
+        # iteration adds the number of grid programs.
         self.add(f"for turn in tl.range({first}, {self.size(count(self.program))}, tl.num_programs(0){flat}):")
         self.lines.indent += STEP
         return "turn"
@@ -81,32 +78,28 @@ class Grid:
         return any(f"{axis.name}_lane" in {s.name for s in d.symbols()} for d in exprs)
 
     def _tiles(self, grid: Sequence[TileAxis]) -> None:
-        """Writes lines that split a tile's number into one number for each grid axis. The tile number along the last
-        axis changes fastest.
-        """
+        """Writes lines that split a tile's number into one number for each grid axis."""
         rest = list(grid)
         if self.program.group > 1 and len(grid) >= 2:
             self._grouped(*grid[-2:], more=len(grid) > 2)
             rest = rest[:-2]
         while rest:
-            a = rest.pop()
+            a = rest.pop()  # the number along the last axis changes fastest
             self.add(f"{a.name}_tile = " + self._from_end(a, "tile" + (f" % {self.size(a.tiles)}" if rest else "")))
             if rest:
                 self.add(f"tile = tile // {self.size(a.tiles)}")
             self._index(a)
 
     def _grouped(self, row: TileAxis, column: TileAxis, more: bool) -> None:
-        """Writes lines that number the tiles in groups of several rows of tiles.
-
-        The grid programs of one group run at about the same time. An operand that one grid program of a group has
-        loaded is still in the L2 cache when other grid programs of the group load it.
-        """
+        """Writes lines that number the tiles in groups of several rows of tiles."""
         rows, columns = self.size(row.tiles), self.size(column.tiles)
         place = "tile"
         if more:
             self.add(f"place = tile % ({rows} * {columns})")
             self.add(f"tile = tile // ({rows} * {columns})")
             place = "place"
+        # The grid programs of one group run at about the same time, so an operand that one of them has loaded is still
+        # in the L2 cache when other grid programs of the group load it.
         self.add(f"group = {place} // ({self.program.group} * {columns})")
         self.add(f"first = group * {self.program.group}")
         self.add(f"height = tl.minimum({rows} - first, {self.program.group})")
@@ -117,13 +110,10 @@ class Grid:
         self._index(column)
 
     def _from_end(self, a: TileAxis, tile: str) -> str:
-        """Returns the text of a tile's number along an axis.
-
-        If the tile program has the option `descending`, the tiles along the last grid axis are numbered from the end of
-        the axis.
-        """
+        """Returns the text of a tile's number along an axis."""
         if a is not self.program.grid[-1] or not self.program.descending:
             return tile
+        # The option `descending` numbers the tiles along the last grid axis from the end of the axis.
         known = a.tiles.constant
         return f"{self.size(a.tiles)} - 1 - {tile}" if known is None else f"{known - 1} - {tile}"
 

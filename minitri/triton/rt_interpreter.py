@@ -33,35 +33,27 @@ _BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def _unwrap(x: Any) -> Any:
-    """Returns the numpy array in a tensor.
-
-    The array of a bf16 tensor gets the dtype bf16, although the interpreter stores the bits as integers.
-    """
+    """Returns the numpy array in a Triton tensor."""
     if not isinstance(x, tl.tensor):
         return x.value if isinstance(x, tl.constexpr) else x
     data = x.handle.data
-    if x.dtype == tl.bfloat16:
+    if x.dtype == tl.bfloat16:  # the interpreter stores the bits as integers
         data = data.view(_BF16)
     return data if isinstance(x.type, tl.block_type) else data.reshape(())
 
 
 def _wrap(data: Any) -> Any:
-    """Returns a tensor around a numpy array.
-
-    A 0-d array becomes a scalar tensor, whose value the interpreter keeps in an array of one element.
-    """
+    """Returns a Triton tensor with the elements of a numpy array."""
     data = np.asarray(data)
     dtype, shape = _TRITON[data.dtype], list(data.shape)
     bits = data.view(np.uint16) if data.dtype == _BF16 else data
+    # The interpreter keeps the value of a scalar tensor in an array of one element.
     bits = np.ascontiguousarray(bits).reshape(shape or (1,))
     return tl.tensor(TensorHandle(bits, dtype), tl.block_type(dtype, shape) if shape else dtype)
 
 
 def _lift(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turns a function of numpy arrays into a function of tensors.
-
-    The argument `function` returns an array or a tuple of arrays.
-    """
+    """Turns a function of numpy arrays into a function of Triton tensors."""
 
     def lifted(*args: Any) -> Any:
         with np.errstate(all="ignore"):
@@ -100,7 +92,7 @@ def _reduction(row: Reduction) -> Callable[..., Any]:
 
 
 def _argument(row: Reduction, x: Any, index: Any, axis: int) -> tuple[Any, Any]:
-    """Returns the best value along an axis, and the smallest index of this value, for an argmax or argmin."""
+    """Returns the best value along an axis and its smallest index, for argmax or argmin."""
     best = row.ufunc.reduce(x, axis=axis)
     return best, numpy_array_operations.least_index(row, x, index, axis).squeeze(axis)
 

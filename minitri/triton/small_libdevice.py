@@ -53,7 +53,7 @@ def small_copy(library: str, module: Any, context: Any) -> str:
 
 
 def _linked(library: str, wanted: str, context: Any) -> str:
-    """Returns the functions that the file `wanted` names, as LLVM IR. The functions come from the file `library`."""
+    """Returns LLVM IR of the functions of `library` that the file `wanted` names."""
     from triton._C.libtriton import ir, llvm
 
     llvm.init_targets()

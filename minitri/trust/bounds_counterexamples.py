@@ -96,17 +96,14 @@ def not_written_once(
 
 
 def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False) -> Iterator[dict[str, int]]:
-    """Yields combinations of sizes that a call of the program can have.
-
-    The smallest sizes come first, then sizes near the block sizes. If `far` is true, sizes that make a buffer very
-    large are left out.
-    """
+    """Yields combinations of sizes that a call of the program can have."""
     exprs = [a.extent for a in program.axes] + [d for b in program.buffers for d in (*b.shape, *b.strides)]
     exprs += [d for c in conditions for d in (c.left, c.right)]
     names = sorted({s.name for d in exprs for s in d.symbols() if s.kind == "size"})
     ones = dict.fromkeys(names, 1)
     small = sorted(product(range(5), repeat=min(len(names), 4)), key=lambda t: (0 in t, sum(t), t))
     near_blocks = sorted({n for a in program.axes for n in (a.block - 1, a.block, a.block + 1, 2 * a.block + 1)})
+    # The smallest sizes come first, then sizes near the block sizes.
     rows = [ones | dict(zip(names, row)) for row in small[:MAX_SIZES]]
     rows += [dict.fromkeys(names, n) for n in near_blocks]
     rows += [ones | {name: n} for n in near_blocks for name in names]
@@ -117,10 +114,7 @@ def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False)
 
 
 def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str, int], far: bool) -> bool:
-    """Checks whether a call can have the given sizes, and whether the call runs at least one grid program.
-
-    If `far` is true, the function returns False for sizes that make a buffer very large.
-    """
+    """Checks whether a call with the given sizes is allowed and runs a grid program."""
     symbols = {Symbol(name): n for name, n in sizes.items()}
     try:
         allowed = all(c.holds(symbols) for c in conditions)
@@ -128,6 +122,7 @@ def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str,
         elements = [prod(e.evaluate(sizes) for e in b.shape) for b in program.buffers]
     except ZeroDivisionError:
         return False
+    # If `far` is true, no buffer may be very large.
     return allowed and all(n > 0 for n in extents) and not (far and max(elements, default=0) > MAX_LANES * 8)
 
 
@@ -135,13 +130,7 @@ def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str,
 
 
 class _Points:
-    """The points at which the search tries an access. A point has one index for each axis, and one number for each
-    value that is loaded from memory.
-
-    The attribute `env` has two arrays for each axis: the indices to try, and their positions within a block. For each
-    loaded value, `env` has an array of numbers to try. The points are all combinations of the arrays' elements, made by
-    numpy's broadcasting. The attribute `complete` is true if the search tries every index of every axis.
-    """
+    """The indices and loaded values at which the search tries an access."""
 
     def __init__(self, program: Program, op: Access, sizes: Mapping[str, int], every: bool = False) -> None:
         self.exprs = [*op.index, *(op.mask.conditions if op.mask else ())]
@@ -153,7 +142,7 @@ class _Points:
         self.axes = [a for a in program.axes if a.name in used | repeated | lanes]
         self.values = sorted((s for s in symbols if s.kind == "value"), key=str)
         self.env: dict[Symbol, Any] = {Symbol(n): v for n, v in sizes.items()}
-        self.complete = True
+        self.complete = True  # whether the search tries every index of every axis
         lines = [self._line(a, sizes, a.name in used | lanes) for a in self.axes]
         if not every or prod(len(index) for index, _ in lines) > MAX_LANES:
             corners = [self._corners(a, sizes, line) for a, line in zip(self.axes, lines)]
@@ -162,29 +151,23 @@ class _Points:
         numbers = np.array(sorted({-1, 0, 1, *(e.evaluate(sizes) + k for e in op.buffer.shape for k in (-1, 0, 1))}))
         given = [(a.symbol, lane_symbol(a)) for a in self.axes] + [(s,) for s in self.values]
         tried = [*lines, *[(numbers,)] * len(self.values)]
+        # For each axis, `env` gets an array of indices and an array of their positions within a block; for each loaded
+        # value, an array of numbers. The points are all combinations, made by numpy's broadcasting.
         for symbols, arrays, place in zip(given, tried, np.ix_(*(range(len(line)) for line, *_ in tried))):
             self.env |= {s: array[place] for s, array in zip(symbols, arrays)}
 
     def _line(self, a: TileAxis, sizes: Mapping[str, int], lanes: bool) -> tuple[Any, Any]:
-        """Returns two arrays for the elements of all blocks of an axis: their indices along the axis, and their
-        positions within a block.
-
-        If `lanes` is false, the arrays contain only the first element of each block.
-        """
-        lane = np.arange(a.lanes if lanes else 1)
+        """Returns the indices of all blocks of an axis, and their positions within a block."""
+        lane = np.arange(a.lanes if lanes else 1)  # else only the first element of each block
         first = np.arange(min(a.blocks.evaluate(sizes), MAX_LANES // len(lane) + 1)) * a.block
         return (first[:, None] + lane).reshape(-1), np.tile(lane, len(first))
 
     def _corners(self, a: TileAxis, sizes: Mapping[str, int], line: tuple[Any, Any]) -> tuple[Any, Any]:
-        """Returns the few indices of an axis at which an access most likely goes wrong. The argument `line` contains
-        all indices of the axis `a`.
-
-        Some of the returned indices lie near the ends of blocks and of the axis. The others lie near the indices at
-        which a mask condition or an array index is 0.
-        """
+        """Returns the few indices of an axis at which an access most likely goes wrong."""
         if len(line[0]) <= 64:
-            return line
+            return line  # all indices of the axis
         last = a.blocks.evaluate(sizes) - 1
+        # Near the ends of blocks and of the axis, and near the zeros of mask conditions and array indices.
         points = {0, 1, 2, 3, a.block - 1, a.block, a.lanes - 1, a.extent.evaluate(sizes), *self._zeros(a, sizes)}
         near = {p + k for p in points for k in (-1, 0, 1)}
         blocks = {b for b in (0, 1, last, *(p // a.block for p in near)) if 0 <= b <= last}
@@ -193,13 +176,10 @@ class _Points:
         return block * a.block + lane, lane
 
     def _zeros(self, a: TileAxis, sizes: Mapping[str, int]) -> Iterator[int]:
-        """Yields each index along an axis at which a mask condition or an array index of the access is 0. A mask
-        condition is an integer expression that must be at least 0.
-
-        Expressions that depend on another axis or on a loaded value are skipped.
-        """
-        for d in self.exprs:
+        """Yields the indices of an axis where a mask condition or array index is 0."""
+        for d in self.exprs:  # array indices, and mask conditions: integer expressions that must be at least 0
             split = d.coefficient(a.symbol)
+            # Expressions that depend on another axis or on a loaded value are skipped.
             if split is not None and split[0] in (1, -1) and all(s.kind == "size" for s in split[1].symbols()):
                 yield -split[1].evaluate(sizes) * int(split[0])
 

@@ -75,7 +75,7 @@ def check(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL, shr
 
 
 class _Check:
-    """The check of one call, which computes the expected results once and yields the rows one by one."""
+    """Checks one call, and yields the rows of the report one by one."""
 
     def __init__(self, program: BaseProgram, call: Call) -> None:
         self.program, self.call = program, on_cpu(program.fitted(call))
@@ -172,15 +172,14 @@ def compilation(program: BaseProgram, call: Call, variant: str) -> Compilation:
 
 
 def _origin(program: BaseProgram, call: Call) -> tuple[BaseProgram, Call]:
-    """Returns the program that computes the expected results, and a call of this program with the same arguments."""
+    """Returns the program and the call that compute the expected results."""
     origin = program.against
     return (program, call) if origin is None else (origin, bind(origin.function, (), call.values))
 
 
 def _same(before: Any, after: Any) -> bool:
-    """Returns True if numpy must compute equal results from the stages `before` and `after` a pass. For example, a
-    different number of warps does not change numpy's results, but a different tensor descriptor can change them.
-    """
+    """Checks whether numpy must compute equal results before and after a pass."""
+    # For example, the number of warps does not change numpy's results, but a tensor descriptor can change them.
     if isinstance(before, Programs) and isinstance(after, Programs):
         return [_visible(p) for p in before] == [_visible(p) for p in after]
     return after is before
@@ -237,9 +236,7 @@ def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
 
 
 def _smallest(program: BaseProgram, call: Call, row: CheckRow) -> Failure:
-    """Makes the arguments of a failing call smaller, as long as the check still fails first at the pass and variant of
-    `row`.
-    """
+    """Shrinks the arguments of a failing call while the check fails at the same pass."""
 
     def first(arguments: Mapping[str, Any]) -> tuple[Call, CheckRow] | None:
         with suppress(CompileError):  # a program may refuse some sizes
@@ -278,10 +275,8 @@ def _texts(compiled: Compilation, by: str) -> tuple[str, str]:
 
 
 def _text(program: BaseProgram) -> str:
-    """Returns the source text of the program.
-
-    If the program is an expression, a comment lists the types of its parameters.
-    """
+    """Returns the source text of the program."""
     text = program.module.span.text.strip()
     types = ", ".join(f"{name}: {type}" for name, type in program.parameters if type)
+    # If the program is an expression, a comment lists the types of its parameters.
     return text if is_module(text) or not types else f"{text}  # {types}"

@@ -140,7 +140,7 @@ class CheckReport(NamedTuple):
         return card("check", facts=facts, wrong=not self.ok, rows=rows, fold=fold, text=text, note=note)
 
     def _table(self) -> list[tuple[str, ...]]:
-        """Returns the lines of the table: a line with the names of the columns, and then a line for each pass."""
+        """Returns the lines of the table: the column names, then one line per pass."""
         variants = list(dict.fromkeys(r.variant for r in self.ran if r.variant))
         steps: dict[tuple[str, str], list[CheckRow]] = {}
         for r in self.ran:
@@ -149,16 +149,13 @@ class CheckReport(NamedTuple):
         return [head, *(_line(rows, variants) for rows in steps.values())]
 
     def _not_run(self) -> list[str]:
-        """Returns a line for each variant that did not run, with the name of the variant and the reason."""
+        """Returns a line with name and reason for each variant that did not run."""
         return list(dict.fromkeys(f"{PLACES.get(r.variant, r.variant)}: {r.note}" for r in self.rows if not r.ran))
 
 
 def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
-    """Combines the rows of one pass (a row for each variant) into one line of the table, and returns the cells of this
-    line.
-
-    The cells show the error and the bound of the variant with the largest error relative to its bound.
-    """
+    """Combines the rows of one pass into the cells of one table line."""
+    # The variant with the largest error relative to its bound; a failed variant comes first.
     worst = max(rows, key=lambda r: (not r.ok, r.max_error / (r.bound or 1)))
     found = {r.variant: "ok" if r.ok else "WRONG" for r in rows}
     cells = [found.get(v, found.get("", "")) for v in variants]
@@ -167,7 +164,7 @@ def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
 
 
 def _as_json(value: Any) -> Any:
-    """Returns the dtype and shape of an array, and its elements if the array has few of them."""
+    """Returns an array's dtype and shape, with the elements if the array is small."""
     if not isinstance(value, np.ndarray):
         return value if isinstance(value, (int, float, str)) else repr(value)
     found = {"dtype": value.dtype.name, "shape": list(value.shape)}
@@ -177,7 +174,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _described(value: Any) -> str:
-    """Returns one line of text: the dtype and shape of an array, and its elements if the array has few of them."""
+    """Returns an array's dtype and shape as text, with the elements if there are few."""
     if not isinstance(value, np.ndarray):
         return repr(value)
     about = _as_json(value)

@@ -94,7 +94,7 @@ class _Proving:
         return found + [self._written_once(group) for group in self.stores.values()]
 
     def _verdict(self, op: Access, claim: str, subject: str, **more: Any) -> Callable[..., Verdict]:
-        """Returns a function that makes a `Verdict` from the status, the reason and the proofs of a claim."""
+        """Returns a function that makes a `Verdict` on a claim about an access."""
         return partial(Verdict, self.program.name, op, self.statements[op], claim, subject, **more)
 
     def _facts(self, op: Access, tests: Sequence[Dim]) -> list[Fact]:
@@ -116,21 +116,16 @@ class _Proving:
         return verdict("not proven", f"no proof of {goals}, and no example against it")
 
     def _bounds(self, op: Access, tests: Sequence[Dim]) -> tuple[list[Proof], list[Dim]]:
-        """Tries to prove that each index of an access is at least 0 and below the extent of its dimension. Returns the
-        proofs, and the inequalities for which there is no proof.
-        """
+        """Returns proofs that an access is in bounds, and the inequalities without a proof."""
         facts = self._facts(op, tests)
         goals = [g for d, e in zip(op.index, op.buffer.shape) for g in (d, e - 1 - d)]
         proofs = [(g, follows(g, facts)) for g in goals]
         return [p for _, p in proofs if p is not None], [g for g, p in proofs if p is None]
 
     def _needed(self, op: Access, test: Dim) -> Verdict:
-        """Returns the verdict on whether the mask of an access needs the bounds check `test`.
-
-        The method removes the bounds check `test` from the mask, and searches for sizes and an index for which the
-        access then goes wrong.
-        """
+        """Returns the verdict on whether the mask of an access needs the bounds check `test`."""
         verdict = self._verdict(op, NEEDED, comparison(self._named(op, [test])[0]), test=test)
+        # The search drops `test` from the mask, and looks for sizes and an index for which the access goes wrong.
         rest = [c for c in _tests(op) if c != test]
         if self.never:
             return verdict("idle", f"it never runs: {self.never} is empty")
@@ -153,21 +148,16 @@ class _Proving:
         return verdict("not proven", "no example of what happens without it")
 
     def _search(self, op: Access, tests: Sequence[Dim], **tries: int) -> Example | None:
-        """Returns an example for which the access is out of bounds, or None if the search finds no example.
-
-        In the returned example, each value that is loaded from memory has its name from the text of the tile program,
-        such as `%3`.
-        """
+        """Returns an example of an access out of bounds, or None if none is found."""
         example = out_of_bounds(self.program, op, tests, self.conditions, **tries)
         if example is None or not isinstance(op, Load):
             return example
+        # A loaded value has its name from the text of the tile program, such as `%3`.
         names = {s.name: self.names[v] for s, v in op.picks}
         return example._replace(at={names.get(n, n): v for n, v in example.at.items()})
 
     def _meaning(self, op: Load, test: Dim) -> str | None:
-        """Returns a reason, other than the bounds of the array, why a load needs the mask condition `test`. Returns
-        None if only the bounds of the array can require `test`.
-        """
+        """Returns a reason other than array bounds why a load needs the mask condition `test`."""
         if test in op.guards:
             return f"the program asks for {op.other} elsewhere"
         for s in test.symbols():
@@ -175,7 +165,7 @@ class _Proving:
             if s.kind == "axis" and name in self.reduced:
                 kind = self.reduced[name]
                 return f"a lane past the end of {name} must not count in the {getattr(kind, 'op', 'product')}"
-        return None
+        return None  # only the bounds of the array can require `test`
 
     # ---- stores ----------------------------------------------------------------------
 
@@ -193,12 +183,7 @@ class _Proving:
         return verdict("not proven", f"no proof of {', '.join(missing)}")
 
     def _once(self, op: Store, slices: int) -> tuple[list[Proof], list[str], list[str]]:
-        """Returns three lists: the proofs that were found, the claims without a proof, and an explanation in English.
-
-        If all claims hold, the store writes each element of its buffer exactly once. If several stores write slices of
-        the buffer, the claims concern only the slice of this store. The argument `slices` is the number of stores that
-        write the buffer.
-        """
+        """Tries to prove that a store writes each element of its buffer exactly once."""
         facts, inside = self._facts(op, _tests(op)), [*self.common, *self._all_inside()]
         goals, walked, parts, numbered = list[Goal](), list[str](), list[str](), ONE
         for d, extent in zip(op.index, op.buffer.shape):
@@ -210,6 +195,7 @@ class _Proving:
                 walked.append(a.name)
                 goals += self._covers(a, extent, facts, inside)
                 parts.append(self._said(a, extent, _tests(op)))
+        # `slices` stores write the buffer. If there are several, the claims concern only the slice of this store.
         goals.append((f"the extent {numbered} = {slices}", slices - numbered, inside))
         goals += [(f"{comparison(c)} on every element", c, inside) for c in _tests(op)]
         twice = [n for n in set(walked) if walked.count(n) > 1]
@@ -218,12 +204,11 @@ class _Proving:
         goals += [(f"one {n} an element", ONE - count, self.common) for n, count in counts.items()]
         found = [(words, follows(goal, known)) for words, goal, known in goals]
         missing = [f"a place of its own for {n}" for n in twice] + [words for words, p in found if p is None]
+        # The proofs that were found, the claims without a proof, and an explanation in English.
         return [p for _, p in found if p is not None], missing, parts or ["it is one element"]
 
     def _covers(self, a: TileAxis, extent: Dim, facts: Sequence[Fact], inside: Sequence[Fact]) -> Iterator[Goal]:
-        """Yields the claims that together prove that the blocks of an axis contain every index below `extent` exactly
-        once.
-        """
+        """Yields the claims that prove that blocks contain every index below `extent` exactly once."""
         yield f"{a.name} reaching {extent}", a.blocks * a.block - a.extent, inside
         yield f"{a.extent} <= {extent}", extent - a.extent, inside
         yield f"{a.extent} >= {extent}", a.extent - extent, inside
@@ -238,9 +223,7 @@ class _Proving:
         return f"{a.name} meets 0 … {extent - 1} once: {blocks}{end}{apart}"
 
     def _all_inside(self) -> Iterator[Fact]:
-        """Yields facts about every element that a store must write. Along each axis, the index of the element is below
-        the extent, and its position in the block is below the block size.
-        """
+        """Yields facts about every element that a store must write."""
         for a in self.program.axes:
             yield Fact(a.extent - 1 - a.index, f"{a.name} is inside")
             yield Fact(a.block - 1 - lane_number(a.name), f"the lane of {a.name} is inside")
@@ -252,10 +235,8 @@ class _Proving:
         return [d.substitute({s: value(self.names[v]) for s, v in picks}) for d in exprs]
 
     def _shown(self, op: Access, proofs: Sequence[Proof]) -> str:
-        """Returns the facts that the given proofs use, in words.
-
-        A proof is left out if its inequality contains only sizes and constants.
-        """
+        """Returns the facts that the given proofs use, in words."""
+        # Proofs of inequalities with only sizes and constants are left out.
         varying = [p for p in proofs if p.goal.constant is None and any(s.kind != "size" for s in p.goal.symbols())]
         clauses: dict[str, None] = {}
         for f in (f for p in varying for f in p.facts()):
@@ -270,7 +251,7 @@ class _Proving:
 
 
 def _checked(conditions: Sequence[Condition]) -> Iterator[Fact]:
-    """Yields facts about sizes: conditions that each call checks before it runs a kernel."""
+    """Yields the conditions on sizes that each call checks before running a kernel."""
     for c in conditions:
         if c.relation in ("==", ">="):
             yield Fact(c.left - c.right, f"checked: {c.left} {c.relation} {c.right}")

@@ -56,11 +56,9 @@ def programs(compiled: Compilation, call: Call) -> int:
 
 
 def _interpreted(compiled: Compilation, call: Call) -> tuple[Any, ...]:
-    """Runs the kernels in Triton's interpreter.
-
-    Triton's interpreter does not check accesses, so each array is copied between guard bands (extra bytes). If a kernel
-    changes a guard band, the kernel has stored outside of the array.
-    """
+    """Runs the kernels in Triton's interpreter."""
+    # Triton's interpreter does not check accesses, so each array is copied between guard bands (extra bytes). A kernel
+    # that changes a guard band has stored outside of the array.
     memory = Guarded()
     outputs = launchable(compiled, INTERPRETER)(memory.call(call), memory.empty)
     memory.verify()
