@@ -8,7 +8,8 @@
     def scaled(x: "f32[N]", k: float):
         return x * k
 
-In: a text or a function. Out: a `Program`. The function `evaluate` returns the result of an expression instead of a
+The function `compile` takes the text of a program or the name of a file, and returns a `Program`. The decorator `jit`
+makes a `Program` from a Python function. The function `evaluate` returns the result of an expression instead of a
 `Program`. The file language/linking.py puts a Python function and the functions that it calls into one module.
 """
 

@@ -1,11 +1,13 @@
 """Compiles a minitri program to its stages, for the arrays or sizes of a call, but runs no kernel.
 
-In: a module, and the entry: the name of the function that is compiled. Out: the `Context` of a call, and its
-`Compilation`. The graph has symbolic sizes, so calls of all sizes and targets share one graph.
+The class `BaseProgram` takes a module, and the name of the function in the module that is compiled. The method
+`context` returns the `Context` of a call, which has everything that decides what is compiled. For a `Context`, the
+method `compilation` returns the stages of the program. The graph has symbolic sizes, so calls of all sizes and targets
+share one graph.
 
-Left out: running kernels (runtime/variants.py), and the methods that users call (program.py). Modules that run, measure
-and check programs must not import program.py, because program.py imports these modules. Modules that program.py imports
-use the class `BaseProgram` instead of `Program`.
+The file runtime/variants.py runs kernels. The file program.py has the methods that users call. Modules that run,
+measure and check programs must not import program.py, because program.py imports these modules. Modules that program.py
+imports use the class `BaseProgram` instead of `Program`.
 """
 
 from __future__ import annotations

@@ -4,13 +4,13 @@
     missing triton        needed for kernels, on a CPU too
                           fix: pip install "triton>=3.6"
 
-In: nothing. Out: a row for each part, such as numpy, torch or the GPU. Each row of the report has the state of one
-part, such as numpy, and a detail, such as its version. If a part such as numpy is missing, old or broken, its row has a
-fix: a command for the user. A child process with a time limit imports torch and runs compilers, because both can be
-slow, and can crash. Because of the child process, a broken installation of torch results in a row of the report, not in
-a traceback. The version of a package is read from its metadata, without importing the package.
+The function `examine` returns a row for each part, such as numpy, torch or the GPU. Each row of the report has the
+state of one part, such as numpy, and a detail, such as its version. If a part such as numpy is missing, old or broken,
+its row has a fix: a command for the user. A child process with a time limit imports torch and runs compilers, because
+both can be slow, and can crash. Because of the child process, a broken installation of torch results in a row of the
+report, not in a traceback. The version of a package is read from its metadata, without importing the package.
 
-Left out: repairs. minitri only shows the command that repairs a part, and the user runs this command.
+The command `minitri doctor` only shows the command that repairs a part, and the user runs this command.
 """
 
 import json

@@ -1,7 +1,8 @@
 """Defines error codes, and formats error messages that point at the source with carets.
 
-In: a mistake that some part of the compiler found, and the range of the source text (span) with the mistake. Out: one
-exception, `CompileError`. For example, the text `str(error)` shows the line with the mistake and proposes a correction:
+If a part of the compiler finds a mistake in a program, it raises the exception `CompileError`. A `CompileError` has the
+range of the source text (span) with the mistake. For example, the text `str(error)` shows the line with the mistake and
+proposes a correction:
 
     error[MT0203]: matmul contracts K = 512 with N = 256
       --> linear.mt:2:12
@@ -10,9 +11,9 @@ exception, `CompileError`. For example, the text `str(error)` shows the line wit
       = help: drop the transpose: `x @ w` is f16[M, N]
       = more: minitri explain MT0203
 
-The file error_codes.toml has a short description of every error code. `error.edits` holds the correction of the mistake
-as data, so that an editor can apply the correction. The function `edited` applies corrections (edits) to a program
-text.
+The file error_codes.toml has a short description of every error code. The attribute `edits` of a `CompileError` holds
+the correction of the mistake as data, so that an editor can apply the correction. The function `edited` applies
+corrections (edits) to a program text.
 """
 
 from __future__ import annotations

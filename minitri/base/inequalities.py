@@ -4,10 +4,10 @@
     facts   4*N - 1 - i >= 0,  i - 4*(i//4) >= 0
     proof   4 * goal + 3  ==  (4*N - 1 - i)  +  (i - 4*(i//4))
 
-In: facts (expressions known to be >= 0, each with a reason) and a goal (the expression to prove >= 0). Out: a `Proof`,
-or None if no proof is found. The one idea: a proof is an equation that writes a multiple of the goal as a sum of facts
-with factors >= 0. The left side of a proof is scale * goal + room, for a positive integer `scale` and an integer `room`
-from 0 to scale - 1.
+A fact is an expression that is known to be >= 0, with a reason. The goal is the expression to prove >= 0. The function
+`prove` takes a goal and facts. It returns a `Proof`, or None if it finds no proof. The one idea: a proof is an equation
+that writes a multiple of the goal as a sum of facts with factors >= 0. The left side of a proof is scale * goal + room,
+for a positive integer `scale` and an integer `room` from 0 to scale - 1.
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
@@ -25,7 +25,7 @@ cases. The facts that the caller gives are extended by facts that define quotien
 i. Facts are multiplied by factors of products in the goal or in other facts. For example, if the goal contains the
 product N*i, facts that contain i are multiplied by N.
 
-Left out: completeness. The search finds no proof for some goals that are always >= 0.
+The function `prove` finds no proof for some goals that are always >= 0.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@
     child.ask({"text": "x + 1"}, seconds=6)
     serve(answer, sys.stdin)                    in the child: calls `answer` for each request
 
-In: the command line of the child process, and requests. Out: the answers of the child process. Each request and each
-answer is one line of JSON. A request raises TimeoutError if the answer takes too long, and EOFError if the child
-process has died. The child runs in its own process group, so `end` also kills the processes that the child has started.
-Left out: a queue of requests, because the caller sends one request at a time.
+The class `Child` takes the command line of a child process, and starts the process. The method `ask` of `Child` sends a
+request and returns the answer. Each request and each answer is one line of JSON. The method `ask` raises TimeoutError
+if the answer takes too long. If the child process has died, `ask` raises EOFError or OSError. The child runs in its own
+process group, so `end` also kills the processes that the child has started. The class `Child` has no queue of requests,
+because the caller sends one request at a time.
 """
 
 import contextlib

@@ -4,18 +4,18 @@ JSON file.
     put("blocks", {"program": …, "sizes": …}, {"i": 64})
     get("blocks", {"program": …, "sizes": …})            {"i": 64}
 
-In: a kind of entry, such as "blocks", and the entry's key (any JSON value). Out: the value stored for this kind and
-this key, or None if no value is stored. The one idea: callers must always expect an empty cache. A cache file is
-treated as missing if it is damaged, has another version of the file format, or belongs to another key. Nothing is
-stored if the disk is full, the cache folder is read-only, or another user owns the cache folder. If an entry is
-missing, `get` returns None. If an entry cannot be stored, `put` returns False. The text of an entry is only parsed as
-JSON, and never executed.
+An entry of the cache has a kind, such as "blocks", and a key, which is any JSON value. The function `get` returns the
+value stored for a kind and a key, or None if no value is stored. The one idea: callers must always expect an empty
+cache. A cache file is treated as missing if it is damaged, has another version of the file format, or belongs to
+another key. Nothing is stored if the disk is full, the cache folder is read-only, or another user owns the cache
+folder. If an entry cannot be stored, the function `put` returns False. The text of an entry is only parsed as JSON, and
+never executed.
 
 The environment variable MINITRI_CACHE_DIR names the cache folder. If MINITRI_CACHE_DIR is not set, minitri makes its
 own cache folder inside the user's cache folder. Only the user can open minitri's cache folder (mode 0700). The name of
 a cache file is the hash of the entry's key, so the file name contains no text of the user. `put` writes a file under a
 temporary name and then renames the file. If two processes write the same entry at once, the result is one complete
-file, because `put` renames only complete files. Left out: a limit on the age of cached values.
+file, because `put` renames only complete files. Cached values never expire.
 """
 
 import contextlib

@@ -15,10 +15,10 @@ Records are compared by their fields. A node, such as a node of the syntax tree,
 
     Name(span, "x")                             a node
 
-In: a class with annotated fields. Out: a frozen dataclass with these fields. The one idea: a metaclass makes the
-dataclasses, so a file that defines nodes needs no decorators and reads like a grammar. A class can change an option of
-its dataclass: with `class Loop(Record, eq=False)`, loops are compared by identity. The text of a node (`repr`) does not
-show the node's fields, because the text of a deep tree would be too long.
+The metaclasses `RecordClass` and `NodeClass` make a frozen dataclass from a class with annotated fields. The one idea:
+a metaclass makes the dataclasses, so a file that defines nodes needs no decorators and reads like a grammar. A class
+can change an option of its dataclass: with `class Loop(Record, eq=False)`, loops are compared by identity. The text of
+a node (`repr`) does not show the node's fields, because the text of a deep tree would be too long.
 
 The annotations say which fields hold nodes, so `children` and `with_children` work for the nodes of every IR.
 `postorder` lists the nodes of a graph or an expression, each after its children.

@@ -5,9 +5,9 @@
     triton = "libdevice.expm1({0})"
     …
 
-In: the file operators.toml, which has the rows of the table. Out: the table `OPERATORS`, which maps names to
-`Operator`s. `BY_SYMBOL` finds an operator by its infix or prefix symbol. `ALIASES` maps names of operators in other
-libraries to names in the table. Several parts of the project read the operator table:
+The rows of the operator table are in the file operators.toml. The table `OPERATORS` maps names to `Operator`s.
+`BY_SYMBOL` finds an operator by its infix or prefix symbol. `ALIASES` maps names of operators in other libraries to
+names in the table. Several parts of the project read the operator table:
 
   - calls and symbols in the language, and typing
   - the evaluators, and the emitter of Triton source
@@ -39,8 +39,8 @@ reduction to the language, the typing rules, all evaluators, all proofs about ke
 For the reduction with the name NAME, kernels call the functions `reduce_NAME` and `scan_NAME` of minitri/triton/rt.py.
 The functions `reduction` and `running` raise an error for an unknown name.
 
-Left out: contractions such as `x @ y`, and views such as `x[1:]`. Contractions and views have their own node classes
-(minitri/graph/ir.py).
+The operator table has no contractions such as `x @ y`, and no views such as `x[1:]`. Contractions and views have their
+own node classes (minitri/graph/ir.py).
 """
 
 from collections.abc import Callable

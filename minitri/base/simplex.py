@@ -2,13 +2,13 @@
 
     combine([{x: 1}, {x: 1, 1: 2}], {x: 3, 1: 2})      [2, 1]:   2 * x  +  1 * (x + 2)  =  3*x + 2
 
-In: polynomials (the columns) and a polynomial to reach (the target), as maps from monomials, such as x*y, to
-coefficients. Out: for each column (polynomial), a weight >= 0 such that the weighted sum is the target, or None if this
-is impossible. The one idea: each equation has an artificial variable, the difference between the target and the
-weighted sum. The simplex algorithm starts with all weights equal to 0, and changes the weights until all artificial
-variables are 0. In each step, the simplex algorithm increases the weight of the first column that brings the weighted
-sum closer to the target. The rule to take the first possible column (Bland's rule) guarantees that the simplex
-algorithm ends.
+The function `combine` takes polynomials (the columns) and a polynomial to reach (the target). Each polynomial is a map
+from monomials, such as x*y, to coefficients. `combine` returns a weight >= 0 for each column, such that the weighted
+sum of the columns is the target. It returns None if no weights have this sum. The one idea: each monomial gives an
+equation with an artificial variable, the difference between the target and the weighted sum. The simplex algorithm
+starts with all weights equal to 0, and changes the weights until all artificial variables are 0. In each step, the
+simplex algorithm increases the weight of the first column that brings the weighted sum closer to the target. The rule
+to take the first possible column (Bland's rule) guarantees that the simplex algorithm ends.
 """
 
 from collections.abc import Mapping, Sequence

@@ -3,9 +3,9 @@
     largest(N, 0)          N, since no size is negative
     largest(N - 1, 0)      max(N - 1, 0)
 
-In: two symbolic integers (`Dim`s). Out: the maximum or the minimum of the two symbolic integers, as a `Dim`. If a proof
-shows which of the two `Dim`s is larger for all sizes, the result is one of these `Dim`s. If no proof shows which `Dim`
-is larger, the result is a new `Dim` with the single term `max(…)` or `min(…)`.
+The function `largest` returns the maximum of two symbolic integers (`Dim`s), and `smallest` returns the minimum. If a
+proof shows which of the two `Dim`s is larger for all sizes, the result is one of these `Dim`s. If no proof shows which
+`Dim` is larger, the result is a new `Dim` with the single term `max(…)` or `min(…)`.
 
 The function `tidy` brings a size with maxima and minima into a canonical form. For example, `tidy` shortens two sizes
 of slices:

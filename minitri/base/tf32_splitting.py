@@ -23,8 +23,8 @@ table is (8 + 52 + 64/32) u S = 62 u S for TF32 parts, and 64 u S for IEEE arith
 parts have a smaller error bound than IEEE arithmetic. The error bounds in this file hold for the tensor cores of Hopper
 GPUs. The test tests/sweep_f32_products.py measures how Hopper's tensor cores round.
 
-In: an f32 array. Out: two arrays of TF32 numbers, for the evaluators. In kernels, the function `_tf32_parts` of
-minitri/triton/rt.py splits f32 numbers into two TF32 numbers.
+The evaluators of minitri split an f32 array with the function `tf32_parts`, which returns two arrays of TF32 numbers.
+In kernels, the function `_tf32_parts` of minitri/triton/rt.py splits f32 numbers into two TF32 numbers.
 """
 
 from typing import Any

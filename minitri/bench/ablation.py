@@ -2,11 +2,11 @@
 
     minitri bench --ablate --json ablation.json
 
-In: cases and names of optimisations. Out: a `Cell` for each case and optimisation. If a case has the same generated
-code with and without an optimisation, there is no `Cell`. A cell holds three ratios: one for the time of a call, one
-for its memory, and one for the time to a first result. Each ratio of a cell is the time or memory without the
-optimisation, divided by the time or memory with the optimisation. For example, a time ratio of 1.25 means that the
-optimisation saves a fifth of the time, because 1 / 1.25 is 0.8.
+The function `measure` takes a case and names of optimisations, and returns a list of `Cell`s. If an optimisation does
+not change the generated code of the case, `measure` returns no `Cell` for this optimisation. A `Cell` holds three
+ratios: one for the time of a call, one for its memory, and one for the time to a first result. Each ratio of a `Cell`
+is the time or memory without the optimisation, divided by the time or memory with the optimisation. For example, a time
+ratio of 1.25 means that the optimisation saves a fifth of the time, because 1 / 1.25 is 0.8.
 
 A version of a case is the case with all optimisations, or with one optimisation left out. The calls of all versions of
 a case alternate (alternating_timer.py), and all versions get the same inputs. The result of each version is compared

@@ -1,9 +1,10 @@
 """Times calls on a GPU: implementations alternate, each call gets new inputs, and two events record when a call starts
 and ends.
 
-In: the calls of each implementation (one call for each set of inputs), and a `Pace`. A `Pace` says how long the warm-up
-and the measurement last. Out: for each implementation the median time of a call in seconds, or the exception that the
-implementation raised.
+The function `alternating_times` takes the calls of each implementation, one call for each set of inputs. Its argument
+`pace` says how long the warm-up and the measurement last. `alternating_times` returns the median time of a call of each
+implementation, in seconds. If an implementation raises an exception, `alternating_times` returns the exception instead
+of a time.
 
     order        a b c, then c b a: if the chip slows down, the later implementations do not suffer more
     measurement  spin mark call mark, spin mark call mark, …; more spins if the host is slow to queue a call
@@ -13,13 +14,12 @@ implementation raised.
 The calls of an implementation use the sets of inputs in a cycle: the first set follows the last set. The timer keeps
 the result of each call in memory until the next call with the same inputs. There are enough sets of inputs to push the
 inputs and results of a call out of the L2 cache before their next use (measure_case.py). The timer does not clear the
-L2 cache by writing zeros to it, because the GPU would write them back to memory during the call. If the GPU also had to
-copy zeros from its cache to memory, a kernel that mostly reads would be slower.
+L2 cache by writing zeros to it, because the GPU would write the zeros back to memory during the call. If the GPU also
+had to copy zeros from its cache to memory, a kernel that mostly reads would be slower.
 
 Before each call, the GPU spins: it is kept busy without touching memory. While the GPU spins, the host queues the call,
-so the measured time of the call does not include the host's time.
-
-Left out: the host's time of a call (call_costs.py).
+so the measured time of the call does not include the host's time. The file call_costs.py measures the host's time of a
+call.
 """
 
 import math

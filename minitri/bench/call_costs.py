@@ -1,7 +1,7 @@
 """The cost of a call besides its kernels: the host's time, memory, and the time to a program's first result.
 
-In: nothing, but the machine must have a GPU. Out: `Table`s. The times are measured in new processes that have done
-nothing else. The host time is the time that the CPU needs for one call; the call does not wait for the GPU. The
+The functions `call_times` and `first_results` return a `Table`, and need a GPU. The times are measured in new processes
+that have done nothing else. The host time is the time that the CPU needs for one call, without waiting for the GPU. The
 reported host time is the median of 20 batches of 500 calls. The batches of all implementations alternate, because the
 speed of a shared machine can change by half within seconds.
 

@@ -1,7 +1,7 @@
 """The cases of the benchmark, made from cases.toml: a program, its arguments, and the same computation in torch.
 
-In: rows of the table cases.toml. Out: `Case`s. A row of cases.toml, such as the row for softmax, has a name, a
-function, a list of cases and a library function.
+The function `cases` makes `Case`s from the rows of the table cases.toml. A row of cases.toml, such as the row for
+softmax, has a name, a function, a list of cases and a library function.
 
     name = "softmax"
     function = "softmax_of_rows"
@@ -18,10 +18,10 @@ kernel for each operation of the torch function of a case, and torch.compile com
 torch function in f64 is the reference for the errors of all implementations. If torch has one library function for the
 whole computation of a case, the library function is timed too.
 
-In the benchmark's programs, attention is written as its mathematical definition. In torch, the mathematical definition
-of attention computes the scores of only some queries at a time, so that the longest case fits into memory. Attention is
-also timed with the kernels of cuDNN and FlashAttention-2, which `scaled_dot_product_attention` calls, and with compiled
-flex_attention. If a machine lacks an implementation, the report says that the implementation is missing.
+In the benchmark's programs, attention is written as its mathematical definition. The torch function
+`attention_by_definition` computes the scores of only some queries at a time, so that the longest case fits into memory.
+Attention is also timed with the kernels of cuDNN and FlashAttention-2, which `scaled_dot_product_attention` calls, and
+with compiled flex_attention. If a machine lacks an implementation, the report says that the implementation is missing.
 """
 
 import math

@@ -1,8 +1,9 @@
 """Random programs of everyday sizes for the benchmark, and smaller programs cut out of them.
 
-In: a seed, a dtype and a range of sizes. Out: a `RandomProgram`, which has the text of a program, and the shapes and
-layouts of its arrays. The method `case` of a `RandomProgram` makes a `Case`, so that a random program is measured like
-any other case. The module torch_twin.py makes the torch function of the `Case` from the text of the program.
+The function `draw` takes a seed, a dtype and a range of sizes. It returns a `RandomProgram`, which has the text of a
+program, and the shapes and layouts of its arrays. The method `case` of a `RandomProgram` makes a `Case`, so that a
+random program is measured like any other case. The module torch_twin.py makes the torch function of the `Case` from the
+text of the program.
 
     def program(x1: bf16[8192, 4096], row2: bf16[4096]):
         v1 = layer_norm(x1, row2)
@@ -14,7 +15,7 @@ chooses statements at random, and replaces placeholders such as {x} by names of 
 (minitri/testing/statement_writer.py). `EverydayWriter` runs each statement on torch's meta device, whose tensors have a
 shape but no data. A statement stays in the program if it runs on the meta device and if no array is too large.
 
-Left out: small programs of all kinds with awkward values, which `minitri fuzz` draws (minitri/testing).
+The package minitri/testing makes the small random programs with awkward values that the command `minitri fuzz` checks.
 """
 
 from __future__ import annotations

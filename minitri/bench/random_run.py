@@ -1,8 +1,8 @@
 """`minitri bench --random N`: measures random programs, and finds the smallest slow part of each slow program.
 
-In: the number of programs, a seed and a dtype. Out: the distribution of the speedups over torch (result_tables.py), and
-a JSON file of all measurements, which is written again after each program. The exit status is 0 if every result was
-right.
+The function `main` takes a `Session`, which has the number of programs, a seed and a dtype. It prints the distribution
+of the speedups over torch (result_tables.py). If the `Session` names a JSON file, `main` writes all measurements to
+this file, again after each program. The exit status is 0 if every result was right.
 
 torch.compile takes several seconds to compile a program. Because torch.compile is slow, worker processes (one for each
 processor core) compile a batch of programs before the batch is measured. After the compilation, the main process

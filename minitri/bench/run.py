@@ -1,8 +1,8 @@
 """Measures cases of the benchmark on a GPU, and prints tables of times and errors.
 
-In: names of cases, parts of names, or kinds of cases, and optionally a path for JSON. If no name is given, all cases
-are measured. Out: tables of times and errors on stdout, and the exit status. The exit status is 0 if every program of
-the language ran and was right.
+The function `main` takes names of cases, parts of names, or kinds of cases. If no name is given, all cases are
+measured. `main` prints tables of times and errors on stdout, and returns the exit status. The exit status is 0 if
+minitri's result was right in every case. If a path for JSON is given, `main` writes the measurements to this file.
 
 The file alternating_timer.py describes how calls are timed. Every implementation of a case runs in one process, on the
 same random inputs (measure_case.py). The column `best/ours` is the time of the fastest other implementation divided by

@@ -1,9 +1,10 @@
 """The functions that run the commands of `minitri`.
 
-In: the options of one command, and a `Request`, which names the program, the sizes and the target. Out: text or JSON,
-which terminal.py prints. A command only calls methods of `Program`, so a Python script can do all that a command does.
+The arguments of a function in this file are the options of one command. The argument `request` names the program, the
+sizes and the target. The file terminal.py prints the results of commands, as text or JSON. A command only calls methods
+of `Program`, so a Python script can do all that a command does.
 
-Left out: reading the command line (main.py), finding the program (request.py), making arrays (inputs.py), and exit
+Other files read the command line (main.py), find the program (request.py), make arrays (inputs.py), and choose exit
 codes (terminal.py).
 """
 

@@ -1,8 +1,8 @@
 """Arrays for a program, made from the options of a command line.
 
-In: a function's parameters, and the options `--input x=...` and `-D M=...`. Out: one array or number for each
-parameter, and the sizes of all dimensions. The value of the option `--input` is a file, a number, or the name of a way
-to fill an array.
+The function `make_inputs` takes a function of a program, and the options `--input x=...` and `-D M=...`. It returns one
+array or number for each parameter of the function, and the sizes of all dimensions. The value of the option `--input`
+is a file, a number, or the name of a way to fill an array.
 
     array.npy            read from a file (never unpickled)
     randn                normal floats               zeros, ones, arange
@@ -11,8 +11,8 @@ to fill an array.
     random               the default: randn for floats, small numbers for integers, coin flips for booleans
 
 The size of a dimension comes from the option -D if given, else from the shape of an array in a file, else from
-`DEFAULT_SIZES`. The default sizes differ from each other, so that two axes in the wrong order cause an error. Left out:
-the check that the arrays fit the program, which a later call of the program makes.
+`DEFAULT_SIZES`. The default sizes differ from each other, so that two axes in the wrong order cause an error. A later
+call of the program, not `make_inputs`, checks that the arrays fit the program.
 """
 
 import re

@@ -1,12 +1,12 @@
 """Reads the command line of `minitri`.
 
-In: a command line, and commands.toml, the table of the commands and their options. Out: a call of one function in
-command_functions.py, check.py, demo.py or doctor.py. The module main.py imports no library except click, so `minitri
+This module reads the commands and their options from the table commands.toml. For a command line, it calls one function
+in command_functions.py, check.py, demo.py or doctor.py. The module main.py imports no library except click, so `minitri
 --help` answers at once. The function of a command imports the compiler, numpy and rich only when the command needs
 them.
 
-Exit codes: 0 means success, 1 an error in the program or a failed check, 2 a usage error, 3 a stage that this machine
-cannot make.
+The exit code 0 means success, and 1 means an error in the program or a failed check. The exit code 2 means a usage
+error, and 3 means that this machine cannot make a stage.
 """
 
 import re

@@ -1,8 +1,9 @@
 """Finds the minitri program, the sizes and the target that the arguments of a command name.
 
-In: a file, an expression or the text of a stage, with sizes, a target and a schedule. Out: a `Program`, as `mt.compile`
-returns it, or the stages of the program for the given sizes and target. If arguments of the command contradict each
-other, the functions of this file raise a usage error.
+A `Request` names a file, an expression or the text of a stage, with sizes, a target and a schedule. The method
+`program` of a `Request` returns a `Program`, as `mt.compile` does. The method `lower` returns the stages of the program
+for the given sizes and target. If arguments of the command contradict each other, the functions of this file raise a
+usage error.
 """
 
 from __future__ import annotations

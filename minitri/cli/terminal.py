@@ -4,8 +4,7 @@
     with progress("check"):                 shows a progress bar, after two seconds
     with reported():                        an exception becomes a message and an exit code
 
-In: the results of a command, or the exception that stopped the command. Out: text on stdout and stderr, and an exit
-code:
+Every command ends with one of these exit codes:
 
     0 success    1 an error or a failed check    2 a usage error    3 a stage is not available    130 interrupted
 
@@ -13,8 +12,8 @@ The one idea: the function `reported` turns every exception of a command into a 
 shows a traceback. Colour, the pager and the progress bar are meant for a terminal, and are left out in a pipe. The
 option `--color` decides whether text is coloured. Without the option `--color`, the environment variables NO_COLOR and
 FORCE_COLOR decide. If neither `--color`, NO_COLOR nor FORCE_COLOR is given, only text for a terminal is coloured. The
-libraries rich and pygments take long to import, so they are imported only when they are used. Left out: how a text is
-split into tokens (lexers.py), the command line (main.py), and the commands (command_functions.py).
+libraries rich and pygments take long to import, so they are imported only when they are used. Other files split a text
+into tokens (lexers.py), read the command line (main.py), and run the commands (command_functions.py).
 """
 
 import errno

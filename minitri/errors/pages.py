@@ -3,9 +3,10 @@
 A page says what an error code means. Each page shows a program that causes an error with the page's error code, and the
 corrected program.
 
-In: an error code. Out: the page, as text for a terminal. The script tests/reference.py writes all pages to
-docs/reference/errors.md. The file pages.toml has the texts and the programs of the pages. The one idea: when a page is
-made, the wrong program on the page is compiled, so that the page shows the current error message.
+The function `as_text` takes an error code and its `Page`. It returns the page as text for a terminal. The script
+tests/reference.py writes all pages to docs/reference/errors.md. The file pages.toml has the texts and the programs of
+the pages. The one idea: when a page is made, the wrong program on the page is compiled, so that the page shows the
+current error message.
 """
 
 import json

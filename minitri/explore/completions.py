@@ -2,12 +2,12 @@
 
     {"name": "exp", "kind": "function", "written": "exp(x)", "doc": "e to the power x"}
 
-In: the compiler's tables of operators and functions, and completions.toml. Out: a row for each name that can be
-completed: function, alias, dtype, constant, attribute or keyword. A test requires that the compiler's tables and
-completions.toml have the same names.
+The function `completions` reads the compiler's tables of operators and functions, and completions.toml. It returns a
+row for each name that can be completed: a function, alias, dtype, constant, attribute or keyword. A test requires that
+the compiler's tables and completions.toml have the same names.
 
-Left out: the names that the user's program defines, which the page reads from the text of the program
-(page/completion.js).
+The function `completions` does not return the names that the user's program defines. The page reads these names from
+the text of the program (page/completion.js).
 """
 
 from functools import cache

@@ -1,7 +1,8 @@
 """Reads the source locations of operations in Triton's own stages, such as PTX.
 
-In: the text of one kernel in one of Triton's stages. Out: a `Row` for each line. The `Row` says whether the line is an
-operation, and which line of the generated Triton source the operation comes from.
+Each stage has a function, such as `ptx_rows`, which takes the text of one kernel in this stage. The function returns a
+`Row` for each line of the text. The `Row` says whether the line is an operation, and which line of the generated Triton
+source the operation comes from.
 
     ttir, ttgir    %3 = arith.addf %1, %2 : tensor<512xf32> loc(#loc17)
     llir           %9 = fadd float %7, %8, !dbg !17
@@ -26,7 +27,7 @@ The single PTX instruction `tcgen05.alloc` becomes about thirty machine instruct
 also has traps, which stop the kernel if columns of tensor memory were never allocated. Consecutive instructions without
 a source line form a group. If one instruction of a group allocates or frees tensor memory, the whole group counts as
 allocating tensor memory. A group never contains an instruction that begins or ends every kernel, such as `LDC R1` or
-`EXIT`. Left out: finding the columns of tensor memory that one matrix product uses.
+`EXIT`. This module does not find the columns of tensor memory that one matrix product uses.
 """
 
 import re

@@ -3,9 +3,9 @@
     tile       "… no longer has whole arrays: each program of a grid loads tiles, …"
     tl.load    "reads a tile from memory; where the mask is false it reads nothing"
 
-In: the name and the text of each stage of a program. Out: the table `ABOUT` explains each pane, and the function
-`words_of` returns a line for each common name in the stages. The texts of the explanations are in stages.toml and
-explanations.toml. Left out: how the page finds the word under the pointer (page/text.js).
+The table `ABOUT` explains each pane. The function `words_of` takes the name and the text of each stage of a program. It
+returns a line for each common name in the stages. The texts of the explanations are in stages.toml and
+explanations.toml. The file page/text.js finds the word under the pointer.
 """
 
 import re

@@ -1,7 +1,8 @@
 """Draws plans of kernels, with the arrays between kernels and the bytes moved: the plan that fusion chose, and plans
 with less fusion.
 
-In: a `Trace`, which is a compilation with the graph nodes of each line (provenance.py). Out: plain data:
+The function `plans` takes a `Trace`, which is a compilation with the graph nodes of each line (provenance.py). It
+returns plain data:
 
     {assumed, plans, decisions}
     plan      {title, kernels, bytes, view}      the chosen plan, the plan without fusion, plans without one fusion
@@ -9,7 +10,7 @@ In: a `Trace`, which is a compilation with the graph nodes of each line (provena
 
 To undo one fusion, the module runs the fusion pass again, and makes the pass store the fused value in memory. The byte
 counts assume 1024 for each unknown size. The field `bytes` is a lower bound for the memory traffic of the kernels
-(kernels/memory_traffic.py). Left out: an estimate of how long the kernels run.
+(kernels/memory_traffic.py). The data has no estimate of how long the kernels run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

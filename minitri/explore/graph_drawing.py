@@ -1,9 +1,9 @@
 """Draws the graph with a box for each node. In the drawing of a large graph, one box shows all nodes that come from one
 library call or source line.
 
-In: a graph, and a function that returns the marks (numbers) of a node. The page highlights a box together with the
-lines of text that have the same mark (document.py). Out: a list of views, which are drawings of the graph as plain
-data.
+The function `views` takes a graph, and a function that returns the marks (numbers) of a node. The page highlights a box
+together with the lines of text that have the same mark (document.py). `views` returns a list of views, which are
+drawings of the graph as plain data.
 
 In a graph of more than `LARGE` nodes, the nodes that come from one library call or source line form a group. In the
 first view of a large graph, all groups are folded: each group is drawn as one box. If the graph has at most `MOST`
@@ -14,13 +14,13 @@ between the views, and computes no layout.
 A constant has no box: the value of the constant is part of the label of each box that uses the constant.
 
 The layout method is Sugiyama's, which arranges the nodes of the graph in layers. The number of a node's layer is the
-length of the longest path to the node (networkx's topological generations). If an edge crosses layers, it gets a bend
-in each layer that it crosses. A few sweeps down and up the layers sort the nodes of each layer by the mean position of
-their neighbours. No layout library fits: graphviz is not a Python package, and grandalf is not maintained. The
-JavaScript libraries dagre and elk would more than double the size of the page.
+length of the longest path to the node (networkx's topological generations). An input of the graph lies one layer above
+the first node that reads the input. If an edge crosses layers, it gets a bend in each layer that it crosses. A few
+sweeps down and up the layers sort the nodes of each layer by the mean position of their neighbours. No layout library
+fits: graphviz is not a Python package, and grandalf is not maintained. The JavaScript libraries dagre and elk would
+more than double the size of the page.
 
-Left out: separate end points of edges, so all edges that begin at a box begin at the same point. The file
-page/drawing.js draws the views on the page.
+All edges that begin at a box begin at the same point. The file page/drawing.js draws the views on the page.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """The guided walk: a tour of the page that follows one span of the program through all stages, in about ten steps.
 
-In: a `Trace` (provenance.py), and plain data of the page: the stages, the passes, and the recorded run on small arrays
-(execution_trace.py). Out: plain data, a list of steps:
+The function `walk` takes a `Trace` (provenance.py), and plain data of the page. The plain data are the stages, the
+passes, and the recorded run on small arrays (execution_trace.py). The function `walk` returns a list of steps, as plain
+data:
 
     {title, text, panes, marks, rows, sketch}   panes: the two panes that are open; marks: what they highlight
     rows    [[line, …], [line, …]]              the lines of each pane that the text names, and that the page reveals
-    sketch  {kind, caption, …}                  kind: fusion, grid, tile or mask; the sketch is None if the step needs none
+    sketch  {kind, caption, …}                  kind: fusion, grid, tile or mask; the sketch of some steps is None
 
 The guided walk follows the graph node that appears in the most stages. If several nodes appear in equally many stages,
 the walk prefers a matrix product, then a function such as exp, then a reduction, then the last operation. The text of a
@@ -14,7 +15,7 @@ also says what the changes between two stages mean for the program: for example,
 there are. A step is left out if the two stages that it shows have the same text. The texts of the steps are in
 guided_walk.toml.
 
-Left out: how a drawing looks (page/sketch.js).
+The file page/sketch.js draws the sketch of a step.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Figures about each kernel: its predicted time (roofline), the resources that it takes, and its instructions by kind.
 
-In: a compilation. Out: the function `figures` returns plain data for the page:
+The function `figures` takes a `Trace` of a compilation (provenance.py), and returns plain data for the page:
 
     {chip, kernels, resources, missing}
     kernel    {name, needed, asked, floor, bound, measured}     needed, asked: {bytes, operations}
@@ -15,7 +15,7 @@ kernels (minitri/profile.py measures these times). The roofline comes from minit
   - how many warps of the kernel run at once, and what limits this number (minitri/hardware/chips.py),
   - a count of instructions by kind (instruction_sets.toml). An instruction in a loop is counted once.
 
-Left out: measurements, and the drawing of the figures on the page (page/figures.js).
+The file page/figures.js draws the figures on the page.
 """
 
 import re

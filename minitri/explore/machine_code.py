@@ -2,12 +2,12 @@
 
     k0, k7, k14      three equal layers of a network become three equal kernels
 
-In: a compilation. Out: a `MachineCode`, which has a `KernelCode` for each distinct kernel. A stage is made when it is
+A `MachineCode` is made from a compilation, and has a `KernelCode` for each distinct kernel. A stage is made when it is
 first requested. The method `make` makes all stages in several threads, which works because Triton's compiler and
 NVIDIA's tools release Python's global interpreter lock.
 
 Two kernels are equal if Triton gets the same input for both: source, types of arguments and options. Equal kernels
-differ only in their names. Left out: the nodes that the lines of a stage come from (triton_provenance.py).
+differ only in their names. The file triton_provenance.py finds the graph nodes that the lines of a stage come from.
 """
 
 import json

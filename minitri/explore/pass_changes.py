@@ -1,15 +1,15 @@
 """Records what each pass changed, which rules of the pass made the changes, and where the rules are defined.
 
-In: a compilation. Out: a `Step` for each pass, in order. `our_steps` returns the steps of minitri's passes, from the
-syntax tree to the Triton source. `triton_steps` returns the steps of Triton's own passes over each kernel, down to
-Triton's GPU dialect. To find the rules that a pass of minitri applied, the pass runs once more on the same input.
-During the second run of a pass, minitri/base/pass_logs.py records each application of a rule.
+The function `our_steps` returns a `Step` for each of minitri's passes, from the syntax tree to the Triton source. The
+function `triton_steps` returns a `Step` for each of Triton's own passes over each kernel, down to Triton's GPU dialect.
+To find the rules that a pass of minitri applied, the pass runs once more on the same input. During the second run of a
+pass, minitri/base/pass_logs.py records each application of a rule.
 
 If the environment variable MLIR_ENABLE_DUMP is set, Triton prints its IR to standard error before every pass. Triton's
 passes run in a separate process, in which MLIR_ENABLE_DUMP is set. The separate process runs the function `main` of
 this module. The separate process has a time limit, and reads the tile programs from standard input, as the text of the
 stage `tile.target`. Locations are removed from the printed IR, because the numbers of locations change with each print.
-Left out: LLVM's passes.
+This module does not record LLVM's passes.
 
 The functions `our_passes` and `triton_passes` turn each `Step` into a dict with the keys name, group, stage, about,
 where, patch, rules and fresh.

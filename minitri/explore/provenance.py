@@ -1,7 +1,7 @@
 """Finds the nodes of the graph that each line of each stage comes from.
 
-In: a compilation. Out: a `Trace`, which has the nodes of the graph with their places in the source. The trace also has
-the text of each stage, with the numbers of the nodes that each line comes from.
+A `Trace` is made from a compilation. The `Trace` has the nodes of the graph with their places in the source. It also
+has the text of each stage, with the numbers of the nodes that each line comes from.
 
     source     relu(x @ w + b)            nodes[3] is `x @ w`, source[5:10]
     triton     v5 = rt.dot(v1, v2, v4)    {0, 1, 3}
@@ -14,7 +14,8 @@ comes from the graph nodes of the results of the loop. The head of a kernel come
 that the kernel stores.
 
 The number of a node is its index in the stage `graph`. If a program was loaded from the text of a kernels or tile
-stage, the trace numbers the ops of this stage, not graph nodes. Left out: which part of a line belongs to which node.
+stage, the trace numbers the ops of this stage, not graph nodes. A `Trace` does not say which part of a line belongs to
+which node.
 """
 
 from collections import defaultdict

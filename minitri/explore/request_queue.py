@@ -1,11 +1,11 @@
 """A queue of requests in front of one worker process; a worker process that hangs or dies is replaced.
 
-In: requests from any thread. Out: an answer to each request. The worker process (compile_worker.py) gets one request at
-a time, and has a limited time to answer the request. If the worker process exceeds the time limit or dies, `Desk` ends
-the process with all its children and starts another process. A request that a worker process could not finish is
-answered with an error. The method `ask` raises `Busy` if too many requests wait.
+The method `ask` of the class `Desk` takes a request from any thread, and returns the answer. The worker process
+(compile_worker.py) gets one request at a time, and has a limited time to answer the request. If the worker process
+exceeds the time limit or dies, `Desk` ends the process with all its children and starts another process. A request that
+a worker process could not finish is answered with an error. The method `ask` raises `Busy` if too many requests wait.
 
-Left out: what a request means (compile_worker.py), and who is allowed to send requests (serve.py).
+The file compile_worker.py defines what a request means. The file serve.py decides who is allowed to send requests.
 """
 
 import sys

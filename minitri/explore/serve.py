@@ -2,9 +2,9 @@
 
     minitri explore --serve
 
-In: requests over HTTP to 127.0.0.1. Out: the page, and an answer for each program that the editor sends: the data of
-the page, or the error of the program. Before the server reads a request, it checks the headers Host and Origin, the
-token, the body, and the number of requests:
+The server answers requests over HTTP to 127.0.0.1. It sends the page, and an answer for each program that the editor
+sends. The answer is the data of the page, or the error of the program. Before the server reads a request, it checks the
+headers Host and Origin, the token, the body, and the number of requests:
 
     Host             must be a name of this server, so that no other host name can lead to the server
     Origin           must be this server, if the request has one
