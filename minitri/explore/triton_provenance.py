@@ -1,7 +1,8 @@
 """Finds the graph nodes that each line of a stage comes from, for the stage `triton` and for Triton's own stages.
 
-In: the generated source with its kernels and the graph nodes of each op, or the text of one of Triton's own stages.
-Out: for each line an `Origin`, which has the nodes of the graph that the line comes from.
+The function `generated_lines` takes the generated Triton source, its kernels and the graph nodes of each op. The
+function `machine_lines` takes the text of one of Triton's own stages. Both functions return an `Origin` for each line,
+which has the graph nodes that the line comes from.
 
     j = tl.arange(0, 512)                      {2, 7}   serves the load and the store
     m5 = j < 300                               {2, 7}
@@ -9,17 +10,17 @@ Out: for each line an `Origin`, which has the nodes of the graph that the line c
     tl.store(p1 + j, v3, mask=m5)              {7}
 
 A line that computes an op of the tile program comes from the same graph nodes as the op. A line that computes an index,
-a mask or a carried value gets the graph nodes of all lines that use its result (function `served`). The line at the
-head of a loop gets the graph nodes of all lines in the loop's body. Some lines serve the kernel as a whole: the head of
-the function, the heads of its branches, and lines that wait for an earlier kernel. A line that serves the kernel as a
-whole gets the graph nodes of all stores of the kernel.
+a mask or a loop-carried value gets the graph nodes of all lines that use its result (function `served`). The line at
+the head of a loop gets the graph nodes of all lines in the loop's body. Some lines serve the kernel as a whole: the
+head of the function, the heads of its branches, and lines that wait for an earlier kernel. A line that serves the
+kernel as a whole gets the graph nodes of all stores of the kernel.
 
 In Triton's own stages, the location of an operation leads to a line of the generated source (debug_locations.py). An
-operation with a location gets the graph nodes of the line of generated source that the location names. Some operations,
-such as a constant that Triton moves out of a loop, an address, or an allocation of tensor memory, have no location. An
-operation without a location gets the graph nodes of the operations that use its result. If no operation uses the
-result, the operation gets the graph nodes of all stores of the kernel. An operation whose location is the head of the
-function is treated as an operation without a location.
+operation with a location gets the graph nodes of the line that the location names. Some operations have no location,
+such as an address, an allocation of tensor memory, or a constant that Triton moves out of a loop. An operation without
+a location gets the graph nodes of the operations that use its result. If no operation uses the result, the operation
+gets the graph nodes of all stores of the kernel. An operation whose location is the head of the function is treated as
+an operation without a location.
 """
 
 import ast

@@ -1,11 +1,12 @@
-"""Runs a session of random programs. The session ends when the time is up, or after a given number of programs.
+"""Runs a session of random programs. A session ends when its time is up, or after a given number of programs.
 
-In: a `Session`, which has the settings. Out: a `Summary` of what the session found. The seeds are consecutive numbers,
-so the first seed and the number of programs determine a session. A seed alone determines a program and its arguments.
+The function `fuzz` takes a `Session`, which has the settings. It returns a `Summary`, which counts the checked programs
+and lists the failures. The seeds of a session are consecutive numbers, so the first seed and the number of programs
+determine all programs of the session. A seed alone determines a program and its arguments.
 
 Worker processes check the programs (trial.py): each worker gets one seed after another, and a thread waits for each
-answer. If a worker dies or does not answer in time, its answer is replaced by a failure of the kind "crash" or "hang",
-and a new worker starts.
+answer. If a worker dies, the session records a failure of the kind "crash". If a worker does not answer in time, the
+session records a failure of the kind "hang". A new worker replaces each worker that fails.
 """
 
 import os

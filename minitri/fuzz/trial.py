@@ -1,18 +1,19 @@
 """Checks one random program, and stores a failure as a file from which the failure can be repeated.
 
-In: a seed. Out: an `Outcome`, which says how many comparisons were made. If a comparison failed, the `Outcome` also has
-the shrunk failure (a `Case`). A random program is checked by two kinds of comparisons:
+The function `trial` takes a seed. It returns an `Outcome`, which says how many comparisons were made. If a comparison
+failed, the `Outcome` also has a `Case`: a smaller program and arguments that still fail. A random program is checked by
+two kinds of comparisons:
 
     check         every pass and stage with the reference, for every variant (minitri/trust/check_passes.py)
     relations     the program with changed programs that must compute the same result
                   (minitri/testing/equivalent_programs.py)
 
-To shrink a failure, `trial` first simplifies the random choices that made the program, and then the sizes and elements
-of the arguments. For a simplified program or simplified arguments, `trial` repeats only the comparison that failed for
-the original program. Left out: crashes and hangs, which session.py reports.
+To make a failing program smaller, `trial` simplifies the random choices that made the program. Next, `trial` simplifies
+the sizes and elements of the arguments. For a simplified program or simplified arguments, `trial` repeats only the
+comparison that failed for the original program. The file session.py, not `trial`, reports crashes and hangs.
 
-The file that stores a failure contains the program, below comments with everything that is needed to repeat the
-failure:
+The file that stores a failure contains the failing program. Comments above the program contain everything that is
+needed to repeat the failure:
 
     # minitri fuzz --replay seed-17-mask.mt
     # the pass `mask` is wrong (tile.masked, cuda): 1 of 3 elements, the worst at [2]
@@ -20,9 +21,9 @@ failure:
     def program(x: f32[N]):
         return sum(x)
 
-The stored file is a module of the language, so commands such as `minitri run` accept the file too. If the program's
-arguments have few elements, the stored file has every element and the strides. If the program's arguments have many
-elements, the stored file has only the seed. The same random arguments are then made again from the seed.
+The stored file is a module of minitri's language, so commands such as `minitri run` accept the file too. If the
+program's arguments have few elements, the stored file has every element and the strides. If the program's arguments
+have many elements, the stored file has only the seed. The same random arguments are then made again from the seed.
 
 A worker process checks programs, so that a crash or a hang of Triton's interpreter does not end the whole session:
 

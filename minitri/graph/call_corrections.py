@@ -1,13 +1,14 @@
-"""Corrects rejected calls. Each function of this file is a rule. After an error, graph/corrections.py applies the rules
-to the rejected call.
+"""Corrects function calls that the compiler rejects. After an error, graph/corrections.py applies the rules of this
+file to the rejected call.
 
     sum(x, axis=2)       x has two axes             sum(x, axis=-1)
     concat((x, v))       x: f32[M, N], v: f32[N]    concat((x, v[None]))
     roll(x)              there is no shift          roll(x, shift=1)
 
-In: the rejected call, the values of its arguments, and the `re.Match` for the error message. Out: possible corrections
-of the call (`Edit`s), the best first. The one idea: a rule replaces a wrong or missing argument by an argument that
-fits. For example, the last axis replaces an axis that does not exist, and -1 replaces a wrong size in `reshape`.
+A rule, such as the function `axis`, takes the rejected call, the values of its arguments, and the `re.Match` for the
+error message. It yields possible corrections of the call (`Edit`s), the best correction first. The one idea: a rule
+replaces a wrong or missing argument by an argument that fits. For example, the last axis replaces an axis that does not
+exist, and -1 replaces a wrong size in `reshape`.
 """
 
 import re

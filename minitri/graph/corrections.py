@@ -1,14 +1,15 @@
-"""Corrects rejected expressions. Each correction rewrites a part of the user's program.
+"""Corrects expressions that the compiler rejects. Each correction rewrites a part of the user's program.
 
     x ^ 2                x is f32             x ** 2
     a if x > 0 else b    x > 0 is an array    where(x > 0, a, b)
     sum(x, axis=2)       x has two axes       sum(x, axis=-1)
 
-In: an error, the node of the syntax tree that caused the error, and the values of the node's operands. Out: the error,
-with an edit of the source text and a help that shows this edit. The one idea: the code that finds a mistake knows the
-values of the operands, and the syntax tree knows their source text. A rule computes the corrected text from the values
-and the source text. The rules of corrections.toml run only after an error, so they cost no time for correct programs.
-Each rule yields possible corrections (`Edit`s), the best first.
+The function `correct` takes an error, the syntax node that caused the error, and the values of the node's operands. If
+a rule has a correction, `correct` adds an edit of the source text to the error. The help text of the error shows the
+edit. The one idea: the code that finds a mistake knows the values of the operands, and the syntax tree knows their
+source text. A rule computes the corrected text from the values and the source text. The rules of corrections.toml run
+only after an error, so they cost no time for correct programs. Each rule yields possible corrections (`Edit`s), the
+best first.
 """
 
 import re

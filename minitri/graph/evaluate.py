@@ -1,6 +1,7 @@
-"""Evaluates a graph with numpy, one operation for each node. This evaluator defines what a graph means.
+"""Evaluates a graph with numpy, one operation for each node. The result of the evaluation defines what a graph means.
 
-In: a graph, an array (or number) for each input, and the sizes. Out: a tuple with an array for each output.
+The function `evaluate` takes a graph, an array (or number) for each input, and the sizes. It returns a tuple with an
+array for each output.
 """
 
 from collections.abc import Mapping

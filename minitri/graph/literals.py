@@ -1,11 +1,12 @@
-"""Turns numbers, sizes and lists in the program text into graph nodes, and checks that each number fits its dtype.
+"""Turns lists in the program text into graph nodes, and checks that numbers and sizes fit their dtypes.
 
     x + N          x: i8[K]     the condition N <= 127
     x + 2 ** N     x: i8[K]     the condition N <= 6
     x + reshape([200, 1], (2, 1))     MT0208: 200 does not fit i8
 
-In: a `Typer`, which makes graph nodes, and a value that is known at compile time. Out: a graph node, and conditions
-such as N <= 127 that each call checks. A number that cannot fit its dtype raises a CompileError.
+The function `stacked` makes a graph node from a list such as `[200, 1]`. The functions `require_size_fits` and
+`require_power_fits` add conditions such as N <= 127, which each call checks. A number that cannot fit its dtype raises
+a CompileError.
 """
 
 from __future__ import annotations

@@ -3,13 +3,14 @@
     return relu(x @ w + b)      becomes      %2: f32[M, N] = contract %0 %1
                                              %3: f32[M, N] = view b {index = [d1]}   …
 
-In: an `ast.Module`, the name of the entry function, and what is known about its parameters (`Instance`). Out: a
-`Graph`. The builder recurses only for calls of functions, at most `MAX_CALLS` deep.
+The function `build` takes an `ast.Module`, the name of the entry function, and an `Instance`. It returns a `Graph`. An
+`Instance` has facts about parameters that come from the arguments of a call, such as dtypes. The builder (class
+`_Builder`) recurses only for calls of functions, at most `MAX_CALLS` deep.
 
 The one idea: the builder is an interpreter of the program (minitri/language/interpreter_base.py), but every array is a
 graph node instead of data. Other files do parts of the builder's work: unknown_names.py explains unknown names, and
 partial_evaluation.py evaluates operators. The file shape_unification.py matches the arguments of a call with
-parameters. After an error, the builder goes on with the next expression. At the end of the module, the builder raises
+parameters. After an error, the builder goes on with the next expression. After the last expression, the builder raises
 the error that comes first in the program text. A wrong expression has the value `BROKEN`. An expression that uses a
 `BROKEN` value has the value `BROKEN` too. Thanks to the value `BROKEN`, the builder finds mistakes after the first
 wrong expression too, and reports each mistake only once.

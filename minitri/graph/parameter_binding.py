@@ -5,14 +5,16 @@
     sum(x, axis=-1)       x: f32[M, N]      as_axes(-1, rank 2) → (1,)
     sum(x, axis=y)        y: i64[]          MT0106: an axis must be an integer known at compile time
 
-In: a function, the arguments of a call, and the number of axes of each pack (a name for several axes, such as `*B`).
-Out: the type of each parameter (`ArrayType`), a value for each parameter, and results with their declared types. The
-file minitri/graph/shape_unification.py finds the sizes for the dimension names of a called function. Raises
-CompileError MT0102 for arguments that are missing or of the wrong kind. Raises MT0106 for values that are not known at
-compile time. Raises MT0207 for results whose type differs from the declared type.
+A pack is a name for several axes, such as `*B`. The function `sizes_of` makes a symbol for each dimension name, and for
+each axis of a pack. The function `array_type` makes the `ArrayType` of a parameter from its annotation. The function
+`static_argument` checks the value of a parameter that takes a number or a string. The function `declared_result` gives
+a result the type that the called function declares. The file minitri/graph/shape_unification.py finds the sizes for the
+dimension names of a called function. An argument of the wrong kind raises CompileError MT0102. An argument that must be
+known at compile time, but is not, raises CompileError MT0106. A result whose type differs from the declared type raises
+CompileError MT0207.
 
-Arguments that decide a shape, such as an axis, must be known at compile time. The functions at the end of this file
-read arguments that must be known at compile time. If the arithmetic in an argument fails, as in `1 // 0`, a
+Arguments that decide the shape of a result, such as an axis, must be known at compile time. The functions at the end of
+this file read arguments that must be known at compile time. If the arithmetic in an argument fails, as in `1 // 0`, a
 CompileError is raised.
 """
 

@@ -3,12 +3,13 @@
     m[i] = max over r of x[i, r]
     s[i] = sum over r of F(x[i, r], m[i])
 
-In: the summed expression F, and the reductions inside F, such as m. The sum s and the reduction m run over the same
-elements. Out: the correction of a partial sum of F, called its transport T. After m has changed, T turns the partial
-sum for the old m into the partial sum for the new m. If no transport is known, the error Refused is raised. Because the
-partial sum can be corrected, one loop over blocks of elements computes the sum s and the reduction m together. After
-each block, the partial sum s is corrected for the new value of m, and the sum over the block is added. Two partial sums
-over different elements can be added after both are corrected for the same value of m.
+The function `transport` takes the summed expression F, and the reductions inside F, such as m. The sum s and the
+reduction m run over the same elements. The function `transport` returns the correction of a partial sum of F. This
+correction is called the transport T of F. After m has changed, T turns the partial sum for the old m into the partial
+sum for the new m. If no correction is known, `transport` raises the error `Refused`. Thanks to the correction, one loop
+over blocks of elements computes the sum s and the reduction m together. After each block, the loop corrects the partial
+sum s for the new value of m, and adds the sum over the block. Two partial sums over different elements can be added
+after both are corrected for the same value of m.
 
     F depends on    form of F                              transport of a partial sum s  name
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
@@ -29,10 +30,10 @@ LeVeque published the formula of `Shift` for a block of new elements ("Updating 
 computing sample variances", 1979). The compiler derives the corrections `Rescale` and `Shift` from the structure of the
 summed expression.
 
-Left out: correcting a sum of where(p, F, 0), where p is a condition. Example: for a row X that contains only -inf, F =
-exp(X - max(X)) is nan. For such a row, the sum of where(p, F, 0) is nan or 0, depending on p. The factor exp(old max -
-new max) is the same for every p, so multiplying by the factor gives a wrong sum for some p. Also left out: correcting a
-sum of (x - mean(x)) ** 3, because the correction needs the sum of (x - mean(x)) ** 2 too.
+The function `transport` refuses a sum of where(p, F, 0), in which p is a condition. Example: for a row X that contains
+only -inf, F = exp(X - max(X)) is nan. For such a row, the sum of where(p, F, 0) is nan or 0, depending on p. The factor
+exp(old max - new max) is the same for every p, so multiplying by the factor gives a wrong sum for some p. The function
+`transport` also refuses a sum of (x - mean(x)) ** 3, because its correction needs the sum of (x - mean(x)) ** 2 too.
 """
 
 from collections.abc import Callable, Iterable, Sequence

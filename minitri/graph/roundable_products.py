@@ -5,9 +5,10 @@ whose result can jump, such as `floor`.
     y = sum(p, axis=1)     p may be rounded, because a reduction (or a scan, or a concat) uses it
     z = floor(p)           floor is discontinuous: a rounding error of p can change z by 1
 
-In: a graph. Out: the set of matrix products that may be rounded to bf16. The pass minitri/optimize/round_products.py
-rounds some of these matrix products to bf16. The file minitri/trust/error_bounds.py includes the rounding to bf16 in
-the error bound of each matrix product that may be rounded.
+The function `roundable_products` takes a graph. It returns the set of matrix products that may be rounded to bf16. The
+pass minitri/optimize/round_products.py rounds some of these matrix products to bf16. The file
+minitri/trust/error_bounds.py includes the rounding to bf16 in the error bound of each matrix product that may be
+rounded.
 """
 
 from collections.abc import Callable

@@ -2,10 +2,10 @@
 
     x + b      f32[M, N] + f32[K]      ShapeWarning: `x + b` needs K == N at every call
 
-In: the conditions of a graph. A condition is a relation between sizes, such as K == N, that each call must satisfy.
-Out: a warning for each pair of named sizes that must be equal. If two dimensions must be equal but have different
-names, the program is often wrong. Left out: warnings of conditions with arithmetic, such as N % 4 == 0, because the
-author of the program probably intends such conditions.
+A condition of a graph is a relation between sizes, such as K == N, that each call must satisfy. The function
+`requirements` takes the conditions of a graph. It yields a warning for each pair of named sizes that must be equal. If
+two dimensions must be equal but have different names, the program is often wrong. Conditions with arithmetic, such as N
+% 4 == 0, cause no warning, because the author of the program probably intends them.
 """
 
 import sys

@@ -1,7 +1,8 @@
 """Verifies a graph: every node must be well typed, and every input must be declared.
 
-In: a graph. Out: a ValueError if the graph is wrong. The compiler verifies the graph after each pass that makes a
-graph. The function `verify` does not check for cycles, because a graph of immutable nodes cannot have cycles.
+The function `verify` takes a graph. It raises a ValueError if the graph is wrong. The compiler verifies the graph after
+each pass that makes a graph. The function `verify` does not check for cycles, because a graph of immutable nodes cannot
+have cycles.
 """
 
 from collections.abc import Sequence

@@ -1,17 +1,17 @@
-"""The figures of each GPU chip, and how many thread blocks fit on one multiprocessor of a chip.
+"""Gives the figures of each GPU chip, and computes how many thread blocks fit on one multiprocessor of a chip.
 
     chip_of(Target.parse("a100")).multiprocessors        108
     chip_of(Target.parse("cuda:80")).name                "an NVIDIA GPU": an A100, or an A30 of 56 multiprocessors
     blocks_at_once(multiprocessor(Target.parse("cuda:90")), warps=8, registers=255, shared=0)
         {"registers": 1, "warps": 8, "blocks": 32, "shared memory": 228}        so one block
 
-In: a target, and the figures of chips.toml. Out: `chip_of(target)`, the `Chip` that cost models assume, and
-`peak(target)`, the peak rates for a roofline. All cost models take their figures from this module. A target that names
-a GPU gets the figures of that GPU. A target that names an architecture, such as `cuda:80`, stands for many GPUs, so it
-gets the generic figures of the vendor. The target `cuda:90` names an architecture too, but gets the figures of the
-H200, because the schedules for `cuda:90` were measured on an H200.
+The function `chip_of` takes a target. It returns a `Chip`, which has the figures that cost models assume. The function
+`peak` takes a target. It returns the peak rates for a roofline. All cost models take their figures from this module. A
+target that names a GPU gets the figures of that GPU. A target that names an architecture, such as `cuda:80`, stands for
+many GPUs, so it gets the generic figures of the vendor. The target `cuda:90` names an architecture too, but gets the
+figures of the H200, because the schedules for `cuda:90` were measured on an H200.
 
-The file chips.toml gives the source of each figure. If no source of a figure is known, the figure is None, and
+The file chips.toml gives the source of each figure. If no source for a figure is known, the figure is None, and
 chips.toml says why. The rates of arithmetic and memory are those of the data sheets, without sparsity. No program
 reaches the rates of a data sheet: a copy on an H200 reaches about 90% of the bandwidth.
 

@@ -4,8 +4,8 @@
     x[i + 1]                      4 bytes: it begins 4 bytes past a multiple of 16
     out[i], i < 1000003           4 bytes: i < 1000003 is tested
 
-In: the tile program of a kernel, compiled for a target. Out: a `Width` for each load and store, with the reason why the
-access is not wider.
+The function `widths` takes the tile program of a kernel. It returns a `Width` for each load and store, with the reason
+why the access is not wider.
 
 The one idea: one instruction of a thread loads or stores a group of neighbouring elements (up to 16 bytes) if three
 conditions hold. Elements that are neighbours along one axis must be neighbours in memory, so that one instruction can
@@ -21,8 +21,8 @@ Like Triton, this module determines three powers of two from the expression (`Di
 
 A size that is an argument of a kernel can be a multiple of 16 in one call but not in another call. The field `given` of
 a `Width` lists the sizes that must be multiples of 16. If a size in `given` is not a multiple of 16, one instruction
-moves fewer bytes than predicted. Left out: tiles whose loads and stores need different layouts (assignments of elements
-to threads).
+moves fewer bytes than predicted. The prediction ignores that the loads and stores of a tile can need different layouts
+(assignments of elements to threads).
 """
 
 import math

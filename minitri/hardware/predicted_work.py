@@ -1,7 +1,7 @@
 """Predicts how many bytes a program reads and writes, and how many operations the program computes.
 
-In: the graph, the plan of kernels and the tile programs of a compilation, with all sizes known. Out: three predictions,
-for the graph, for the kernels and for the tile programs. Each prediction is a `Work`, which holds bytes and operations.
+The function `graph_work` makes a prediction from the graph, `kernel_work` from the kernels, and `tile_work` from a tile
+program. The sizes of all arrays must be known. A prediction is a `Work`, which holds bytes and operations.
 
     graph     reads each needed input once, writes each output once, computes each node once
     kernels   adds the temporaries between kernels (kernels/memory_traffic.py)

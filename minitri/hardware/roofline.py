@@ -2,11 +2,11 @@
 
     print(roofline(low.compilation))
 
-In: a compilation with all sizes known, and optionally the measured times of the kernels. Out: a `Roofline`. A
-`Roofline` holds the bytes and operations of the graph, the kernels and the tiles (predicted_work.py). A `Roofline` also
-holds the least time in which the chip can move the bytes and compute the operations, at its peak rates. The least time
-is the time that the slowest unit (memory or an arithmetic unit) takes at its peak rate. No kernel reaches the peak
-rates of a chip, so a formula predicts a more realistic time for each kernel.
+The function `roofline` takes a compilation in which all sizes are known. It can also take the measured times of the
+kernels. It returns a `Roofline`. A `Roofline` holds the bytes and operations of the graph, the kernels and the tiles
+(predicted_work.py). A `Roofline` also holds the least time in which the chip can move the bytes and compute the
+operations, at its peak rates. The least time is the time that the slowest unit (memory or an arithmetic unit) takes at
+its peak rate. No kernel reaches the peak rates of a chip, so a formula predicts a more realistic time for each kernel.
 
     launch + max(bytes / bandwidth, waves * operations / rate of each unit)
 
@@ -17,7 +17,8 @@ wave is only partly filled. For example, 133 grid programs on 132 multiprocessor
 because both numbers need two waves.
 
 Source: Williams, Waterman and Patterson, "Roofline: An Insightful Visual Performance Model for Multicore
-Architectures", 2009. Left out of the prediction: caches, the order of accesses, latency, and blocks that a loop skips.
+Architectures", 2009. The predicted time ignores latency and the order of accesses. The predicted time assumes that a
+cache serves all repeated reads.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Computes the least number of bytes that each kernel of a plan must read from GPU memory and write to GPU memory.
 
-In: a plan of kernels, and the number for each size. Out: the bytes that each kernel reads from and writes to each
-buffer. Each element of a buffer is counted once, even if a kernel uses it several times.
+The function `traffic` takes a plan of kernels, and the number for each size. It returns the bytes that each kernel
+reads from and writes to each buffer. Each element of a buffer is counted once, even if a kernel uses it several times.
 
     relu(x @ w) in one kernel      k0 reads x, w                 writes out
     the same in two kernels        k0 reads x, w                 writes %2
@@ -9,11 +9,11 @@ buffer. Each element of a buffer is counted once, even if a kernel uses it sever
 
 The number of accessed elements follows from the axes in the index of a load or store. For example, `x[i, 0]` accesses
 one element for each index of the axis `i`. For a gather, at most one element is counted for each element of its result.
-The computed number of bytes is a lower bound: no implementation of the kernel can move fewer bytes.
+For most kernels, the computed number of bytes is a lower bound: no implementation of the kernel can move fewer bytes.
 
-Left out: repeated reads of the same element, most of which come from the L2 cache. For example, a tiled product `x @ w`
-reads `x` again for each column of tiles, but `x` is counted once. The guards (conditions) of loads are ignored: an
-element that a guard skips is counted nevertheless.
+Repeated reads of the same element are not counted, because most of them come from the L2 cache. For example, a tiled
+product `x @ w` reads `x` again for each column of tiles, but `x` is counted once. The guards (conditions) of loads are
+ignored: an element that a guard skips is counted nevertheless.
 """
 
 from collections import Counter

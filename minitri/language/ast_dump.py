@@ -2,7 +2,8 @@
 
 Each line shows one node and the node's position (line:column) in the source. Children of a node are indented.
 
-In: nodes of ast.py. Out: lines of text, such as `name x 1:6` for the name x in the program `relu(x + y)`.
+The function `format_module` takes a module (a node of ast.py). It returns the text of every function in the module. For
+example, the name x in the program `relu(x + y)` becomes the line `name x 1:6`.
 
     def main(x: f16[M], y: f16[M])  1:1
       return                        1:1

@@ -5,12 +5,12 @@
     0 < x and not done         logical_and(0 < x, logical_not(done))
     [2 * a for a in x]         2 * x
 
-In: the source range (span) of a token that the parser refused. Out: an edit, which has a source range and its new text.
-Without a translation, the result is None. The one idea: minitri's parser stops at the first wrong token, so it makes no
-syntax tree of the line with this token. Python's own parser can parse the line, or at least the expression around the
-token. The file python_corrections.toml has pairs of a Python pattern and a text in the language. If the tree from
-Python's parser matches a pattern, the text beside the pattern is the correction. Left out: long loops, and most
-statements of several lines.
+A function such as `statement` takes the source range (span) of a token that the parser refused. It returns an edit,
+which has a source range and its new text. Without a translation, it returns None. The one idea: minitri's parser stops
+at the first wrong token, so it makes no syntax tree of the line with this token. Python's own parser can parse the
+line, or at least the expression around the token. The file python_corrections.toml has pairs of a Python pattern and a
+text in minitri's language. If the tree from Python's parser matches a pattern, the text beside the pattern is the
+correction. Long loops and most statements of several lines have no translation.
 """
 
 import ast as python

@@ -1,16 +1,16 @@
-"""The reference evaluator, which evaluates a syntax tree with numpy, node by node.
+"""The reference evaluator evaluates a syntax tree with numpy, node by node.
 
 The results of this evaluator define what a program of the language means.
 
-In: a module, the name of its entry function, numpy arrays and numbers for the parameters, and the size of each
-dimension. Out: one numpy array for each output. The one idea: values are numpy arrays and plain numbers. The evaluator
-has no typing pass, no graph and no shape arithmetic, so it shares few mistakes with the compiler. A mistake in the
-compiler therefore shows as a difference from the results of this evaluator.
+The function `evaluate` takes a module, the name of its entry function, the arguments, and the size of each dimension.
+It returns one numpy array for each output. The one idea: values are numpy arrays and plain numbers. The evaluator has
+no typing pass, no graph and no shape arithmetic, so it shares few mistakes with the compiler. A mistake in the compiler
+therefore shows as a difference from the results of this evaluator.
 
     relu(x @ w + b)     →     Array(f32 data), by  x @ w,  + b,  the body of relu
 
-Left out: checks that need no sizes. The graph builder has already made all checks that need no sizes, with helpful
-error messages. Expressions of any depth can be evaluated, because the evaluator recurses only for calls of functions.
+The graph builder has already made all checks that need no sizes, so the reference evaluator does not repeat them.
+Expressions of any depth can be evaluated, because the evaluator recurses only for calls of functions.
 """
 
 from collections.abc import Hashable, Mapping

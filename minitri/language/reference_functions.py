@@ -1,14 +1,14 @@
 """Defines, in numpy, the functions of the language that are not elementwise.
 
-In: values of the reference evaluator: arrays, numbers and tuples (reference_arrays.py). Out: a value of the reference
-evaluator. The operator table (operators.toml) defines the elementwise functions. The dictionary `FUNCTIONS` contains
-all functions that are not elementwise, such as `sum`. Most functions in `FUNCTIONS` call the corresponding function of
-numpy. Two rules for functions of the language differ from the rules of numpy:
+Each function takes and returns values of the reference evaluator: arrays, numbers and tuples (reference_arrays.py). The
+operator table (operators.toml) defines the elementwise functions. The dictionary `FUNCTIONS` contains all functions
+that are not elementwise, such as `sum`. Most functions in `FUNCTIONS` call the corresponding function of numpy. Two
+rules for functions of the language differ from the rules of numpy:
 
     sums      sums of unsigned integers are u64; sums of other integers and of booleans are i64
     x[index]  an index out of range reads NaN from floats, 0 from integers, and False from booleans
 
-Left out: helpful error messages, because the graph builder has already reported the program's errors.
+The functions have no helpful error messages, because the graph builder has already reported the program's errors.
 """
 
 import math

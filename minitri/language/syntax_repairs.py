@@ -4,12 +4,13 @@
     x > 0 ? x : 0          where(x > 0, x, 0)
     def f(lambda):         def f(lambda_):
 
-In: a ParseError, the source range (span) of the whole text, and the parser. Out: the given ParseError with a
-correction, or a different error that describes the mistake better. Rows of syntax_repairs.toml define errors that
-describe a common mistake more exactly than the parser's error. The one idea: the parser itself decides whether an edit
-is a correction, so the edits to try can be mere guesses. Corrections are tried in this order: rows of
-syntax_repairs.toml that match the line of the error, the correction in the given ParseError, and the edits of
-`_general`. Left out: mistakes that extend over several lines, and texts of more than `LONGEST` characters.
+The function `repaired` takes a ParseError, the source range (span) of the whole text, and the parser. It returns the
+given ParseError with a correction, or a different error that describes the mistake better. Rows of syntax_repairs.toml
+define errors that describe a common mistake more exactly than the parser's error. The one idea: the parser itself
+decides whether an edit is a correction, so the edits to try can be mere guesses. The corrections of syntax_repairs.toml
+for the line of the error are tried first. The correction in the given ParseError comes next, and the edits of the
+function `_general` come last. This module does not repair mistakes that extend over several lines, nor texts of more
+than `LONGEST` characters.
 """
 
 import keyword

@@ -2,9 +2,9 @@
 
     card("main", "(x: f32[N])", facts="1 kernel", tabs=[("source", "x + 1"), ("graph", …)])
 
-In: a title, and texts with labels, such as the stages of a program. Out: one card, as HTML without scripts. The tabs of
-a card are radio buttons, so the arrow keys move from tab to tab. The library jinja2 escapes every text, so no text of a
-program is read as HTML. Texts that are too long are cut.
+The function `card` takes a title, and texts with labels, such as the stages of a program. It returns one card, as HTML
+without scripts. The tabs of a card are radio buttons, so the arrow keys move from tab to tab. The library jinja2
+escapes every text, so no text of a program is read as HTML. Texts that are too long are cut.
 """
 
 from collections.abc import Sequence

@@ -1,12 +1,12 @@
-"""Functions that make arrays from sizes and numbers, and functions of dtypes, such as conversions.
+"""Defines functions that make arrays from sizes and numbers, and functions of dtypes, such as conversions.
 
     arange(2, N, 3)      index {expr = 2 + 3*d0}
 
-In: numbers and sizes that are known at compile time. Out: an array. `arange` makes two nodes: an `Index` node that
-computes in i64, and a conversion to the dtype of the result. If the integers are too large for an `Index` node,
-`arange` multiplies the positions 0, 1, 2, … by the step, and adds the start. The multiplication and the addition use
-i64 or u64, where an overflow wraps around. The functions result_type, can_cast, isdtype, finfo and iinfo are computed
-at compile time.
+The function `arange` takes numbers and sizes, such as 2 and N, but no arrays. For integers, `arange` makes two nodes:
+an `Index` node that computes in i64, and a conversion to the dtype of the result. If the integers are too large for an
+`Index` node, `arange` multiplies the positions 0, 1, 2, … by the step, and adds the start. The multiplication and the
+addition use i64 or u64, where an overflow wraps around. The functions result_type, can_cast, isdtype, finfo and iinfo
+are computed at compile time.
 """
 
 import math

@@ -1,9 +1,10 @@
-"""Subscripts by numpy's rules: x[1:], x[..., None], x[i, j].
+"""Defines subscripts by numpy's rules: x[1:], x[..., None], x[i, j].
 
-In: an Array and the items between the brackets: integers, slices, None, ..., integer arrays. Out: a View node (basic
-indexing). If an item of the subscript is an integer array, a Gather node follows the View node. A negative number in an
-integer array is counted from the end of the indexed axis. A kernel cannot raise an error, so an element with an index
-that is out of bounds is NaN, 0 or False, depending on the dtype. Left out: boolean masks, because the size of the
+The function `subscript` takes an `Array` and the items between the brackets: integers, slices, None, `...` and integer
+arrays. It makes a `View` node (basic indexing). If an item of the subscript is an integer array, a `Gather` node
+follows the `View` node. A negative number in an integer array is counted from the end of the indexed axis. A kernel
+cannot raise an error for an index that is out of bounds. If an index is out of bounds, the element of the result is
+NaN, 0 or False, depending on the dtype. The function `subscript` rejects boolean masks, because the size of their
 result depends on the data.
 """
 

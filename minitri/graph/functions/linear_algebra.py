@@ -13,8 +13,8 @@ align, so the axes that `...` stands for align from the right, as in broadcastin
 makes a matrix of each array: it joins the summed axes into one axis, and all remaining axes into a second axis. At the
 end, `tensordot` multiplies the matrices of the two arrays, and reshapes the product to the shape of the result.
 
-Left out: the choice of a good order for several products. If `einsum` has more than two arrays, it multiplies them from
-left to right.
+If `einsum` has more than two arrays, it multiplies them from left to right. It does not search for a faster order of
+the products.
 """
 
 import functools
