@@ -9,12 +9,12 @@ product of two f16 numbers is exact in f32, so only the cast to f16 rounds. A mu
 product once, too. An operand can also be converted from 8-bit integers, because f16 represents every 8-bit integer
 exactly.
 
-In: a tile program with masks. Out: the same program, in which some multiplications and some of their operands have
-dtype f16. A multiplication gets the dtype f16 only if all users cast its result to f16, and if f16 represents both
-operands exactly. An operand gets the dtype f16 only if all its users are f16 multiplications. Left out: programs
-without matrix products, because memory limits the speed of such programs. Additions are left out, because in f16 the
-operands of an addition would be rounded before the addition. Products in bf16 are left out because Triton's interpreter
-cannot multiply bf16 numbers.
+The pass `f16-multiplication` changes the dtype of some multiplications in a tile program, and of their operands. A
+multiplication gets the dtype f16 only if each op that uses its result casts the result to f16. A multiplication gets
+the dtype f16 only if f16 represents both operands exactly. An operand gets the dtype f16 only if all ops that use the
+operand are f16 multiplications. Programs without matrix products are not changed, because memory limits the speed of
+such programs. Additions stay in f32, because in f16 their operands would be rounded before the addition.
+Multiplications are not computed in bf16, because Triton's interpreter cannot multiply bf16 numbers.
 """
 
 from minitri.base.types import f16, f32

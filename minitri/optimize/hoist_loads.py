@@ -6,16 +6,17 @@
     b = load b[j]                    }
     %z = add %y, b                   %z = add %y, b
 
-In: a tile program whose first loop computes matrix products. Out: the same program, with small loads, such as the load
-of a bias, before the first loop. A load after the loop starts when no other work is left, so the grid program waits for
-memory. A load that starts before the loop can finish while the loop runs. Triton does not move loads across loops.
-Moving a computation out of a loop is called loop-invariant code motion (Aho, Lam, Sethi and Ullman, "Compilers", 2006,
-section 9.5). This pass differs from loop-invariant code motion, because it moves loads that come after the loop.
+The pass `hoist-loads` changes tile programs whose first loop computes matrix products. It moves small loads, such as
+the load of a bias, to a place before the first loop. A load after the loop starts when no other work is left, so the
+grid program waits for memory. A load that starts before the loop can finish while the loop runs. Triton does not move
+loads across loops. Moving a computation out of a loop is called loop-invariant code motion (Aho, Lam, Sethi and Ullman,
+"Compilers", 2006, section 9.5). The pass `hoist-loads` differs from loop-invariant code motion, because it moves loads
+that come after the loop.
 
-Left out: tiles of more than 1024 elements, because a loaded tile stays in registers during the loop. Loops that carry
-more than 64 numbers per thread from iteration to iteration are left out, because few registers are left. A load is left
-out if its index depends on a value that the loop computes. Persistent programs are left out, because Triton merges
-their two nested loops. The merged loop would have to carry the loaded values through all its iterations.
+A load of more than 1024 elements is not moved, because the loaded elements stay in registers during the loop. If a loop
+carries more than 64 numbers per thread, no load is moved, because few registers are left. A load is not moved if its
+index depends on a value that the loop computes. Persistent programs are not changed, because Triton merges their two
+nested loops. The merged loop would have to carry the loaded values through all its iterations.
 """
 
 import math

@@ -4,25 +4,25 @@
       -> out: f32[2048, 4096]                  -> out: f32[2048, 4096] {strides = [1, 2048]}
       store out[i, j] %7                       store out[j, i] %7      (out seen as f32[4096, 2048])
 
-After this pass, a kernel that loads a transposed array stores its result in the same memory order, so grid programs
-store neighbouring elements. The libraries numpy and torch also keep the layout of operands: the result of `2 * x.T` has
-the strides of `x.T`. Only the strides of a result change, not its shape and its elements. If operands have different
-layouts, the result gets the most frequent layout of the operands. An operand of f32 counts twice as much as an operand
-of f16, because its elements have twice as many bytes. If two layouts are equally frequent, the row-major layout is
-preferred. A temporary is treated as a result of the kernel that stores it.
+After the pass `output-layouts`, a kernel that loads a transposed array stores its result in the same memory order. Grid
+programs then store neighbouring elements. The libraries numpy and torch also keep the layout of operands: the result of
+`2 * x.T` has the strides of `x.T`. Only the strides of a result change, not its shape and its elements. If operands
+have different layouts, the result gets the most frequent layout of the operands. An operand of f32 counts twice as much
+as an operand of f16, because its elements have twice as many bytes. If two layouts are equally frequent, the row-major
+layout is preferred. A temporary is treated as a result of the kernel that stores it.
 
-This pass also aligns the rows of some temporaries. A temporary that a product loads gets rows that begin at multiples
-of 16 bytes, with gaps between the rows if necessary. Tensor descriptors (tensor_descriptors.py) and wide asynchronous
-copies can load rows that begin at multiples of 16 bytes:
+The pass `output-layouts` also aligns the rows of some temporaries. A temporary that a product loads gets rows that
+begin at multiples of 16 bytes, with gaps between the rows if necessary. Tensor descriptors (tensor_descriptors.py) and
+wide asynchronous copies can load rows that begin at multiples of 16 bytes:
 
     temporary t0: bf16[8192, 4100]           -> temporary t0: bf16[8192, 4100] {strides = [4104, 1]}
 
-Left out: the order of the axes of arrays that a product loads, because pack_operands.py expects row-major factors.
-Kernels that only copy, as in the minitri program `x.T`, are not changed, because their only purpose is the new order of
-the elements. Results of kernels with matrix products stay row-major, because tiles of tensor cores can be stored in
-either order of the axes. A temporary that a kernel with products stores gets its last two axes in the order of the
-kernels that load the temporary. For example, the partial results of a matrix product (split_k.py) are stored transposed
-if the kernel that adds them reads the transpose:
+Arrays that a product loads keep the order of their axes, because pack_operands.py expects row-major factors. Kernels
+that only copy, as in the minitri program `x.T`, are not changed, because their only purpose is the new order of the
+elements. Results of kernels with matrix products stay row-major, because tiles of tensor cores can be stored in either
+order of the axes. A temporary that a kernel with products stores gets its last two axes in the order of the kernels
+that load the temporary. For example, the partial results of a matrix product (split_k.py) are stored transposed if the
+kernel that adds them reads the transpose:
 
     temporary t6: f32[16, 1024, 128]         -> temporary t6: f32[16, 1024, 128] {strides = [131072, 1, 1024]}
 """

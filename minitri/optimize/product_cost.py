@@ -15,11 +15,12 @@ of each of the 72 tiles is divided into three parts, 216 programs run in two wav
 program sums over a third of the depth, the two waves take 2/3 of the time of one wave without parts. If reading the
 factors from memory takes most of the time, dividing the depth into parts saves little time.
 
-A copy of a factor takes the time in which the memory of the chip reads and writes the factor once.
+The estimated time of copying a factor is the time in which the memory of the chip reads and writes the factor once.
 
-In: a chip, the sizes of a product, some tiles with their times (`Pace`), and the allowed numbers of parts of the depth.
-Out: the tile and the number of parts that have the least estimated time. The file product_times.toml has the times of
-tiles on an H200, and says which times are measured and which are estimates.
+The function `cheapest` takes a chip, the sizes of a product, and some tiles with their times (`Pace`). The argument
+`parts` of `cheapest` lists the allowed numbers of parts of the depth. The function `cheapest` returns the tile and the
+number of parts that have the least estimated time. The file product_times.toml has the times of tiles on an H200. It
+says which times are measured and which are estimates.
 """
 
 import math

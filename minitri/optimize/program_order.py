@@ -3,13 +3,14 @@
     for r {last = i_start + 128}       the larger i_start, the more iterations
     warps 4                            becomes   warps 4 group 8 descending
 
-In: a tile program whose loops have bounds (optimize/skip_blocks/skip.py), and a chip. Out: the same program with
-another order of tiles. A GPU starts the programs of a grid in the order of their indices. If a long program starts
-last, most of the chip is idle until that program ends. Programs that run for a long time must start first (Graham,
-"Bounds on multiprocessing timing anomalies", 1969: longest processing time first). If the tiles at the end of the last
-grid axis have the most work, as in causal attention, the programs for these tiles start first. The tiles along the
-last-but-one grid axis are divided into groups. Within a group, programs with more work start earlier. A group has about
-as many programs as the GPU runs at once, so the L2 cache can hold the data of the group.
+The pass `program-order` changes the order of tiles in programs whose loops have bounds (optimize/skip_blocks/skip.py).
+A GPU starts the programs of a grid in the order of their indices. If a long program starts last, most of the chip is
+idle until that program ends. Programs that run for a long time must start first (Graham, "Bounds on multiprocessing
+timing anomalies", 1969: longest processing time first). If the tiles at the end of the last grid axis have the most
+work, the programs for these tiles start first. In causal attention, the tiles at the end of the last grid axis have the
+most work. The tiles along the last-but-one grid axis are divided into groups. Within a group, programs with more work
+start earlier. A group has about as many programs as the GPU runs at once. The L2 cache can then hold the data of the
+group.
 
 If a program has two loops over the same elements, the second loop starts with the last block. When the second loop over
 the same elements starts, the cache still contains the last blocks that the first loop has read.
@@ -17,9 +18,9 @@ the same elements starts, the cache still contains the last blocks that the firs
     for j { … }                        blocks 0, 1, 2, 3
     for j { store … }                  becomes   3, 2, 1, 0                    warps 16 returning
 
-Left out: programs with loops whose length depends on a grid axis other than the last axis. This pass does not change
-plain matrix products, because all their programs take equally long. The file schedules/products.py groups the tiles of
-matrix products.
+The order of tiles changes only if the length of the loops depends on the last grid axis. The pass `program-order` does
+not change plain matrix products, because all their programs take equally long. The file schedules/products.py groups
+the tiles of matrix products.
 """
 
 from dataclasses import replace

@@ -5,18 +5,18 @@
                                                    %2: f32[M, N] = cast %1
                                                    %3: f32[M] = reduce.sum %2
 
-The sum over a row of a product needs several tiles of the product, so one kernel stores the product, and another kernel
-reads it. If a product is padded or stacked, as in `pad(x @ w, …)`, one kernel stores the product, and another kernel
-reads its elements at shifted indices. In the minitri program, `x @ w` is a bf16 array: numpy and torch round each
-element to bf16. After this pass, a rounded product in memory has 2 bytes for each element instead of 4.
+The sum over a row of a product needs several tiles of the product. One kernel stores the product, and another kernel
+computes the sum. If a product is padded or stacked, as in `pad(x @ w, …)`, a second kernel reads its elements at
+shifted indices. In the minitri program, `x @ w` is a bf16 array: numpy and torch round each element to bf16. A rounded
+product in memory has 2 bytes for each element instead of 4.
 
-In: a graph. A product is rounded to bf16 only if its factors are bf16, and all results of the graph are bf16. A product
-is rounded only if a reduction, a scan or a concat uses it. A product is not rounded if another product, or a
-discontinuous operation such as a comparison, is computed from it.
+A product is rounded to bf16 only if its factors are bf16, and all results of the graph are bf16. A product is rounded
+only if a reduction, a scan or a concat uses it. A product is not rounded if another product, or a discontinuous
+operation such as a comparison, is computed from it.
 
-Accuracy: each element of a rounded product has one more rounding error, of at most `2**-9` of its value, as in numpy.
-The error bounds of a program include the error of rounding a product (minitri/trust/error_bounds.py). Left out:
-products of f16 arrays, because the largest number of f16 is 65504. An f32 sum can be larger than 65504, and rounding to
+Each element of a rounded product has one more rounding error, which is at most `2**-9` of its value, as in numpy. The
+error bounds of a program include the error of rounding a product (minitri/trust/error_bounds.py). Products of f16
+arrays are not rounded, because the largest number of f16 is 65504. An f32 sum can be larger than 65504, and rounding to
 f16 would make the sum infinite.
 """
 

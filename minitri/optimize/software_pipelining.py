@@ -10,10 +10,10 @@
                                                   next %s = %b
                                                 }
 
-In: a tile program. Out: the same program with pipelined loops. Shared memory can contain two blocks of an array, and an
-iteration uses one of the two blocks. Triton starts to load the next block only at the end of an iteration, when one of
-the two blocks in shared memory becomes free. A product at the beginning of the next iteration must wait for the block
-that is being loaded. After this pass, the GPU loads each block while it computes an iteration.
+Shared memory can contain two blocks of an array, and an iteration uses one of the two blocks. Triton starts to load the
+next block only at the end of an iteration, when one of the two blocks in shared memory becomes free. A product at the
+beginning of the next iteration must wait for the block that is being loaded. In a pipelined loop, the GPU loads each
+block while it computes an iteration.
 
 Software pipelining starts work of the next iteration before the present one ends (Lam, "Software pipelining: an
 effective scheduling technique for VLIW machines", 1988). Moving the first ops of an iteration to the end of the
@@ -22,8 +22,9 @@ called loop rotation, which turns a while loop into a do-while loop.
 
 The last iteration of a pipelined loop computes a product for a next iteration that does not exist. A tensor descriptor
 loads zeros past the end of an array, so the product of the last iteration needs no mask. A loop is pipelined only if
-tensor descriptors load the operands of its first product. Left out: short loops, loops that do not start at 0, loops
-whose last block can be incomplete, and persistent programs.
+tensor descriptors load the operands of its first product. Short loops, and loops that do not start at index 0, are not
+pipelined. Loops whose last block can be incomplete are not pipelined. The pass `software-pipelining` does not change
+persistent programs.
 """
 
 from collections.abc import Container, Sequence

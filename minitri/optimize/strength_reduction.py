@@ -9,8 +9,7 @@ cheaper operations.
 Strength reduction replaces an operation by a cheaper operation with the same result. The power function of the math
 library takes about a hundred instructions, because it must work for every exponent.
 
-In: a graph. Out: the same graph, in which cheaper operations replace some powers, divisions and tanh. Powers are
-replaced if the exponent is an integer from -7 to 8, or a multiple of 0.5 from -4.5 to 7.5:
+A power is replaced if its exponent is an integer from -7 to 8, or a multiple of 0.5 from -4.5 to 7.5:
 
     x ** 5       square(square(x)) * x       binary powers: Knuth, The Art of Computer Programming 2, 4.6.3
     x ** -5      1 / x**2 * (1 / x**3)       1 / x**5 would be 0 where x**5 overflows and the result is denormal
@@ -24,8 +23,7 @@ products wrap around on overflow, as integer powers do. The multiplication that 
 gives the same bits, because both operations round the same number once. The expression `tanh(softplus(x))`, a part of
 the activation function mish, becomes a quotient that follows from `tanh(y) = (exp(2*y) - 1) / (exp(2*y) + 1)`. To avoid
 overflow, the numerator and the denominator of the quotient for `tanh(softplus(x))` are divided by exp(2 * max(x, 0)).
-All terms of the quotient for `tanh(softplus(x))` are positive, so no digits cancel. Left out: powers with exponents
-that need more than eight roundings.
+All terms of the quotient for `tanh(softplus(x))` are positive, so no digits cancel.
 """
 
 import math

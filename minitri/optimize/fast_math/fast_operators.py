@@ -2,14 +2,14 @@
 
     %2: f32[i] = sqrt %1           becomes     %2: f32[i] = sqrt %1 {fast = true}       tl.sqrt, not tl.sqrt_rn
 
-The results of a relaxed kernel are rounded to 16 bits (relax.py). The operator table says which operators have a
-faster instruction with a relative error of about 2**-18 (`relaxed` of minitri/base/operators.py).
+The pass `fast-math` marks a kernel `relaxed` only if its results are rounded to 16 bits (relax.py). Some operators have
+a faster instruction with a relative error of about 2**-18 (field `relaxed` in minitri/base/operators.py).
 
-In: a tile program with masks. Out: the same program; if the program is `relaxed`, operators with a faster instruction
-have the hint `fast`. The fast instruction for `2**x` returns 0 instead of a denormal number. The fast instruction for
-`2**x` is used only for exponents x - h, where h is one value for the whole row, for example the row's maximum. If h is
-the row's maximum, the largest power `2**(x - h)` of the row is 1, and denormal powers are too small to change the sum
-of all powers.
+The pass `fast-operators` gives the hint `fast` to operators of `relaxed` programs that have a faster instruction. The
+fast instruction for `2**x` returns 0 instead of a denormal number. The fast instruction for `2**x` is used only for
+exponents x - h, where h is one value for the whole row. For example, h can be the row's maximum. If h is the row's
+maximum, the largest power `2**(x - h)` of the row is 1. If the largest power of a row is 1, denormal powers are too
+small to change the sum of all powers.
 """
 
 from minitri.base.operators import OPERATORS

@@ -5,10 +5,10 @@
 At first, every reduction, scan and product is a part (a future kernel), with the elementwise nodes that it reads. An
 elementwise value that two parts read is computed in both parts if this is cheaper than storing and loading the value.
 Then parts are merged, beginning with the two parts that exchange the most bytes. A merge must not create a cycle of
-parts that depend on each other (partition.py). One kernel on named axes must be able to compute all nodes of the merged
-part (one_kernel.py). The reasons against a merge appear in the ledger, the list of fusion decisions.
+parts that depend on each other (partition.py). One kernel must be able to compute all nodes of the merged part
+(one_kernel.py). The reasons against a merge appear in the ledger, the list of fusion decisions.
 
-Left out: schedules, because block sizes and loops are chosen after fusion.
+The schedule rules choose block sizes and loops after fusion.
 """
 
 from collections import defaultdict

@@ -1,8 +1,8 @@
 """Merges the compute nodes of a graph into parts. Each part of the graph becomes one kernel.
 
-In: a graph. Out: parts as sets of nodes, in an order in which their kernels can run. A merge is legal if `one_kernel`
-accepts the merged part and if no cycle of parts arises. Among legal merges, the merge that saves the most memory
-traffic comes first.
+The method `Partition.run` returns the axes and indices of each kernel, in an order in which the kernels can run. A
+merge is legal if `one_kernel` accepts the merged part, and if no parts depend on each other in a cycle. Among legal
+merges, the merge that saves the most memory traffic comes first.
 """
 
 from __future__ import annotations

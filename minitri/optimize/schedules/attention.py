@@ -2,11 +2,12 @@
 
     for r { scores of some rows, by a product; their maximum; sums; another product }
 
-In: the products of a loop, the sizes of these products and their operands. Out: an `AttentionTile`: the rows of a
-program, the length of a block of the loop, the warps, and how blocks are loaded. A program has one index of each batch
-axis, some rows, and one block of the loop at a time. Along all other axes of the products, a program keeps all elements
-in registers. The rules take the number of multiprocessors from the description of the chip. The numbers in this module
-were measured on an H200, which has 65,536 registers on each multiprocessor.
+The function `tile_within` returns an `AttentionTile` for the products of a loop. An `AttentionTile` says how many rows
+a program computes, and how long a block of the loop is. It also contains the number of warps, and says how blocks are
+loaded. A program has one index of each batch axis, some rows, and one block of the loop at a time. Along all other axes
+of the products, a program keeps all elements in registers. The rules take the number of multiprocessors from the
+description of the chip. The numbers in this module were measured on an H200, which has 65,536 registers on each
+multiprocessor.
 
     many rows           A tile has many rows if there are enough such tiles for all multiprocessors. A tile has few rows
                         if masks leave each row only a short part of the loop. This rule does not hold for

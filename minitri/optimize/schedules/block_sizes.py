@@ -2,11 +2,11 @@
 
     sum(x, axis=1), x: f32[1000000, 8, 4]    filled([k, i], 1024, {r: 8}) = {r: 8, k: 4, i: 32}
 
-In: the axes of a kernel. Out: a block size for each axis. A tile first covers the axis that is contiguous in memory.
-If the contiguous axis is too short to fill a program, the tile covers the next axis too.
+The function `filled` takes the axes of a kernel. It returns a block size for each axis. A tile first covers the axis
+that is contiguous in memory. If the contiguous axis is too short to fill a program, the tile covers the next axis too.
 
-Block sizes are powers of two, because Triton requires tiles whose sizes are powers of two. Left out: the order of the
-axes, which the schedule rules choose.
+Block sizes are powers of two, because Triton requires tiles whose sizes are powers of two. The schedule rules choose
+the order of the axes.
 """
 
 import math

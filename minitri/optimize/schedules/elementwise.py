@@ -3,11 +3,11 @@
     x + y, x: f32[M, 300]       {i: 2, j: 512}       neighbouring threads take neighbours along j
     x.T + y                     {i: 64, j: 64}       x is contiguous along i, y along j
 
-In: a kernel without reductions. Out: the schedule of the kernel. Neighbouring threads process neighbouring elements
-along a single axis: the axis along which the most loaded and stored bytes are contiguous. In a transpose, loads are
-contiguous along one axis and stores along another axis. The tile of a transpose is a square, so that loads and stores
-both access whole cache lines. It is a rectangle if one axis is short or if rows have an odd length. If the contiguous
-axis is short, the tile covers the next axis too.
+The function `elementwise` returns the schedule of a kernel without reductions. Neighbouring threads process
+neighbouring elements along a single axis: the axis along which the most loaded and stored bytes are contiguous. In a
+transpose, loads are contiguous along one axis and stores along another axis. The tile of a transpose is a square, so
+that loads and stores both access whole cache lines. The tile of a transpose is a rectangle if one axis is short or if
+rows have an odd length. If the contiguous axis is short, the tile covers the next axis too.
 
 Without a transpose, a tile has about 1024 elements, or 2048 elements of at most 16 bits. A program without a transpose
 has at most 4 warps. A program of a transpose has 8 warps, or 16 if it computes much for each element. A transpose of
@@ -15,8 +15,8 @@ few elements has smaller tiles, so that more multiprocessors have a tile.
 
 If rows have an odd length, one instruction loads or stores only one element of a row. A transpose of such rows has
 tiles of 2048 elements, so each thread has 8 elements. With larger tiles, transposes of the shape [16, 197, 777] took up
-to three times as long (H200). The tile has 32 rows. It has 16 rows if the other side of the transpose loads or stores
-several elements at once.
+to three times as long (H200). For rows of odd length, the tile of a transpose has 32 rows. The tile has 16 rows if one
+instruction on the other side of the transpose loads or stores several elements.
 
 In Triton's interpreter a program costs about a millisecond and an element costs almost nothing, so tiles are very
 large.

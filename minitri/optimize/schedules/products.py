@@ -1,7 +1,7 @@
 """Chooses tile sizes for matrix products, and the order in which programs compute the tiles.
 
-In: the sizes of a product and the ops that compute its factors. Out: a `TileChoice`, or, for autotuning
-(runtime/schedule_search.py), a few tiles that are worth measuring. A block "in flight" is being loaded into shared
+The function `choose_tile` returns the tile for the products of a kernel. For autotuning (runtime/schedule_search.py),
+the function `candidates` returns a few tiles that are worth measuring. A block "in flight" is being loaded into shared
 memory. The tiles and their speeds come from measurements on an H200. The depth is the summed axis of a product.
 
     many rows           The tile is chosen that causes the least work in all waves of programs. Smaller tiles work more
@@ -21,7 +21,7 @@ memory. The tiles and their speeds come from measurements on an H200. The depth 
     few rows            Most of the time is spent on loading the second factor once. Tiles are narrow, and as many
                         blocks are in flight as fit into shared memory.
 
-Left out: products that share their loop with other reductions (minitri/optimize/schedules/attention.py).
+The file schedules/attention.py chooses tiles for products that share their loop with other reductions.
 """
 
 from __future__ import annotations

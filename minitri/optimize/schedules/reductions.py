@@ -1,8 +1,9 @@
 """Chooses block sizes for reductions of rows, which are contiguous in memory, and of columns, which are strided.
 
-In: a kernel with reductions. Out: a role (grid, loop or whole) and a block size for each axis, the number of warps, and
-the name of the rule. Block sizes depend on the length of a row, the size of an element, and whether the kernel writes
-results as long as a row.
+The function `reduction` returns the schedule of a kernel. The schedule contains a role (grid, loop or whole) and a
+block size for each axis. It also contains the number of warps and the name of the rule. Block sizes depend on the
+length of a row and the size of an element. Block sizes also depend on whether the kernel writes results as long as a
+row.
 
     short             A program computes several rows, which have 1024 elements together. If a thread loads few bytes
                       at once, rows that are only reduced or share a bias or scale have 2048 elements together.
@@ -19,9 +20,9 @@ results as long as a row.
 A program has few warps, because each reduction must wait for all warps of its program. If rows are only reduced, each
 warp has about a thousand elements. If results as long as a row are written, each warp processes 1024 bytes of the row
 (2048 bytes for elements of at most 16 bits). If much is computed for each element, a row has twice as many warps
-(long_bodies.py). The numbers in this module come from measurements on an H200 with rows of 256 to 131072 elements of 16
-and 32 bits (tests/sweep_rows.py measures them again). Rows of unknown size get smaller blocks than long rows. The
-functions `_columns` and `_whole_columns` choose the block sizes for columns.
+(long_bodies.py). The numbers in this module come from measurements on an H200 (tests/sweep_rows.py measures them
+again). The measured rows have 256 to 131072 elements of 16 or 32 bits. Rows of unknown size get smaller blocks than
+long rows. The functions `_columns` and `_whole_columns` choose the block sizes for columns.
 """
 
 import math

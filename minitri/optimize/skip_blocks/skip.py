@@ -5,24 +5,25 @@
       %9: bool[i, r] = greater_equal %7, %8             (the index of i is at least that of r)
       %10: f32[i, r] = where %9, %6, %3                 (elsewhere -inf)
 
-In: a tile program. Out: the same program, in which some loops run over only a part of their axis. The bounds of a loop
-(the indices at which it starts and ends) depend on the start of the block that a grid program computes. With loop
-bounds, causal and windowed attention compute half of their blocks or fewer. The pass works for all loops and contains
-no rule for attention in particular. The pass skips a block if two facts are proven:
+The pass `skip-blocks` shortens some loops of a tile program, so that they run over only a part of their axis. The
+bounds of a loop (the indices at which it starts and ends) depend on the start of the block that a grid program
+computes. With loop bounds, causal and windowed attention compute half of their blocks or fewer. The pass `skip-blocks`
+has no rule for attention in particular. The pass `skip-blocks` skips a block if two facts are proven:
 
     failing          a condition fails for every element of the block (optimize/skip_blocks/condition_ranges.py)
     no change        an iteration in which the condition fails changes no carried value
                      (optimize/skip_blocks/no_effect_proofs.py)
 
 In causal attention, the condition of the `where` holds for all elements of the blocks below the diagonal. If a
-condition holds for all elements of a loop's blocks, the loop does not need to test the condition. The pass replaces one
-loop by two or three loops over the same carried values. One of the new loops does not test the condition of the
-`where`. In the text of a program, each loop lists what was proven about its blocks (`because`). If the last block of a
-loop with products can be incomplete, this block gets a loop of its own. If the last block has a loop of its own, the
-loop over all complete blocks needs no bounds check.
+condition holds for all elements of a loop's blocks, the loop does not need to test the condition. The pass
+`skip-blocks` replaces one loop by two or three loops over the same carried values. One of the new loops does not test
+the condition of the `where`. In the text of a program, each loop lists what was proven about its blocks (`because`). If
+the last block of a loop with products can be incomplete, this block gets a loop of its own. If the last block has a
+loop of its own, the loop over all complete blocks needs no bounds check.
 
-Left out: loops over several axes, loops that store, and conditions on values read from memory. Index-set splitting is
-from Griebl, Feautrier and Lengauer, "Index set splitting", 2000.
+No block is skipped in a loop that runs over several axes, or in a loop that contains stores. No block is skipped
+because of a condition on values from memory. Index-set splitting is from Griebl, Feautrier and Lengauer, "Index set
+splitting", 2000.
 """
 
 from dataclasses import replace
