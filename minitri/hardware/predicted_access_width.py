@@ -44,9 +44,9 @@ ANY = 1 << 30  # larger than any tile: stands for all neighbours, and for a powe
 class Width(NamedTuple):
     """The vector width of one load or store: how many bytes one instruction of a thread moves.
 
-    `bytes`: bytes that one instruction moves; None if the access uses a tensor descriptor.
+    `bytes`: the bytes that one instruction moves. None if the access uses a tensor descriptor.
     `why`: the reason why the access is not wider.
-    `given`: integer arguments of the kernel, such as strides, that the prediction assumes to be multiples of 16.
+    `given`: integer arguments of the kernel, such as strides. The prediction assumes that they are multiples of 16.
     """
 
     bytes: int | None
