@@ -280,8 +280,7 @@ class Program(BaseProgram):
         The arguments are those of the method `lower`. For arrays on a GPU, the page shows the schedules of a call with
         these arrays. The method `explain` itself runs no kernel and measures nothing.
 
-        `measured`: the measured seconds of each kernel, by its name (see `Profile.measured`); shown beside the
-            predictions.
+        `measured`: the measured seconds of each kernel (see `Profile.measured`). They are shown beside the predictions.
         """
         from minitri.explain import explain
 
@@ -323,9 +322,10 @@ class Program(BaseProgram):
 
         The method `explore` also takes all arguments of the method `lower`.
 
-        `compare`: changed arguments of `lower` for a second program, shown beside the first: {"target": "cuda:80"}.
-        `measured`: the measured seconds of each kernel, by its name (see `Profile.measured`); shown in the roofline.
-        `panes`: the panes that are open when the page is loaded: ("player", "tile.masked").
+        `compare`: changed arguments of `lower`, such as {"target": "cuda:80"}. They make a second program beside the
+            first.
+        `measured`: the measured seconds of each kernel (see `Profile.measured`). They are shown in the roofline.
+        `panes`: the names of the panes that are open at first, such as ("player", "tile.masked").
         """
         from minitri.explore.document import document
         from minitri.explore.page import Page
@@ -372,7 +372,7 @@ class Lowered:
         """Draws a roofline plot: each kernel is a point below the peak rates of the target's chip. Returns the
         matplotlib figure.
 
-        `measured`: measured seconds, by the name of the kernel (see `Profile.measured`).
+        `measured`: the measured seconds of each kernel, by name (see `Profile.measured`).
 
         Raises StageUnavailable MT0402 if matplotlib is not installed, and CompileError MT0106 if a size is not known.
         """

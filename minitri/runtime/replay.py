@@ -236,11 +236,10 @@ class ReplayCache:
     recognised by torch's guards (fast checks of arguments), without computing a key. If a call differs from the
     previous call, its `Replay` (recorded call) is found by the key, which is made from the arguments.
 
-    `floats`: the position and the default of each float parameter; the key of a call leaves out the values of float
-        parameters.
+    `floats`: the position and the default of each float parameter. The key of a call has no values of float parameters.
     `kept`: the `Replay` objects, by the key of their call.
-    `again`: a function that repeats a call like the previous call, and returns None for any other call; `again` is None
-        if torch has no guards.
+    `again`: a function that repeats a call that is like the previous one, and returns None for other calls. None if
+        torch has no guards.
     """
 
     def __init__(self, floats: Mapping[str, tuple[int, float]]) -> None:

@@ -38,9 +38,9 @@ BOUNDS, NEEDED, ONCE = "in bounds", "needed", "written once"
 class Verdict(NamedTuple):
     """The verdict on one claim about an access.
 
-    `status`: one of "proven", "needed" (an example or a reason shows it), "refuted", "idle" (the bounds check is not
-        needed) and "not proven".
-    `why`: the proof, the example or the reason in words.
+    `status`: "proven", "needed", "refuted", "idle" or "not proven". "needed": an example or a reason shows that a
+        bounds check is needed. "idle": the bounds check is not needed.
+    `why`: the proof, the example or the reason, as a text.
     """
 
     program: str

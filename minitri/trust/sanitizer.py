@@ -63,10 +63,10 @@ def element(buffer: Buffer, index: Sequence[int]) -> str:
 class Watch:
     """Checks every access while all tile programs of a plan run.
 
-    `runs`: a list of all grid programs that have begun: the name of the kernel, and the position in the grid.
-    `writers`: for each temporary and output: the number of the run that wrote each element; -1 if no run wrote it.
-    `readers`: for each array that the present kernel both reads and writes: the number of the last run that read each
-        element.
+    `runs`: all grid programs that have begun, each with the name of the kernel and the position in the grid.
+    `writers`: the number of the run that wrote each element of a temporary or output. -1 if no run wrote the element.
+    `readers`: the number of the last run that read each element. Only arrays that the current kernel both reads and
+        writes have an entry.
     """
 
     def __init__(

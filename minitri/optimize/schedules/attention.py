@@ -36,12 +36,12 @@ from minitri.tiles.schedule import LEAST, Schedule, ceil_pow2, fitting, size
 class AttentionTile(NamedTuple):
     """The tile that one program of an attention kernel computes, and how the program runs.
 
-    `rows`: rows that one program computes.
-    `block`: loop indices (keys) that one iteration covers.
-    `warps`: warps of a program.
-    `stages`: blocks that are being loaded at the same time.
+    `rows`: the number of rows that one program computes.
+    `block`: the number of loop indices (keys) that one iteration covers.
+    `warps`: the number of warps of a program.
+    `stages`: the number of blocks that are loaded at the same time.
     `descriptors`: whether tensor descriptors load the blocks.
-    `registers`: the limit on the registers of a thread; 0 for no limit.
+    `registers`: the limit on the registers of a thread. 0 sets no limit.
     """
 
     rows: int
@@ -73,9 +73,9 @@ class Task(NamedTuple):
     """The sizes of the matrix products that an attention kernel computes in a loop.
 
     `batch`: the number of products in the batch.
-    `rows`: the rows of each product.
-    `steps`: the length of the loop.
-    `average_steps`: the average number of loop indices that the masks do not exclude for a row.
+    `rows`: the number of rows of each product.
+    `steps`: the length of the loop, in indices (keys).
+    `average_steps`: for one row, the average number of loop indices that masks do not exclude.
     """
 
     batch: int
@@ -139,7 +139,7 @@ def tile_within(
     """Returns the best tile that fits into shared memory.
 
     `held`: the extents of the axes that each program covers completely.
-    `described`: whether tensor descriptors are allowed.
+    `described`: whether tensor descriptors may load the blocks.
     """
     dots = kernel.dots
     scored = [op for op in kernel.body if isinstance(op, Load) and {row, loop} <= set(op.axes)]

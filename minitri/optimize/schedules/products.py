@@ -53,11 +53,11 @@ UNKNOWN = 4096  # the assumed extent of an axis of unknown size
 class Tile(NamedTuple):
     """The block sizes of a product.
 
-    `rows`: rows of the result.
-    `columns`: columns of the result.
-    `depth`: summed elements of one iteration.
-    `warps`: warps of a program.
-    `stages`: blocks of each factor that are being loaded at the same time.
+    `rows`: the number of rows of a tile of the result.
+    `columns`: the number of columns of a tile of the result.
+    `depth`: the number of elements that one iteration sums for each element of the result.
+    `warps`: the number of warps of a program.
+    `stages`: the number of blocks of each factor that are loaded at the same time.
     """
 
     rows: int
@@ -150,9 +150,9 @@ def batches(kernel: Kernel, *others: str) -> int:
 class TileChoice(NamedTuple):
     """The tile of a product, and how programs load and compute tiles.
 
-    `tile`: the block sizes.
+    `tile`: the block sizes of the product.
     `descriptors`: whether tensor descriptors load the blocks.
-    `persistent`: the number of persistent programs; 0 for one program per tile.
+    `persistent`: the number of persistent programs. 0 stands for one program per tile.
     """
 
     tile: Tile
@@ -163,7 +163,7 @@ class TileChoice(NamedTuple):
 def choose_tile(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Chip) -> TileChoice:
     """Returns the tile for the products of a kernel. All products must have the same rows and the same summed axis.
 
-    `m`, `n`: the rows and columns of one product.
+    `m`, `n`: the numbers of rows and columns of one product.
     `depth`: the length of the summed axis.
     `batch`: the number of products.
     """
