@@ -50,11 +50,11 @@ MAX_STAGES = 8  # compilations kept for one program, with all their stages
 class Program(BaseProgram):
     """A function of the language, which is compiled again for each new dtype, size or device of its arguments.
 
-    without   names of optimisations to leave out, or "all" (`OPTIONAL` in minitri/optimize/pass_table.py lists the
-              names)
-    options   the schedules of kernels (`Options`), such as block sizes by axis, warps and software pipelining
-    effort    "quick" and "full" measure schedules at the first call of each shape on a GPU; "none" chooses schedules by
-              rules
+    `without`: the names of optimisations to leave out, or "all". `OPTIONAL` in minitri/optimize/pass_table.py has the
+        names.
+    `options`: the schedules of kernels (`Options`), such as block sizes by axis, warps and software pipelining.
+    `effort`: "none" chooses schedules by rules. "quick" and "full" measure schedules on a GPU, at the first call of
+        each shape.
     """
 
     def __init__(self, module: ast.Module, entry: str | None = None, **settings: Any) -> None:

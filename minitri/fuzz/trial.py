@@ -3,9 +3,9 @@
 In: a seed. Out: an `Outcome`, which says how many comparisons were made. If a comparison failed, the `Outcome` also has
 the shrunk failure (a `Case`). A random program is checked by two kinds of comparisons:
 
-    check         every pass and stage with the reference, for every variant (minitri/trust/check_passes.py)
-    relations     the program with changed programs that must compute the same result
-                  (minitri/testing/equivalent_programs.py)
+`check` compares every pass and stage with the reference, for every variant (minitri/trust/check_passes.py).
+`relations` compares the program with changed programs that must compute the same result
+    (minitri/testing/equivalent_programs.py).
 
 To shrink a failure, `trial` first simplifies the random choices that made the program, and then the sizes and elements
 of the arguments. For a simplified program or simplified arguments, `trial` repeats only the comparison that failed for

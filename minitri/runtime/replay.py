@@ -1,8 +1,9 @@
 """Makes repeated calls on a GPU fast: a repeated call skips the checks of the first call, and launches the same
 compiled kernels.
 
-    Replay     a call with new tensors of the same dtypes, shapes, strides, alignment and device: allocates and launches
-    Captured   a call with the same arrays and the same outputs (`Bound`) as one CUDA graph
+A `Replay` is a call with new tensors. Their dtypes, shapes, strides, alignment and device are those of an earlier call.
+    The `Replay` allocates arrays and launches the kernels.
+A `Captured` is a call with the same arrays and the same outputs (`Bound`), as one CUDA graph.
 
 Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. The check
 `again_like` compares the types and shapes of the next call's arguments with those of the previous call. The check

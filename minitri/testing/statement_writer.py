@@ -67,9 +67,9 @@ class StatementWriter:
 
     A subclass of `StatementWriter` defines two methods:
 
-    placeholder(name, filled)   returns the text for a placeholder, or raises DoesNotFit
-    value(text, reads, group)   returns the value that a statement computes, or raises DoesNotFit. The argument `group`
-                                is the name of the list that contains the statement's form
+    `placeholder(name, filled)` returns the text for a placeholder, or raises DoesNotFit.
+    `value(text, reads, group)` returns the value that a statement computes, or raises DoesNotFit. The argument `group`
+        is the name of the list that contains the statement's form.
     """
 
     placeholder: Callable[[str, Filled], Any]

@@ -3,9 +3,10 @@ written once.
 
 In: a masked tile program, and the conditions that the call has checked. Out: a list of verdicts:
 
-    in bounds      proven from the ranges of the axes and the conditions of the mask, or refuted by an example
-    needed         for each condition of a mask: an example of what happens without it
-    written once   for each buffer that is stored: its blocks cover every element, and no element twice
+`in bounds`: an access stays in its array. The ranges of the axes and the conditions of the mask prove it, or an example
+    refutes it.
+`needed`: for each condition of a mask, an example shows what happens without the condition.
+`written once`: for each buffer that is stored, the blocks cover every element, and no element twice.
 
 The one idea: the proofs come from an independent checker, which reads the masked program alone and does not rely on the
 masking pass. From the grid and the block sizes, the checker derives inequalities for the indices of each axis.

@@ -3,13 +3,13 @@
 In: every load and store that the evaluator runs, with the index of each element. Out: nothing, or an `AccessError`
 whose kind says what is wrong, such as "out of bounds" or "race".
 
-    out of bounds   an access that no mask stops and that leaves its array
-    not written     a read of an element that nothing has written yet
-    written twice   an element that is written a second time, by any grid program
-    never written   an element of an output that no grid program writes
-    layout          a buffer whose shape and strides differ from the shape and strides of the array
-    race            a grid program reads an element that a different grid program of the same kernel writes
-    not neutral     an element past the end of a reduced axis whose value would change the result of the reduction
+`out of bounds`: no mask stops an access that leaves its array.
+`not written`: an element is read that nothing has written yet.
+`written twice`: any grid program writes an element a second time.
+`never written`: no grid program writes an element of an output.
+`layout`: the shape and strides of a buffer differ from the shape and strides of the array.
+`race`: a grid program reads an element that a different grid program of the same kernel writes.
+`not neutral`: an element past the end of a reduced axis has a value that would change the result of the reduction.
 
 An `AccessError` names the tile program, the point of the grid, the buffer and the index. An `AccessError` also shows
 the statement as the stage prints it, and the source text of that statement. Left out: whether the values of the

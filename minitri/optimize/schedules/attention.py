@@ -8,16 +8,16 @@ axis, some rows, and one block of the loop at a time. Along all other axes of th
 in registers. The rules take the number of multiprocessors from the description of the chip. The numbers in this module
 were measured on an H200, which has 65,536 registers on each multiprocessor.
 
-    many rows           A tile has many rows if there are enough such tiles for all multiprocessors. A tile has few rows
-                        if masks leave each row only a short part of the loop. This rule does not hold for
-                        products of 128 columns whose blocks are loaded by tensor descriptors.
-    descriptors         Tensor descriptors load complete blocks if there is enough work. A program then has eight warps
-                        with 128 registers per thread, which are half of the registers of a multiprocessor. While one
-                        program waits for its products, another program computes exponentials. Most attention loops with
-                        descriptors are pipelined (minitri/optimize/software_pipelining.py).
-    more values         More than two products, or a value loaded for each score, leave fewer registers for rows.
-    few rows            With 16 rows or fewer, loading takes most of the time, so a tile has only 16 rows.
-    wide elements       Elements of 32 bits, or more than 128 columns, need small blocks.
+  - Many rows: a tile has many rows if there are enough such tiles for all multiprocessors. A tile has few rows if masks
+    leave each row only a short part of the loop. This rule does not hold for products of 128 columns whose blocks are
+    loaded by tensor descriptors.
+  - Descriptors: tensor descriptors load complete blocks if there is enough work. A program then has eight warps with
+    128 registers per thread, which are half of the registers of a multiprocessor. While one program waits for its
+    products, another program computes exponentials. Most attention loops with descriptors are pipelined
+    (minitri/optimize/software_pipelining.py).
+  - More values: more than two products, or a value loaded for each score, leave fewer registers for rows.
+  - Few rows: with 16 rows or fewer, loading takes most of the time, so a tile has only 16 rows.
+  - Wide elements: elements of 32 bits, or more than 128 columns, need small blocks.
 """
 
 import math

@@ -4,22 +4,22 @@ In: the sizes of a product and the ops that compute its factors. Out: a `TileCho
 (runtime/schedule_search.py), a few tiles that are worth measuring. A block "in flight" is being loaded into shared
 memory. The tiles and their speeds come from measurements on an H200. The depth is the summed axis of a product.
 
-    many rows           The tile is chosen that causes the least work in all waves of programs. Smaller tiles work more
-                        slowly, because each element in shared memory is multiplied by fewer other elements.
-    descriptors         Tensor descriptors load blocks of at least one factor if there is enough work.
-    persistent          There are as few programs as can compute all tiles in the smallest number of waves. Each
-                        program computes one tile after the other. While a program stores a tile, the program also
-                        loads the next tile. A program stores through a descriptor if shared memory has room.
-    small depth         Storing a tile takes as long as the loop over the depth. So persistent programs have one
-                        more block in flight, if there is room. Without descriptors, two smaller tiles share a
-                        multiprocessor: one tile is computed while the other is stored.
-    few tiles           Each program has a multiprocessor and the shared memory to itself, so more blocks are in flight.
-    computed second     The product is transposed, so that the computed factor comes first and stays in registers
-    factor              (optimize/fusion/computed_factor_first.py). There are few registers, so tiles have few
-                        columns. While one program computes its factor, another program on the same multiprocessor
-                        multiplies. A cost model chooses the number of rows (optimize/dequantised_product_cost.py).
-    few rows            Most of the time is spent on loading the second factor once. Tiles are narrow, and as many
-                        blocks are in flight as fit into shared memory.
+  - Many rows: the tile is chosen that causes the least work in all waves of programs. Smaller tiles work more slowly,
+    because each element in shared memory is multiplied by fewer other elements.
+  - Descriptors: tensor descriptors load blocks of at least one factor if there is enough work.
+  - Persistent programs: there are as few programs as can compute all tiles in the smallest number of waves. Each
+    program computes one tile after the other. While a program stores a tile, the program also loads the next tile. A
+    program stores through a descriptor if shared memory has room.
+  - Small depth: storing a tile takes as long as the loop over the depth. So persistent programs have one more block in
+    flight, if there is room. Without descriptors, two smaller tiles share a multiprocessor: one tile is computed while
+    the other is stored.
+  - Few tiles: each program has a multiprocessor and the shared memory to itself, so more blocks are in flight.
+  - Computed second factor: the product is transposed, so that the computed factor comes first and stays in registers
+    (optimize/fusion/computed_factor_first.py). There are few registers, so tiles have few columns. While one program
+    computes its factor, another program on the same multiprocessor multiplies. A cost model chooses the number of rows
+    (optimize/dequantised_product_cost.py).
+  - Few rows: most of the time is spent on loading the second factor once. Tiles are narrow, and as many blocks are in
+    flight as fit into shared memory.
 
 Left out: products that share their loop with other reductions (minitri/optimize/schedules/attention.py).
 """
