@@ -49,7 +49,7 @@ def compile(
 
     `types`: a dict from the names of parameters to their types, instead of keywords such as `a="f32[N]"`.
     `entry`: the name of the function to compile. The default is the last function of the module.
-    `name`: the name of the text in error messages.
+    `name`: the name that error messages show for the text of the program.
     `options`: block sizes and other schedule options of the kernels. `mt.tune` returns measured options.
     `effort`: "none" chooses schedules by rules. "quick" and "full" measure schedules on a GPU, at the first call of
         each shape.

@@ -40,7 +40,7 @@ TIME_LIMIT = 120  # seconds, for each child process
 class Row(Record):
     """A row of the report: the state of one part that minitri needs, such as numpy or the GPU.
 
-    `state`: "ok", "old", "missing" or "broken".
+    `state`: the state of the part: "ok", "old", "missing" or "broken".
     `essential`: whether minitri cannot work without the part. If an essential part is not ok, the exit code of `doctor`
         is 1.
     """

@@ -68,7 +68,7 @@ class Operator(Record):
         can use `tl`, `libdevice` (the math library of CUDA and HIP) and `rt` (minitri/triton/rt.py). If the template is
         one call of `libdevice` or `rt`, Triton's interpreter calls the operator's numpy function.
     `doc`: a description of the operator in one line, for the reference pages.
-    `accepts`: the kinds of dtypes that the operands can have: "iuf" means integers and floats.
+    `accepts`: the kinds of dtypes that the operands can have. "iuf" stands for integers and floats.
     `operands`: the dtype to which operands are converted first. "same": the promoted dtype of all operands. "float":
         the promoted dtype, but integers and bools become f32. "bool": the dtype bool. "where": bool for the first
         operand, and the promoted dtype for the other two.
@@ -182,7 +182,7 @@ class Reduction(Record):
     `combine`: the operator that combines two partial results. For argmax and argmin, it compares an element with the
         best element so far.
     `kind`: the group of reductions that have the same typing, error bounds and proofs (see `Kind`).
-    `accepts`: the kinds of dtypes that the elements can have: "iuf" means integers and floats.
+    `accepts`: the kinds of dtypes that the elements can have. "iuf" stands for integers and floats.
     `doc`: a description of the reduction in one line, for the reference pages.
     `scan_doc`: a description of the scan in one line, or "" if the reduction has no scan.
     """

@@ -51,8 +51,8 @@ Measure = Callable[[Sequence[RandomProgram]], Iterator[Row]]
 class Session(NamedTuple):
     """The settings of a session, which measures random programs.
 
-    `shrink`: a program is reduced to its smallest slow part if its ratio of times is below `shrink` (result_tables.py).
-        0: never.
+    `shrink`: the ratio of times below which a program is reduced to its smallest slow part (result_tables.py). 0
+        reduces no program.
     `budget`: the time limit in seconds. After this time, no new program is started.
     """
 

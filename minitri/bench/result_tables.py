@@ -47,7 +47,7 @@ class Row:
 
     `program`: the text of the program in the language.
     `within`: the largest relative error that a right result can have.
-    `floor`: the seconds that a plain memory copy of as many bytes takes.
+    `floor`: the seconds that a memory copy takes if it moves as many bytes as the case.
     `copy_bytes_per_second`: the rate of a memory copy that was timed together with the implementations.
     `peak`: the bytes of memory that a call of minitri's program allocates.
     `planned`: the bytes of all outputs and temporaries of a call of minitri's program.

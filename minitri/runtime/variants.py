@@ -30,7 +30,7 @@ MAX_SPECIALISED = 8  # shapes that get their own kernels on a GPU
 class Variants:
     """The `Executable` objects (compiled kernels) of one program.
 
-    `kept`: the `Executable` objects. The key is the key of the compilation context.
+    `kept`: the `Executable` objects, one for each compilation context.
     `shapes`: the sizes and strides of the calls that got their own kernels.
     """
 

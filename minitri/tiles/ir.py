@@ -114,7 +114,7 @@ class LaunchOptions(Record, kw_only=True, eq=False):
     """The options of a tile program that its schedule chooses.
 
     `warps`: the number of warps that run one grid program.
-    `stages`: the number of blocks that a pipelined loop loads ahead. It is an option of Triton's compiler.
+    `stages`: the number of blocks that a pipelined loop keeps in flight (Triton's `num_stages`).
     `group`: the number of tiles along the last-but-one grid axis that run side by side (rasterisation). Their operands
         then stay in the L2 cache.
     `descriptors`: whether loads use tensor descriptors where that is possible.

@@ -54,7 +54,7 @@ class Options(Record):
 
     `blocks`: the block sizes, by the name of the axis, such as {"i": 3}.
     `warps`: the number of warps that run one grid program.
-    `stages`: the number of blocks that a pipelined loop loads ahead.
+    `stages`: the number of blocks that a pipelined loop keeps in flight (Triton's `num_stages`).
     `group`: the number of tiles that run side by side (rasterisation).
     `descriptors`: whether loads use tensor descriptors. If True, stores of persistent kernels use them too, if there is
         enough shared memory.
