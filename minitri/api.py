@@ -48,13 +48,13 @@ def compile(
     occurrence. A parameter without a type gets its type from the arguments of each call. The program keeps compiled
     kernels for each combination of dtypes and ranks of the arguments.
 
-    `types`: the types of the parameters as a dict, instead of one keyword for each parameter.
-    `entry`: the function of a module to compile; by default the last function of the module.
-    `name`: the name that error messages show for the text.
-    `options`: the schedules of kernels, such as block sizes; `mt.tune` returns measured options.
-    `effort`: "quick" and "full" measure schedules at the first call of each shape on a GPU; "none" chooses schedules by
-        rules.
-    `optimize`: if False, every optimisation is left out, as the option `-O0` of the command does.
+    `types`: a dict from the names of parameters to their types, instead of keywords such as `a="f32[N]"`.
+    `entry`: the name of the function to compile. The default is the last function of the module.
+    `name`: the name that error messages show for the text of the program.
+    `options`: block sizes and other schedule options of the kernels. `mt.tune` returns measured options.
+    `effort`: "none" chooses schedules by rules. "quick" and "full" measure schedules on a GPU, at the first call of
+        each shape.
+    `optimize`: whether optimisations run. False has the effect of the option `-O0` of the command.
 
     A parameter of the program may have the name of a keyword of `compile`, such as `entry`. If the value of the keyword
     `entry` is a type, as in `entry="f32[N]"`, it is the type of the program's parameter `entry`. Raises ParseError for
@@ -108,7 +108,7 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     enclosing function (`EPS`, `other.EPS`). A constant is a number, a dtype, or a tuple that contains only numbers and
     dtypes. If a number or dtype that the function uses changes, the next call compiles the function again.
 
-    `options`: the settings `without`, `options` and `effort` (see the class `Program`).
+    `options`: the keyword arguments `without`, `options` and `effort` of the class `Program`.
 
     Raises CompileError MT0003 if the text of the function cannot be found, and ParseError if the text is not in the
     language.

@@ -40,13 +40,12 @@ class BaseProgram:
     """One function of a module, and the stages that the function is compiled to. The docstring of the class `Program`
     explains the settings `without`, `options` and `effort`.
 
-    `limits`: the limits on time and memory that were in force when the program was made.
-    `start`: the first stage of the program, if the program was read from the text of a stage; else None.
-    `against`: the program with which `check` compares this program; None if the user gave none.
+    `limits`: the limits on the time and memory of compilations. They were in force when the program was made.
+    `start`: the first stage of a program that was read from the text of a stage. None for other programs.
+    `against`: the program with which `check` compares this program. None if the user gave no such program.
     `watched`: the functions and constants that the program's Python function uses, with their values at the
         compilation.
-    `choices`: the schedule options that were measured or read from the disk cache, by the key of the compilation
-        context.
+    `choices`: schedule options that were measured or read from the disk cache, for each compilation context.
     """
 
     start: Start | None = None
@@ -129,7 +128,7 @@ class BaseProgram:
     def context(self, call: Call, target: Target, known: bool = True, wide: bool = False) -> Context:
         """Returns the compilation context of a call: everything that decides what is compiled.
 
-        `known`: if true, sizes and strides are numbers in the kernels; if false, the kernels work for any sizes and
+        `known`: if true, sizes and strides are constants in the kernels. If false, the kernels work for any sizes and
             strides.
         `wide`: if true, memory offsets have 64 bits, even if 32 bits are enough.
         """

@@ -40,8 +40,9 @@ TIME_LIMIT = 120  # seconds, for each child process
 class Row(Record):
     """A row of the report: the state of one part that minitri needs, such as numpy or the GPU.
 
-    `state`: "ok", "old", "missing" or "broken".
-    `essential`: whether minitri needs the part; the exit code of `doctor` is 1 if an essential part is not ok.
+    `state`: the state of the part: "ok", "old", "missing" or "broken".
+    `essential`: whether minitri cannot work without the part. If an essential part is not ok, the exit code of `doctor`
+        is 1.
     """
 
     name: str
@@ -96,8 +97,8 @@ def package(name: str, why: str, minimum: str = "", essential: bool = False, als
     """Returns the row of a Python package in the report of `minitri doctor`, with the version from the package's
     metadata.
 
-    `minimum`: the oldest version that minitri supports; "" for any version.
-    `also_called`: other distributions that contain the same module.
+    `minimum`: the oldest version that minitri supports. "" allows every version.
+    `also_called`: the names of other distributions that contain the same module.
     """
     wanted = f"{name}>={minimum}" if minimum else name
     found = next(filter(None, map(version, (name, *also_called))), None)

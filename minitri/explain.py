@@ -44,9 +44,8 @@ def explain(
 ) -> str:
     """Returns the page of text about a compilation, for the target and the known sizes of the compilation.
 
-    `measured`: the measured time of each kernel in seconds, by the name of the kernel.
-    `schedules`: a line that says whether the schedules come from a cost model or from measurements; "" leaves the line
-        out.
+    `measured`: the measured seconds of each kernel, by the name of the kernel.
+    `schedules`: a line that says whether a cost model or measurements chose the schedules. "" leaves the line out.
     `odd`: the names of arrays whose address is not a multiple of 16 bytes.
     """
     programs = compiled.value("tile.target")

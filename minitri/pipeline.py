@@ -64,17 +64,17 @@ class Start(Record, eq=False):
 class Context(Record):
     """The input of a compilation. Every pass receives the context as its second argument, after the IR.
 
-    `module`: the parsed program.
+    `module`: the syntax tree of the program.
     `entry`: the name of the function to compile.
-    `instance`: facts about the entry's parameters that the type annotations do not give.
-    `sizes`: the sizes of known dimensions, by name.
-    `layouts`: the strides of inputs that are not row-major, by name, in elements.
-    `target`: what to compile for: the kind and version of GPU, or the interpreter.
-    `wide`: whether memory offsets possibly need 64 bits.
-    `without`: the names of optimisations that do not run; "all" stands for every optimisation.
-    `options`: the caller's choices for schedules, such as block sizes.
+    `instance`: facts about the entry function's parameters that are not in their type annotations.
+    `sizes`: the known sizes of dimensions, by name.
+    `layouts`: the strides, in elements, of the inputs that are not row-major. The key is the input's name.
+    `target`: the target of the compilation: the kind and version of a GPU, or the interpreter.
+    `wide`: whether memory offsets may need 64 bits.
+    `without`: the names of optimisations that do not run. The name "all" stands for every optimisation.
+    `options`: the caller's options for schedules, such as block sizes.
     `limits`: the limits on the time and memory of the compilation.
-    `start`: the first stage, if the program was read from the text of a stage; then `module` only declares the
+    `start`: the first stage of a program that was read from the text of a stage. Then `module` only declares the
         parameters.
     """
 
@@ -107,9 +107,9 @@ class Context(Record):
 class Pass(Record):
     """One pass of the compiler. `run(value, context)` makes the stage `stage` from the stage before it.
 
-    `function`: the main function of the pass; the docstring of its module explains the pass.
-    `instead`: the function that runs in place of `run` if the pass is left out; None if the pass cannot be left out.
-    `verify`: the verifier: a function that raises ValueError if the result of the pass breaks a rule of its IR.
+    `function`: the main function of the pass. The docstring of its module explains the pass.
+    `instead`: the function that runs in place of `run` if the pass is left out. None if the pass cannot be left out.
+    `verify`: the verifier of the result. It raises ValueError if the result breaks a rule of its IR.
     `text`: the function that prints the result of the pass as text.
     """
 
@@ -234,11 +234,11 @@ class Compilation:
     """All stages of one program for one context: the stages that minitri's passes make, and the stages of Triton's
     compiler.
 
-    `context`: the input of every pass.
-    `values`: the stages made so far, by name; at first, the stages in the argument `known`.
-    `table`: all passes.
-    `steps`: the passes that run; if the program was read from a stage, only the passes after this stage.
-    `seconds`: the time of each pass in seconds, by the name of the pass.
+    `context`: the context of the compilation, which every pass receives.
+    `values`: the stages made so far, by name. At first, these are the stages in the argument `known`.
+    `table`: all passes, in their order.
+    `steps`: the passes that run. If the program was read from a stage, only the later passes run.
+    `seconds`: the seconds that each pass took, by the name of the pass.
 
     Raises CompileError MT0402 for a name in `context.without` that is not an optimisation.
     """

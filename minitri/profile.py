@@ -36,9 +36,8 @@ HEAD = ("kernel", "launches", "programs", "warps", "time", "bytes", "GB/s", "sha
 class KernelTime(Record):
     """The measured times of one kernel.
 
-    `programs`: the number of grid programs of a launch.
-    `bytes`: the bytes that a launch must read and write; 0 if the program was read from a tile stage, because the bytes
-        are then unknown.
+    `programs`: the number of grid programs of one launch.
+    `bytes`: the bytes that one launch must read and write. 0 for a program that was read from a tile stage.
     """
 
     name: str
@@ -101,8 +100,8 @@ class Profile(Record):
 def profile(program: Program, *arrays: Any, repeats: int = 20, warmup: int = 3, **named: Any) -> Profile:
     """Measures the time of each kernel of `program(*arrays, **named)`, and the time of whole calls.
 
-    `repeats`: how often each kernel is measured; the reported time is the median.
-    `warmup`: how often each kernel runs before the measurement.
+    `repeats`: the number of measurements of each kernel. The reported time is their median.
+    `warmup`: the number of runs of each kernel before its measurement.
 
     Raises the errors that a call of the program raises.
     """

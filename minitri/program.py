@@ -50,11 +50,11 @@ MAX_STAGES = 8  # compilations kept for one program, with all their stages
 class Program(BaseProgram):
     """A function of the language, which is compiled again for each new dtype, size or device of its arguments.
 
-    without   names of optimisations to leave out, or "all" (`OPTIONAL` in minitri/optimize/pass_table.py lists the
-              names)
-    options   the schedules of kernels (`Options`), such as block sizes by axis, warps and software pipelining
-    effort    "quick" and "full" measure schedules at the first call of each shape on a GPU; "none" chooses schedules by
-              rules
+    `without`: the names of optimisations to leave out, or "all". `OPTIONAL` in minitri/optimize/pass_table.py has the
+        names.
+    `options`: the schedules of kernels (`Options`), such as block sizes by axis, warps and software pipelining.
+    `effort`: "none" chooses schedules by rules. "quick" and "full" measure schedules on a GPU, at the first call of
+        each shape.
     """
 
     def __init__(self, module: ast.Module, entry: str | None = None, **settings: Any) -> None:
@@ -274,8 +274,7 @@ class Program(BaseProgram):
         The arguments are those of the method `lower`. For arrays on a GPU, the page shows the schedules of a call with
         these arrays. The method `explain` itself runs no kernel and measures nothing.
 
-        `measured`: the measured seconds of each kernel, by its name (see `Profile.measured`); shown beside the
-            predictions.
+        `measured`: the measured seconds of each kernel (see `Profile.measured`). They are shown beside the predictions.
         """
         from minitri.explain import explain
 
@@ -313,9 +312,10 @@ class Program(BaseProgram):
 
         The method `explore` also takes all arguments of the method `lower`.
 
-        `compare`: changed arguments of `lower` for a second program, shown beside the first: {"target": "cuda:80"}.
-        `measured`: the measured seconds of each kernel, by its name (see `Profile.measured`); shown in the roofline.
-        `panes`: the panes that are open when the page is loaded: ("player", "tile.masked").
+        `compare`: changed arguments of `lower`, such as {"target": "cuda:80"}. They make a second program beside the
+            first.
+        `measured`: the measured seconds of each kernel (see `Profile.measured`). They are shown in the roofline.
+        `panes`: the names of the panes that are open at first, such as ("player", "tile.masked").
         """
         from minitri.explore.document import document
         from minitri.explore.page import Page
@@ -362,7 +362,7 @@ class Lowered:
         """Draws a roofline plot: each kernel is a point below the peak rates of the target's chip. Returns the
         matplotlib figure.
 
-        `measured`: measured seconds, by the name of the kernel (see `Profile.measured`).
+        `measured`: the measured seconds of each kernel, by name (see `Profile.measured`).
 
         Raises StageUnavailable MT0402 if matplotlib is not installed, and CompileError MT0106 if a size is not known.
         """

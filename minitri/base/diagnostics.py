@@ -44,9 +44,10 @@ class Edit(Record):
 class CompileError(Exception):
     """The error for a rejected program or call, with the fields `code`, `message`, `span`, `label` and `help`.
 
-    `edits`: the help as data: replacements in the source that correct the mistake.
-    `notes`: further facts, such as where the wrong function was called. Each fact becomes one line of the message.
-    `others`: all other errors of the program, in the order of their positions. No error is caused by another error.
+    `edits`: the replacements in the source text that correct the mistake.
+    `notes`: further facts, such as the call that led to the error. Each fact is one line of the message.
+    `others`: the other errors of the program, in the order of their positions. Errors that another error causes are
+        left out.
 
     The error code chooses the subclass, so that `CompileError("MT0203", …)` makes a `CompileValueError`, which is also
     a Python `ValueError`. The column `python` of error_codes.toml names the subclass of CompileError for each error
@@ -187,7 +188,7 @@ class BrokenRule(ValueError):
 def render(error: CompileError, width: int = 100) -> str:
     """Returns one error as plain text, with the source line and a caret line under the span.
 
-    `width`: how many columns of the source line are shown. A longer line is cut around the caret.
+    `width`: the number of columns of the source line that are shown. A longer line is cut around the caret.
     """
     out = [f"error[{error.code}]: {error.message}"]
     if error.span is not None:

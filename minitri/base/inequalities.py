@@ -69,10 +69,10 @@ class Step(Record):
 class Proof(Record):
     """A proof that goal >= 0, in one of four forms.
 
-    `steps`: an equation whose right side is a sum of facts, with `scale` and `room` as in the module's docstring.
-    `wider`: a proof that n * goal + n - 1 >= 0, where `divisor` is the fact n - 1 >= 0.
-    `cases`: one proof for each of the two cases of the maximum or minimum `atom`.
-    `never`: a proof that the facts contradict each other: they imply -1 >= 0. Contradictory facts imply every goal.
+    `steps`: the products whose sum is scale * goal + room. The module's docstring explains this equation.
+    `wider`: a proof that n * goal + n - 1 >= 0, for a positive divisor n. An integer goal is then >= 0.
+    `cases`: two proofs, one for each value that the maximum or minimum `atom` can have.
+    `never`: a proof that the facts imply -1 >= 0. They contradict each other, so they imply every goal.
     """
 
     goal: Dim

@@ -57,31 +57,32 @@ from minitri.base.types import DType, bool_, f32
 class Operator(Record):
     """One elementwise operator.
 
-    `name`: the function's name in the language. Functions of the array API standard have the standard's name.
+    `name`: the name of the operator's function in the language. It is the name in the array API standard, if the
+        standard has the function.
     `arity`: the number of array operands.
-    `numpy`: the function that defines the operator. The function takes numpy arrays of one compute dtype (see
-        `operands`) and returns an array of the result dtype. The caller silences numpy's warnings. A row of
-        operators.toml names a function of operators_unlike_numpy.py or of numpy. By default the function has the
-        operator's name.
-    `triton`: the template of a Triton expression, with {0} {1} {2} for the operands and {t} for the operand dtype
-        (`tl.float32`). If the dtypes need different templates, `triton` is a table: {"f64": ..., "iu": ...}. Templates
+    `numpy`: the numpy function that defines the operator. It takes operands that were converted as `operands` says, and
+        returns an array of the result dtype. A row of operators.toml names a function of operators_unlike_numpy.py or
+        of numpy. By default, the function has the operator's name. The caller silences numpy's warnings.
+    `triton`: the template of a Triton expression. The operands replace {0}, {1} and {2}, and the operand dtype
+        (`tl.float32`) replaces {t}. A table has a template for each kind of dtypes: {"f64": ..., "iu": ...}. Templates
         can use `tl`, `libdevice` (the math library of CUDA and HIP) and `rt` (minitri/triton/rt.py). If the template is
-        one call of `libdevice` or `rt`, Triton's interpreter calls the numpy function of the operator instead.
+        one call of `libdevice` or `rt`, Triton's interpreter calls the operator's numpy function.
     `doc`: a description of the operator in one line, for the reference pages.
-    `accepts`: the kinds of dtypes that the operands can have: "iuf" means integers and floats.
-    `operands`: the dtype to which operands are converted first. "same": the promoted dtype. "float": the promoted
-        dtype, but integers and bools become f32. "bool": the dtype bool. "where": bool for the first operand, the
-        promoted dtype for the other two.
-    `result`: the dtype of the result: "operand" (the dtype of the operands) or "bool".
-    `symbol`: the infix or prefix symbol, if the operator has one.
-    `aliases`: names of the operator in other libraries.
-    `domain`: the interval of random f32 and f64 test values. Tests add special values such as inf.
-    `ulp`: the error bound of an f32 result, in units in the last place (see the top of the file).
-    `derivative`: the gradient of each operand, as an expression of the language. The names x, y, z are the operands,
-        `out` is the result, and `g` is the gradient of the result. "" stands for no derivative or the derivative zero.
-    `cost`: "cheap": one or two instructions. "special": slow, or computed by the special-function unit.
-    `relaxed`: a shorter f32 template with a relative error of about 2**-18, for kernels whose results are rounded to 16
-        bits (minitri/optimize/fast_math/relax.py).
+    `accepts`: the kinds of dtypes that the operands can have. "iuf" stands for integers and floats.
+    `operands`: the dtype to which operands are converted first. "same": the promoted dtype of all operands. "float":
+        the promoted dtype, but integers and bools become f32. "bool": the dtype bool. "where": bool for the first
+        operand, and the promoted dtype for the other two.
+    `result`: the dtype of the result. "operand": the dtype of the operands. "bool": the dtype bool.
+    `symbol`: the sign of an infix or prefix operator, such as `+`. "" for other operators.
+    `aliases`: names of the same operator in other libraries.
+    `domain`: the interval from which tests draw random f32 and f64 operands. Tests add special values such as inf.
+    `ulp`: the largest error of an f32 result on a CUDA GPU, in units in the last place.
+    `derivative`: the gradient of each operand, as an expression of the language. The operands are x, y and z, the
+        result is `out`, and the gradient of the result is `g`. "" means that the derivative is zero or does not exist.
+    `cost`: "cheap": the operator takes one or two instructions. "special": the operator is slow, or the
+        special-function unit computes it.
+    `relaxed`: a shorter Triton template for f32 with a relative error of about 2**-18. Kernels whose results are
+        rounded to 16 bits use it (minitri/optimize/fast_math/relax.py).
     """
 
     name: str
@@ -174,13 +175,14 @@ Kind = Literal["sum", "product", "extreme", "logical", "bits", "position"]
 class Reduction(Record):
     """A reduction combines all elements along an axis into one element.
 
-    `name`: the name of the function in the language. The scan is called `cumulative_NAME`.
-    `ufunc`: numpy's function of two elements, which is associative and commutative.
-    `neutral`: the neutral element: a number, or the "lowest" or "highest" value of the dtype.
-    `combine`: the operator that combines two partial results. For argmax and argmin: the comparison of an element with
-        the best element so far.
-    `kind`: a group of reductions with the same typing, error bounds and proofs (see `Kind`).
-    `accepts`: the kinds of dtypes that the elements can have: "iuf" means integers and floats.
+    `name`: the name of the function in the language, such as "sum". The scan is called `cumulative_NAME`.
+    `ufunc`: the numpy function that reduces two elements to one. The function is associative and commutative.
+    `neutral`: a number that does not change the result, such as 0 for a sum. "lowest" and "highest" stand for the least
+        and the greatest value of the dtype.
+    `combine`: the operator that combines two partial results. For argmax and argmin, it compares an element with the
+        best element so far.
+    `kind`: the group of reductions that have the same typing, error bounds and proofs (see `Kind`).
+    `accepts`: the kinds of dtypes that the elements can have. "iuf" stands for integers and floats.
     `doc`: a description of the reduction in one line, for the reference pages.
     `scan_doc`: a description of the scan in one line, or "" if the reduction has no scan.
     """

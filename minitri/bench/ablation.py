@@ -61,8 +61,10 @@ def ablate(chosen: Sequence[Case], json_path: str | None = None, plot_path: str 
 class Cell(Record):
     """One case without one optimisation, compared with the same case with all optimisations.
 
-    `time`, `memory`, `first`: ratios: the value without the optimisation over the value with it; 0.0 if not measured.
-    `note`: the reason why the version did not run, or why its result was wrong; "" if the result was right.
+    `time`, `memory`, `first`: ratios: the measured value without the optimisation, divided by the value with it. 0.0 if
+        not measured.
+    `note`: the reason why the version without the optimisation failed, or why its result is wrong. "" for a right
+        result.
     """
 
     case: str

@@ -43,10 +43,10 @@ INTERPRETED = "interpreted"  # the kind of a case that Triton's interpreter runs
 class Input(NamedTuple):
     """A random input array of a case.
 
-    `below`: the number below which the random integers of the array are; 0 if the elements are random floats.
-    `signed`: whether the random integers start from -below.
-    `positive`: whether the floats are uniformly distributed from 0 to 1, not normally distributed.
-    `layout`: "transposed": the last two axes in memory are exchanged. "every other": the last axis has the stride 2.
+    `below`: random integers of the array are smaller than `below`. 0 if the elements are random floats.
+    `signed`: whether random integers start at -below. Otherwise they start at 0.
+    `positive`: whether random floats are uniformly distributed from 0 to 1. Otherwise they are normally distributed.
+    `layout`: "transposed": the last two axes are exchanged in memory. "every other": the last axis has the stride 2.
         "wide rows": the array is a part of an array with longer rows.
     `scale`: the standard deviation of the random floats.
     """
@@ -63,15 +63,15 @@ class Input(NamedTuple):
 class Case(NamedTuple):
     """One case of the benchmark: a program, its input arrays, and the same computation in torch.
 
-    `eager`: the computation in torch, as several operations; `library` is a single function of torch with the same
-        result.
-    `picks`: whether the program reads only a part of its first input: as many elements as the output has.
-    `flops`: the number of floating-point operations of matrix products; 0 for programs that mostly move memory.
-    `kind`: the group to which this case belongs; tables show the mean of each group of cases.
-    `tf32`: whether torch may round f32 factors to TF32 too.
-    `peers`: other implementations, by name; all of them need a GPU.
+    `eager`: the computation in torch, as several operations. `library` computes the same result with one function of
+        torch.
+    `picks`: whether the program reads only as many elements of its first input as the output has.
+    `flops`: the number of floating-point operations of matrix products. 0 for programs that mostly move memory.
+    `kind`: the group of the case, such as "memory". Tables show a mean for each group.
+    `tf32`: whether torch may round the f32 factors of matrix products to TF32.
+    `peers`: other implementations of the same computation, by name. All of them need a GPU.
     `tuned`: whether minitri and torch are also timed with measured block sizes.
-    `beside`: other programs of the language, by name: they are timed on the same inputs, but compute something else.
+    `beside`: other programs of the language, by name. They are timed on the same inputs, but compute something else.
     """
 
     name: str

@@ -51,9 +51,9 @@ Measure = Callable[[Sequence[RandomProgram]], Iterator[Row]]
 class Session(NamedTuple):
     """The settings of a session, which measures random programs.
 
-    `shrink`: the ratio of times (result_tables.py) below which a program is reduced to its smallest slow part; 0:
-        never.
-    `budget`: the seconds after which no new program is started.
+    `shrink`: the ratio of times below which a program is reduced to its smallest slow part (result_tables.py). 0
+        reduces no program.
+    `budget`: the time limit in seconds. After this time, no new program is started.
     """
 
     programs: int
@@ -122,8 +122,8 @@ def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Meas
 
     The returned part causes at least half of the loss: the seconds by which minitri is slower than torch.
 
-    `whole`: the measured row of the whole program; it is returned if no slow part causes half of the loss.
-    `bound`: a part is slow if its ratio (the time of torch divided by the time of minitri) is smaller than `bound`.
+    `whole`: the measured row of the whole program. It is returned if no slow part causes half of the loss.
+    `bound`: a part is slow if torch's time divided by minitri's time is smaller than `bound`.
     """
     for length in range(1, len(program.statements)):
         slow = [r for r in measure(list(program.parts(length))) if r.ok and ratio(r) < bound]

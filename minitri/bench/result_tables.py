@@ -34,7 +34,7 @@ class Peer:
 
     If the time is missing, the field `note` gives the reason.
 
-    `first`: the time to the first result in seconds, including the compilation of the program.
+    `first`: the seconds until the first result, including the compilation.
     """
 
     seconds: float | None = None
@@ -49,15 +49,15 @@ class Row:
 
     `program`: the text of the program in the language.
     `within`: the largest relative error that a right result can have.
-    `floor`: the seconds of a memory copy that moves as many bytes as the case.
-    `copy_bytes_per_second`: the rate of the copy that was timed together with the implementations.
+    `floor`: the seconds that a memory copy takes if it moves as many bytes as the case.
+    `copy_bytes_per_second`: the rate of a memory copy that was timed together with the implementations.
     `peak`: the bytes of memory that a call of minitri's program allocates.
-    `planned`: the bytes of the outputs and temporaries of a call of minitri's program.
+    `planned`: the bytes of all outputs and temporaries of a call of minitri's program.
     `predicted`: the seconds that the cost model predicts (minitri/hardware/roofline.py).
-    `tuning`: seconds spent on measuring schedules.
-    `work`: for each stage of the compiler, the bytes and operations that are predicted from this stage.
-    `peers`: the implementations by name; "minitri" is one of them.
-    `beside`: other programs of the language that compute something else on the same inputs.
+    `tuning`: the seconds that were spent on measuring schedules.
+    `work`: predicted numbers of bytes and operations, for each stage of the compiler.
+    `peers`: the measured implementations, by name. "minitri" is one of them.
+    `beside`: measurements of other programs on the same inputs, by name. These programs compute something else.
     """
 
     name: str

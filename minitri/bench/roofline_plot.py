@@ -72,7 +72,7 @@ def heat_map(found: Mapping[str, Any], path: str) -> None:
 def plot_file(figures: str, path: str) -> None:
     """Draws the measurements of a JSON file: a roofline plot of the cases, or a heat map of an ablation.
 
-    `figures`: the name of a file that `bench --json` wrote on a machine with a GPU.
+    `figures`: the name of a JSON file that `bench --json` wrote on a machine with a GPU.
 
     Raises CompileError MT0003 if the file cannot be read or contains no measurements of the benchmark.
     Raises the errors that `plot` raises.

@@ -46,8 +46,9 @@ def main(
     """Runs the benchmark, prints its tables and returns the exit status.
 
     `tune`: whether every program also runs with measured schedules.
-    `calls`: whether to measure the host time of a call and the time to a first result, even if `names` is not empty.
-    `ablate`: whether to run only minitri, without one optimisation at a time (ablation.py).
+    `calls`: whether to measure the host time of a call, and the time to a first result. An empty `names` has the same
+        effect.
+    `ablate`: whether to run only minitri, each time without one optimisation (ablation.py).
     """
     with_gpu = torch.cuda.is_available()
     chosen = [] if ablate else select(names)

@@ -166,7 +166,7 @@ def explore(
 ) -> None:  # fmt: skip
     """Writes the explorer's page (HTML) of a program to a file. If `serve` is true, serves the page to browsers.
 
-    `compare`: changes of the request, such as another target; the page then shows both programs side by side.
+    `compare`: changes of the request, such as another target. The page then shows both programs side by side.
     """
     request = request.as_shared()
     if serve:

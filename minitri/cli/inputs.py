@@ -4,11 +4,13 @@ The function `make_inputs` takes a function of a program, and the options `--inp
 array or number for each parameter of the function, and the sizes of all dimensions. The value of the option `--input`
 is a file, a number, or the name of a way to fill an array.
 
-    array.npy            read from a file (never unpickled)
-    randn                normal floats               zeros, ones, arange
-    randint:100          integers 0 ... 99           randint:-5:5      integers -5 ... 4
-    3.5                  a number; if the parameter is an array, an array filled with this number
-    random               the default: randn for floats, small numbers for integers, coin flips for booleans
+`array.npy`: the array in this file. The file is never unpickled.
+`zeros`, `ones`, `arange`: the array that the numpy function with this name makes.
+`randn`: random floats with a normal distribution.
+`randint:100`: random integers from 0 to 99.
+`randint:-5:5`: random integers from -5 to 4.
+`3.5`: this number. If the parameter is an array, each element of the array is this number.
+`random`: `randn` for floats, small random numbers for integers, and random booleans. This is the default.
 
 The size of a dimension comes from the option -D if given, else from the shape of an array in a file, else from
 `DEFAULT_SIZES`. The default sizes differ from each other, so that two axes in the wrong order cause an error. A later

@@ -6,7 +6,11 @@
 
 Every command ends with one of these exit codes:
 
-    0 success    1 an error or a failed check    2 a usage error    3 a stage is not available    130 interrupted
+`0`: success.
+`1`: an error or a failed check.
+`2`: a usage error.
+`3`: a stage is not available.
+`130`: the user interrupted the command.
 
 The one idea: the function `reported` turns every exception of a command into a message and an exit code, so no command
 shows a traceback. Colour, the pager and the progress bar are meant for a terminal, and are left out in a pipe. The
@@ -289,9 +293,9 @@ def _end(error: Mapping[str, Any], text: str, code: int, as_json: bool) -> NoRet
 def exit_code(error: CompileError) -> int:
     """Returns the exit code for an error:
 
-    3   a stage that this machine cannot make
-    2   a stage, target, pass or option that does not exist
-    1   any other error
+    `3`: this machine cannot make a stage.
+    `2`: a stage, target, pass or option does not exist.
+    `1`: any other error.
     """
     return 3 if isinstance(error, mt.StageUnavailable) else 2 if error.code in ("MT0402", "MT0404") else 1
 

@@ -37,13 +37,14 @@ WIDTH = 88
 class Example(Record):
     """A program on a page about an error code, and what the page does with the program, such as calling it.
 
-    `text`: the program: an expression, a module, or the text of the stage `reads`.
-    `types`: the types of an expression's parameters; None stands for the type of the argument in the call.
-    `call`: the types of the arguments of a call; if None, the program is not called. "f32[3]" stands for an array of
+    `text`: the text of the program: an expression, a module, or the stage that `reads` names.
+    `types`: the types of an expression's parameters. A parameter with None gets its type from the argument in the call.
+    `call`: the types of the arguments of a call. None if the program is not called. "f32[3]" stands for an array of
         zeros, and "list" for a list of numbers.
-    `lower`: keyword arguments of the method `lower`, which makes the stage `stage`; if None, `lower` is not called.
-    `options`: keyword arguments of `Options`.
-    `limits`: keyword arguments of `mt.limits`.
+    `lower`: keyword arguments for the method `lower`. None if `lower` is not called. The field `stage` names the stage
+        that is made.
+    `options`: the keyword arguments of the program's `Options`.
+    `limits`: the keyword arguments of `mt.limits`. The program is made within these limits.
     """
 
     text: str
@@ -123,11 +124,11 @@ def _keywords(given: Mapping[str, Any]) -> str:
 class Page(Record):
     """The texts and the example programs on the page of an error code.
 
-    `meaning`: what the code means, in a few sentences.
-    `advice`: how to correct the program.
-    `related`: error codes of similar mistakes.
-    `wrong`: a program that causes the error, or None if only a bug or an edited stage can cause it.
-    `right`: the corrected program.
+    `meaning`: the meaning of the error code, in a few sentences.
+    `advice`: advice on how to correct the program.
+    `related`: the error codes of similar mistakes.
+    `wrong`: a program that causes the error. None if only a bug or an edited stage can cause it.
+    `right`: the corrected program, or None.
     """
 
     meaning: str

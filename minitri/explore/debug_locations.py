@@ -44,8 +44,8 @@ class Row(NamedTuple):
     """The facts about one line of a stage: whether it is an operation, its source lines, and the names that it defines
     and uses.
 
-    `lines`: the numbers of the lines of the generated source that the operation comes from, counted from 1.
-    `defines`, `uses`: the names of values or registers that the operation defines and uses.
+    `lines`: line numbers in the generated Triton source, counted from 1. The operation comes from these lines.
+    `defines`, `uses`: the names of the values or registers that the operation defines and uses.
     """
 
     operation: bool = False

@@ -58,10 +58,10 @@ def document(
     """Returns the data of a page about one program, or about two programs that are compared.
 
     `quick`: whether parts that need Triton's compiler are left out.
-    `compare`: how the second program differs from the first: names with new values, such as {"target": "cuda:80"}.
-    `measured`: the measured seconds of the first program's kernels, by name.
-    `panes`: which panes of the page are open; if empty, the usual panes are open.
-    `tell`: a function that is called with the finished fraction, from 0 to 1, and with the name of the next step.
+    `compare`: changed settings of the second program, by name, such as {"target": "cuda:80"}.
+    `measured`: the measured seconds of the first program's kernels, by the name of the kernel.
+    `panes`: the names of the panes that are open. If it is empty, the usual panes are open.
+    `tell`: a function that reports progress. It gets the finished fraction, from 0 to 1, and the name of the next step.
 
     Raises CompileError (MT0404) if `panes` names a pane that the page does not have.
     """

@@ -109,8 +109,8 @@ class _Picture:
     def drawn(self, title: str, folded: Mapping[Node, str], opens: Mapping[str, int] = {}) -> dict[str, Any]:
         """Returns one view of the graph: a drawing with a box for each group and for each node outside of groups.
 
-        `folded`: a dict that maps each node in a group to the title of the group.
-        `opens`: a dict that maps the title of a group to the index of the view that unfolds the group.
+        `folded`: a dict from each node in a group to the title of the group.
+        `opens`: a dict from the title of a group to the number of the view that shows the group's nodes.
         """
         quotient = self._quotient(folded)
         boxes = {n: self._group(n, folded, opens) if isinstance(n, str) else self._box(n) for n in quotient}

@@ -37,13 +37,16 @@ from minitri.triton.compiled_stages import inspected
 class Resources(NamedTuple):
     """The resources of a multiprocessor that a compiled kernel takes.
 
-    `registers`: the number of registers of a thread.
-    `shared`: the bytes of shared memory of a block of threads.
-    `local`: the bytes of local memory of a thread: its stack and spilled registers.
+    `registers`: the number of registers of one thread.
+    `shared`: the bytes of shared memory that one block of threads uses.
+    `local`: the bytes of local memory that one thread uses, for its stack and for spilled registers.
     `spills`: the number of instructions that read or write local memory.
-    `blocks`: how many blocks of threads a multiprocessor runs at once; None if its limits are unknown.
-    `occupancy`: how many warps of the kernel a multiprocessor runs at once, as a fraction of the most that it can run.
-    `bound`: the resource that limits how many blocks of threads a multiprocessor runs at once.
+    `blocks`: the number of blocks of threads that a multiprocessor runs at once. None if the limits of the
+        multiprocessor are unknown.
+    `occupancy`: the number of warps that a multiprocessor runs at once, divided by the most that it can run. None if
+        unknown.
+    `bound`: the resource that limits the number of blocks on a multiprocessor, such as "registers". "" if the number of
+        warps is the limit, or if the limit is unknown.
     """
 
     kernel: str

@@ -51,12 +51,13 @@ from minitri.triton.source import module_text
 class Step(NamedTuple):
     """A pass that ran, with the rules that it applied.
 
-    `group`: "minitri"; for a pass of Triton, a text such as "triton k0", with the name of the kernel.
-    `about`: what the pass does, in one sentence; for a pass of Triton, the options of the pass.
-    `where`: the file and line where a pass of minitri is defined: `minitri/optimize/simplify.py:43`.
-    `rules`: the rules that were applied, each {name, about, where, count, cases}. `about` says in one sentence what the
-        rule does. `where` is the file and line of the rule. `count` is how often the rule was applied. `cases` has some
-        applications of the rule, each as a pair of texts (before, after).
+    `group`: the text "minitri" for a pass of minitri. For a pass of Triton, a text with the kernel's name, such as
+        "triton k0".
+    `about`: one sentence that says what the pass does. For a pass of Triton, the options of the pass.
+    `where`: the file and line of a pass of minitri, such as `minitri/optimize/simplify.py:43`.
+    `rules`: the rules that the pass applied, each a dict {name, about, where, count, cases}. `about` says in one
+        sentence what the rule does. `where` is the file and line of the rule. `count` is how often the rule was
+        applied. `cases` has some applications of the rule, each as a pair of texts (before, after).
     """
 
     group: str

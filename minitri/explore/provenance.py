@@ -40,8 +40,9 @@ class NodeInfo(NamedTuple):
     """A node of the graph, with its places in the source.
 
     `op`: the operation of the node, such as `reduce.max`.
-    `text`: the line of the node in the stage `graph`.
-    `spans`: the places of the node in the source: the innermost first, then the calls that led to it.
+    `text`: the line of the node in the printed stage `graph`.
+    `spans`: places in the source text. The first span is the node's own place, and the others are the calls that led to
+        it.
     """
 
     op: str

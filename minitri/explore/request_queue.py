@@ -27,9 +27,9 @@ class Busy(Exception):
 class Desk:
     """A worker process and the queue of requests in front of it.
 
-    `seconds`: the longest time that one request may take.
-    `queue`: how many requests may wait.
-    `newest`: whether a new request cancels all waiting requests; a cancelled request gets an error at once.
+    `seconds`: the time limit of one request in seconds.
+    `queue`: the largest number of waiting requests.
+    `newest`: whether a new request cancels all waiting requests. A cancelled request gets an error at once.
     """
 
     def __init__(self, seconds: float, queue: int = 4, newest: bool = False) -> None:

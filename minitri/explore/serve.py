@@ -6,11 +6,11 @@ The server answers requests over HTTP to 127.0.0.1. It sends the page, and an an
 sends. The answer is the data of the page, or the error of the program. Before the server reads a request, it checks the
 headers Host and Origin, the token, the body, and the number of requests:
 
-    Host             must be a name of this server, so that no other host name can lead to the server
-    Origin           must be this server, if the request has one
-    token            in the path of the page: a secret of this user
-    POST             must be JSON of a known and small size, which no form of another page can send
-    rate, number     the requests a second and the open connections have limits
+`Host`: the header must be a name of this server, so that no other host name can lead to the server.
+`Origin`: if a request has this header, it must name this server.
+Token: the path of the page contains a secret of this user.
+Body: a POST request must have JSON of a known and small size, which no form of another page can send.
+Number of requests: there are limits for the requests per second and for the open connections.
 
 The address of the server stays the same, so that a link to a program stays valid. The address consists of the port 8748
 and a token. The token is in the user's cache folder, which no other user can read. Each port has its own token. With
@@ -229,7 +229,8 @@ def listening(port: int | None = 0, first: Mapping[str, Any] | None = None) -> S
 
     When a browser opens the page, the page shows the program in the request `first`.
 
-    `port`: 0 for any free port; None for the usual port, or for any free port if the usual port is taken.
+    `port`: the number of the port. 0 stands for any free port. None stands for the usual port, or for any free port if
+        the usual port is taken.
     """
     try:
         server = Server(PORT if port is None else port, first)

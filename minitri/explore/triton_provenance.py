@@ -44,10 +44,10 @@ class Origin(NamedTuple):
     """The graph nodes that a line comes from, and what the line does for these nodes. The field `how` has one of four
     values:
 
-    "own"      the line computes a part of these graph nodes
-    "serves"   the line makes an index, a mask or a constant that is used to compute these graph nodes
-    "whole"    the line serves the kernel as a whole, such as the head of the function
-    ""         the line computes nothing: it is a brace, a label or a comment
+    "own": the line computes a part of these graph nodes.
+    "serves": the line makes an index, a mask or a constant that is used to compute these graph nodes.
+    "whole": the line serves the kernel as a whole, such as the head of the function.
+    "": the line computes nothing, because it is a brace, a label or a comment.
     """
 
     nodes: Nodes

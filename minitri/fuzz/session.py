@@ -43,12 +43,12 @@ Answer = dict[str, Any]
 class Session(Record):
     """The settings of a session of random programs.
 
-    `seconds`: after this time, no new program starts.
-    `seed`: the first seed.
+    `seconds`: the time limit of the session. After this time, no new program starts.
+    `seed`: the seed of the first random program.
     `jobs`: the number of worker processes.
-    `on`: where the programs run: "cpu" or "gpu".
-    `directory`: the folder for files of failures, or None to write no files.
-    `programs`: the largest number of programs, or None for no limit.
+    `on`: the device that runs the programs: "cpu" or "gpu".
+    `directory`: the folder for files of failures. None writes no files.
+    `programs`: the largest number of programs. None sets no limit.
     """
 
     seconds: float
@@ -63,8 +63,8 @@ class Session(Record):
 class Summary:
     """What a session of random programs has found so far.
 
-    `counts`: a number for each name in `COUNTS`, such as the number of checked programs.
-    `found`: a dictionary for each failure, with its seed, kind, message and file.
+    `counts`: a number for each name in `COUNTS`. For example, the name "programs" has the number of checked programs.
+    `found`: the failures, each a dictionary with the keys `seed`, `kind`, `said` (the message) and `file`.
     """
 
     session: Session

@@ -4,9 +4,9 @@ The function `trial` takes a seed. It returns an `Outcome`, which says how many 
 failed, the `Outcome` also has a `Case`: a smaller program and arguments that still fail. A random program is checked by
 two kinds of comparisons:
 
-    check         every pass and stage with the reference, for every variant (minitri/trust/check_passes.py)
-    relations     the program with changed programs that must compute the same result
-                  (minitri/testing/equivalent_programs.py)
+`check` compares every pass and stage with the reference, for every variant (minitri/trust/check_passes.py).
+`relations` compares the program with changed programs that must compute the same result
+    (minitri/testing/equivalent_programs.py).
 
 To make a failing program smaller, `trial` simplifies the random choices that made the program. Next, `trial` simplifies
 the sizes and elements of the arguments. For a simplified program or simplified arguments, `trial` repeats only the
@@ -67,9 +67,9 @@ MOST = 4096  # the most elements of arguments in a file
 class Case(Record):
     """A program, its arguments, and the failure that was found.
 
-    `relation`: a key of `RELATIONS` (equivalent_programs.py) if the comparison with a changed program failed, or "" if
+    `relation`: a key of `RELATIONS` (equivalent_programs.py) if a comparison with a changed program failed. "" if
         `check` found the failure.
-    `variant`: the variant, such as "cuda general", for which `check` found the failure (minitri/trust/check_passes.py).
+    `variant`: the variant for which `check` found the failure, such as "cuda general" (minitri/trust/check_passes.py).
     `said`: the message that describes the failure.
     """
 
@@ -101,11 +101,11 @@ class Case(Record):
 class Outcome(Record):
     """The result of checking one program.
 
-    `stages`: number of stages whose results were compared with the reference.
-    `pairs`: number of changed programs whose results were compared with the results of the program.
+    `stages`: the number of stages whose results were compared with the reference.
+    `pairs`: the number of changed programs whose results were compared with the program's results.
     `case`: the failure, or None if the program did not fail.
-    `refused`: number of changed programs that were not compared, because Triton cannot compile the block sizes that the
-        change prescribes.
+    `refused`: the number of changed programs that were not compared. Triton cannot compile the block sizes of these
+        programs.
     """
 
     stages: int = 0

@@ -56,10 +56,10 @@ class Terms(Generic[E]):
     operand.
 
     `look`: returns the operator and the operands of an expression. The operator "cast" is a cast between f32, f16 and
-        bf16. A cast between other dtypes, such as i32 to f32, has the operator "conversion". The operator "" stands for
-        a reduction over the reduced axes, and has no operands.
-    `varies`: checks whether the value of the expression can change along the reduced axes.
-    `made_by`: returns the node or op that computes the expression.
+        bf16. Other casts, such as i32 to f32, have the operator "conversion". A reduction over the reduced axes has the
+        operator "" and no operands.
+    `varies`: checks whether the value of an expression can change along the reduced axes.
+    `made_by`: returns the node or op that computes an expression.
     `count`: the number of reduced elements.
     """
 

@@ -45,9 +45,9 @@ def element(node: Node, index: tuple[Dim, ...]) -> Element:
 class GraphTerms(Terms[Element]):
     """Reads the operand `x` of a reduction over `axes` as an expression for one element.
 
-    `cut`: a map: each key is a node that replaces a reduction, and its value is the original reduction.
-    `permuted`: whether the operands of two reductions over the same indices may have their axes in different orders,
-        and different axes of extent 1.
+    `cut`: a dict from nodes that replace reductions to the original reductions.
+    `permuted`: whether two reductions over the same indices may have operands with axes in different orders. The
+        operands may then also have different axes of extent 1.
     """
 
     def __init__(self, x: Node, axes: tuple[int, ...], cut: Mapping[Node, Reduce] = {}, permuted: bool = False) -> None:

@@ -98,9 +98,9 @@ class Writer:
 
     Each method writes one kind of field, such as a number or an index expression (text_io/templates.py).
 
-    `names`: the name of each value that an earlier line defines.
-    `axis`: a regular expression for the names of axes.
-    `values`: a map from symbols of index expressions, such as `@0`, to the expressions that are written for them.
+    `names`: a dict from each value that an earlier line defines to its name in the text.
+    `axis`: a regular expression that matches the names of axes.
+    `values`: a dict from symbols such as `@0` to the expressions that replace them in the text.
     """
 
     number = flag = staticmethod(format_number)

@@ -41,11 +41,11 @@ KIB = 1024
 class Multiprocessor(NamedTuple):
     """Limits of one multiprocessor. AMD calls a multiprocessor a compute unit, and a warp a wave.
 
-    `warps`, `blocks`: the most warps and the most thread blocks that one multiprocessor runs at once; `blocks` is 0 for
+    `warps`, `blocks`: the most warps and the most thread blocks that one multiprocessor runs at once. `blocks` is 0 for
         AMD, because no limit is known.
-    `shared`: bytes of shared memory (AMD: local memory, LDS).
-    `reserved`: bytes of shared memory that the driver takes from each block.
-    `registers`: number of 32-bit registers of an NVIDIA GPU.
+    `shared`: the bytes of shared memory of one multiprocessor (AMD: local memory, LDS).
+    `reserved`: the bytes of shared memory that the driver takes from each thread block.
+    `registers`: the number of 32-bit registers of one multiprocessor (NVIDIA only).
     """
 
     warps: int
@@ -105,9 +105,10 @@ UNITS = {"count": 1, "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 class Peak(NamedTuple):
     """Peak rates of a chip, per second.
 
-    `bandwidth`: bytes that can be moved between the chip and its memory.
-    `rates`: operations by unit: "f16" and "tf32" multiply matrices (one addition and one multiplication count as two
-        operations), "f32" and "f64" are arithmetic, "special" are functions such as exp.
+    `bandwidth`: the bytes per second that can be moved between the chip and its memory.
+    `rates`: the operations per second of each unit. The units "f16" and "tf32" multiply matrices. One multiplication
+        and one addition count as two operations. The units "f32" and "f64" compute arithmetic. The unit "special"
+        computes functions such as exp.
     """
 
     name: str
@@ -120,8 +121,9 @@ class Chip(Record):
 
     `multiprocessors`: the number of multiprocessors of the chip (AMD: compute units).
     `warps`: the most warps that one multiprocessor runs at once (AMD: waves).
-    `shared`: bytes of shared memory that one thread block can use.
-    `l1`, `l2`: bytes of the L1 cache of one multiprocessor, and of the L2 cache that all multiprocessors share.
+    `shared`: the bytes of shared memory that one thread block can use.
+    `l1`, `l2`: the bytes of the L1 cache of one multiprocessor, and of the L2 cache of the whole chip. `l2` is None if
+        it is unknown.
     """
 
     name: str

@@ -15,9 +15,9 @@ accesses. A bounds check must have the same result for all elements that one ins
 For each operation that computes an offset, Triton determines three powers of two (lib/Analysis/AxisInfo.cpp in Triton).
 Like Triton, this module determines three powers of two from the expression (`Dim`) of an offset:
 
-    contiguity     how many neighbouring values increase by one from each value to the next
-    divisibility   a power of two that divides the first of these values
-    constancy      how many neighbouring values are equal
+`contiguity`: the number of neighbouring values that increase by one from each value to the next.
+`divisibility`: a power of two that divides the first of these values.
+`constancy`: the number of neighbouring values that are equal.
 
 A size that is an argument of a kernel can be a multiple of 16 in one call but not in another call. The field `given` of
 a `Width` lists the sizes that must be multiples of 16. If a size in `given` is not a multiple of 16, one instruction
@@ -44,9 +44,9 @@ ANY = 1 << 30  # larger than any tile: stands for all neighbours, and for a powe
 class Width(NamedTuple):
     """The vector width of one load or store: how many bytes one instruction of a thread moves.
 
-    `bytes`: bytes that one instruction moves; None if the access uses a tensor descriptor.
+    `bytes`: the bytes that one instruction moves. None if the access uses a tensor descriptor.
     `why`: the reason why the access is not wider.
-    `given`: integer arguments of the kernel, such as strides, that the prediction assumes to be multiples of 16.
+    `given`: integer arguments of the kernel, such as strides. The prediction assumes that they are multiples of 16.
     """
 
     bytes: int | None

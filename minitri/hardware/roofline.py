@@ -68,9 +68,9 @@ class Measured(UserDict[str, float]):
 class Row(NamedTuple):
     """One row of the roofline table: a kernel, or the program as a whole.
 
-    `needed`: the bytes and the operations that no implementation can avoid.
+    `needed`: the bytes and operations that no implementation can avoid.
     `asked`: the bytes that the kernel's tile program moves, and the operations that it computes.
-    `measured`, `predicted`: seconds.
+    `measured`, `predicted`: the measured and the predicted time in seconds, each None if unknown.
     """
 
     name: str
@@ -138,7 +138,8 @@ def _row(program: Program, needed: Work, measured: float | None, context: Contex
 def predicted_seconds(needed: Work, asked: Work, programs: int, chip: Chip) -> float | None:
     """Returns the predicted time of one kernel, or None for a chip whose peak rates are not known.
 
-    `needed`: the bytes that the kernel must move, each counted once: repeated loads are served by a cache.
+    `needed`: the bytes that the kernel must move. Bytes that are loaded again count once, because a cache serves
+        repeated loads.
     `asked`: the operations that the kernel's tiles compute, including elements past the end of an axis.
     `programs`: the number of grid programs of the kernel.
     """

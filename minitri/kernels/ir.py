@@ -155,9 +155,10 @@ class Spread(_Op):
 class Reduce(_Op):
     """A reduction of `x` over the axes `over`.
 
-    `index`: only for argmax and argmin in tile programs: an op with the index of each element of `x`; otherwise None.
-    `rescale`: a loop multiplies the partial sum by this value before the next block is added; None means 1.
-    `shift`: a loop adds this value to the partial sum before the next block is added; None means 0.
+    `index`: the op that computes the index of each element, for argmax and argmin in tile programs. None otherwise.
+    `rescale`: an op whose value multiplies the partial sum before a loop adds the next block. None stands for the
+        factor 1.
+    `shift`: an op whose value is added to the partial sum before a loop adds the next block. None stands for 0.
 
     Without a loop, the corrections `rescale` and `shift` have no effect, because there is no partial sum to correct.
     The pass in minitri/optimize/online_reductions/merge_loops.py gives a reduction its fields `rescale` and `shift`,

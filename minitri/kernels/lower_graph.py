@@ -39,7 +39,7 @@ def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:
     """Makes the plan (list of kernels) with one kernel for each node that computes something, in the order of the
     graph.
 
-    `layouts`: a dict from the name of each input that is not contiguous to the strides of this input, in elements.
+    `layouts`: the strides, in elements, of each input that is not contiguous in memory. The key is the input's name.
     """
     graph = with_stored_outputs(graph)
     while True:
@@ -78,8 +78,8 @@ def _ledger(graph: Graph, parts: Sequence[Indexing]) -> list[Decision]:
 def decision(graph: Graph, node: Node, ends: tuple[str, str], fused: bool, rule: str, times: int) -> Decision:
     """Makes a line of the ledger (list of fusion decisions) about the value of `node`.
 
-    `ends`: two names: the kernel that computes the value, and the kernel that uses the value.
-    `times`: how many reads and writes of the value this line of the ledger counts.
+    `ends`: the names of two kernels: the first computes the value, and the second uses it.
+    `times`: the number of reads and writes of the whole value. The line counts their bytes.
     """
     traffic = product(list(node.shape)) * (times * node.dtype.bytes)
     return Decision(f"{label(node)}: {node.type}", *ends, fused, rule, traffic, spans=graph.spans.get(node, ()))
@@ -157,7 +157,7 @@ class OpBuilder:
     """Makes the ops of a kernel, of a tile program or of a loop, one after another.
 
     `axes`: the names of the axes, in the order of the kernel.
-    `ops`: the ops that were made so far; in a tile program, loops are included.
+    `ops`: the ops that were made so far. In a tile program, loops are included.
     """
 
     def __init__(self, axes: Iterable[str]) -> None:
@@ -359,9 +359,9 @@ def build(name: str, part: Indexing, buffers: Buffers, spans: Spans) -> ir.Kerne
     """Builds the kernel that computes the nodes of `part` and stores the roots (the results) of `part` in memory.
 
     `name`: the name of the kernel, such as "k0".
-    `buffers`: a function that returns the buffers that hold the value of a node. If several outputs are the same node,
-        this node has several buffers.
-    `spans`: the source spans of each node.
+    `buffers`: a function that returns the buffers with the value of a node. If several outputs are the same node, the
+        node has several buffers.
+    `spans`: the places of each node in the source text.
     """
     part.axes = {a: part.axes[a] for a in part.axis_order()}
     builder = _Builder(part, buffers, spans)

@@ -48,9 +48,9 @@ Read = tuple[Callable[[], Any], Any]  # how to look a value up, and what it was
 class Definition(Record, eq=False):
     """A function, and the scope in which linking looks up the function's free variables.
 
-    `reader`: `reader(name)` returns a function that looks up the value of the name in the scope. For the text of a
-        program, `reader(name)` is None.
-    `siblings`: the functions in the same text, by name.
+    `reader`: a function that takes the name of a free variable. It returns a function that looks up the variable's
+        value. For a function in the text of a program, it returns None.
+    `siblings`: the definitions of all functions in the same text, by name.
     `defaults`: the default values of a Python function's parameters, by name.
     """
 
@@ -63,7 +63,7 @@ class Definition(Record, eq=False):
 class Linked(Record, eq=False):
     """A module of linked functions. The last function of the module is the function for which `link` was called.
 
-    `reads`: every value that was looked up in a scope.
+    `reads`: the values that were looked up in scopes. Each value comes with the function that looks it up.
     `missing`: names of functions that nothing defines yet.
     """
 
@@ -106,7 +106,7 @@ def _content(cell: Any) -> Any:
 def link(entry: Definition, definition: Callable[[Any], Definition | None]) -> Linked:
     """Returns a module with a function and all functions that it calls.
 
-    `definition`: maps a minitri program to its `Definition`, and any other value to None.
+    `definition`: a function from a minitri program to its `Definition`. It returns None for any other value.
 
     Raises CompileError MT0101 for a name whose value cannot be part of a program, such as an array.
     """

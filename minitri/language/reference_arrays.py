@@ -2,8 +2,8 @@
 
 Two rules for arrays of the language differ from the rules of numpy:
 
-    promotion     an integer and a float give the float's dtype; a number or a size takes the dtype of the array
-    f16, bf16     are stored as f32 (`DType.compute`); only the function `rounded` rounds them
+Promotion: an integer and a float give the float's dtype. A number or a size takes the dtype of the array.
+Values of f16 and bf16 are stored as f32 (`DType.compute`). Only the function `rounded` rounds them.
 
 The operator table (operators.toml) defines the elementwise functions.
 """

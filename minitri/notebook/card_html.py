@@ -32,11 +32,11 @@ def card(
 ) -> str:  # fmt: skip
     """Returns the HTML of a card.
 
-    `facts`: a short text beside the title; it is red if `wrong` is true.
+    `facts`: a short text beside the title. It is red if `wrong` is true.
     `text`: the text of a card that shows a single text.
     `tabs`: pairs of a label and a text, for a card with several texts.
-    `rows`: a table whose first row is the head.
-    `fold`: a label that shows or hides the table; the table is hidden at first, unless `wrong` is true.
+    `rows`: the rows of a table. The first row has the titles of the columns.
+    `fold`: the label of a control that shows or hides the table. At first the table is hidden, unless `wrong` is true.
     `note`: the last line of the card.
     `longest`: the number of characters after which a text is cut.
     """

@@ -48,7 +48,7 @@ def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Pla
     cost, for example the memory traffic.
 
     `whole`: the plan without slices.
-    `fuse`: the function that divides a graph into kernels.
+    `fuse`: the function that divides a graph into kernels and returns their plan.
     """
     interner, spans = Interner(graph.conditions), dict(graph.spans)
     outputs, places, runs = list[Node](), list[tuple[Buffer, int, Dim]](), list[int]()

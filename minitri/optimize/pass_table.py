@@ -136,11 +136,12 @@ def room(
     the compilation context, and returns one further argument for the optimisation, for example the chip.
 
     `kind`: the function that makes the `Pass`, for example `graph_pass`.
-    `place`: the module in minitri/optimize and the function that does the work: "pack_operands:pack".
-    `instead`: the function that runs if `--without` removes the optimisation.
+    `place`: the module in minitri/optimize and its function, such as "pack_operands:pack".
+    `instead`: the function that runs in place of the optimisation if `--without` leaves the optimisation out.
     `gpu`: whether the optimisation runs for GPUs only. Triton's interpreter has no tensor cores and runs one program at
-        a time, so an optimisation for GPUs would not make the interpreter faster.
-    `together`: whether the optimisation gets all tile programs in one call, instead of one program per call.
+        a time. Optimisations for GPUs would not make it faster.
+    `together`: whether one call of the optimisation gets all tile programs. Otherwise each tile program has a call of
+        its own.
     """
     module, called = place.split(":")
     function = getattr(import_module(f"minitri.optimize.{module}"), called)

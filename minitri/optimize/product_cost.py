@@ -43,8 +43,8 @@ class Pace(NamedTuple):
     `columns` columns.
 
     `alone`: the time for STEP (128) indices of the summed axis, if one program runs on a multiprocessor.
-    `beside`: the time for STEP indices, if two programs share a multiprocessor.
-    `most`: how many programs can run on a multiprocessor at once.
+    `beside`: the time for STEP (128) indices of the summed axis, if two programs share a multiprocessor.
+    `most`: the largest number of programs that run on a multiprocessor at once.
     `start`: the time until the first block is loaded, plus the time after the last block.
     """
 

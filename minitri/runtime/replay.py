@@ -1,8 +1,9 @@
 """Makes repeated calls on a GPU fast: a repeated call skips the checks of the first call, and launches the same
 compiled kernels.
 
-    Replay     a call with new tensors of the same dtypes, shapes, strides, alignment and device: allocates and launches
-    Captured   a call with the same arrays and the same outputs (`Bound`) as one CUDA graph
+A `Replay` is a call with new tensors. Their dtypes, shapes, strides, alignment and device are those of an earlier call.
+    The `Replay` allocates arrays and launches the kernels.
+A `Captured` is a call with the same arrays and the same outputs (`Bound`), as one CUDA graph.
 
 Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. The check
 `again_like` compares the types and shapes of the next call's arguments with those of the previous call. The check
@@ -236,11 +237,10 @@ class ReplayCache:
     recognised by torch's guards (fast checks of arguments), without computing a key. If a call differs from the
     previous call, its `Replay` (recorded call) is found by the key, which is made from the arguments.
 
-    `floats`: the position and the default of each float parameter; the key of a call leaves out the values of float
-        parameters.
+    `floats`: the position and the default of each float parameter. The key of a call has no values of float parameters.
     `kept`: the `Replay` objects, by the key of their call.
-    `again`: a function that repeats a call like the previous call, and returns None for any other call; `again` is None
-        if torch has no guards.
+    `again`: a function that repeats a call that is like the previous one, and returns None for other calls. None if
+        torch has no guards.
     """
 
     def __init__(self, floats: Mapping[str, tuple[int, float]]) -> None:

@@ -97,11 +97,11 @@ def trials(
 ) -> Tuning:  # fmt: skip
     """Compiles and measures the candidates, and compares each result with `expected`.
 
-    `build`: a function that compiles a candidate, and returns a function that launches it.
-    `seconds`: the time limit for compilation; candidates that are not compiled in time are left out, except for the
-        first candidate.
-    `scale`: the magnitude of the operands, which determines the tolerance of `close`.
-    `progress`: a function that reports progress: it gets the number of finished candidates and the number of all
+    `build`: a function that compiles a candidate. It returns a function that launches the compiled candidate.
+    `seconds`: the time limit for compilation. Candidates that are not compiled in time are left out, but never the
+        first one.
+    `scale`: the magnitude of the operands. The tolerance of the function `close` depends on it.
+    `progress`: a function that reports progress. It gets the number of finished candidates and the number of all
         candidates.
 
     A compilation that is not finished in time continues in its thread. Before the process exits, it waits for

@@ -43,10 +43,10 @@ def tune(
 ) -> Options:  # fmt: skip
     """Measures schedules now, and returns the fastest options for the call `program(*arrays, **named)`.
 
-    `effort`: "quick" measures 8 candidates in about 10 seconds; "full" measures all candidates.
-    `candidates`: the options to measure; if this argument is None, `effort` chooses them.
+    `effort`: "quick" measures 8 candidates in about 10 seconds. "full" measures all candidates.
+    `candidates`: the options to measure. If this argument is None, `effort` chooses them.
     `repeats`: the number of measurements of each candidate.
-    `show`: whether to print a table of the candidates.
+    `show`: whether to print a table of the measured candidates.
 
     `program.configured(options=…)` makes a program with these options. Raises the CompileErrors that a call of the
     program raises.

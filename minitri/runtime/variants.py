@@ -30,8 +30,8 @@ MAX_SPECIALISED = 8  # shapes that get their own kernels on a GPU
 class Variants:
     """The `Executable` objects (compiled kernels) of one program.
 
-    `kept`: the `Executable` objects, by the key of their compilation context.
-    `shapes`: the sizes and strides of calls that got their own kernels.
+    `kept`: the `Executable` objects, one for each compilation context.
+    `shapes`: the sizes and strides of the calls that got their own kernels.
     """
 
     def __init__(self) -> None:

@@ -12,12 +12,12 @@ The one idea: random programs are valid by construction. The reference evaluator
 statement is written. The program writer therefore knows the dtype and the shape of every value when it writes the next
 statement.
 
-    statement_forms.toml   the forms of statements, with placeholders
-    statement_writer.py    draws forms and fills them; minitri/bench/random_programs.py uses it too
-    statement_placeholders.py        what each placeholder becomes: parameters, values of sample arrays, axes, sizes
-    small_random_programs.py      the statements and the text of a whole program; shrinks failing programs
-    equivalent_programs.py    changed programs that must compute the same result
-    random_arrays.py       arrays
+`statement_forms.toml`: contains the forms of statements, with placeholders.
+`statement_writer.py`: draws forms and fills them. minitri/bench/random_programs.py uses it too.
+`statement_placeholders.py`: fills each placeholder with a parameter, a value of sample arrays, an axis or a size.
+`small_random_programs.py`: writes the statements and the text of a whole program, and shrinks failing programs.
+`equivalent_programs.py`: makes changed programs that must compute the same result.
+`random_arrays.py`: makes random arrays.
 
 `programs` and `arrays` import hypothesis when they are called; `random_program(seed)` works without hypothesis. Left
 out: random programs that contain errors.

@@ -6,11 +6,11 @@ return the same bits. If a result of the original program is not exact, the resu
 within the error bounds of the original program. A program with added dead code must have the same generated source as
 the original program.
 
-    without simplify, …    an optional pass is left out
-    permuted               the operands of commutative operators are exchanged
-    dead code              statements are added whose results are not used
-    renamed                parameters, variables and dimensions get other names, which sort in another order
-    small blocks           tiles have few elements, so small arrays need many programs and loops
+`without simplify`: the optional pass `simplify` is left out. Each optional pass has such an entry.
+`permuted`: the operands of commutative operators are exchanged.
+`dead code`: statements are added whose results are not used.
+`renamed`: parameters, variables and dimensions get other names, which sort in another order.
+`small blocks`: tiles have few elements, so small arrays need many programs and loops.
 """
 
 import re

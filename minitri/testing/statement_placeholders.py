@@ -76,8 +76,8 @@ class FormFiller(StatementWriter):
     """Fills the placeholders of a form, which is a statement with placeholders (statement_forms.toml).
 
     `sides`: the sizes that the axes of a new matrix {MK} can have.
-    `sizes`: the size of each dimension, such as {"N": 3}.
-    `axes`: the axes of each parameter.
+    `sizes`: the size of each dimension, by name, such as {"N": 3}.
+    `axes`: the axes of each parameter, by name.
     """
 
     drawn_again = frozenset({"place", "next_place", "size", "dimension", "alike", "same"})

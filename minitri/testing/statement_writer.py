@@ -60,16 +60,16 @@ class Filled(dict[str, Any]):
 class StatementWriter:
     """A program under construction: its parameters, values and statements, by name.
 
-    `kinds`: for each kind of statement, lists of forms.
-    `words`: for each placeholder in this dictionary, a list of texts from which one is chosen.
-    `drawn_again`: the other placeholders that get a new text at each occurrence.
+    `kinds`: lists of statement forms for each kind of statement.
+    `words`: a dict from placeholders to lists of texts. One of the texts is chosen at each occurrence.
+    `drawn_again`: other placeholders that get a new text at each occurrence.
     `refusals`: the exceptions after which a statement is left out of the program.
 
     A subclass of `StatementWriter` defines two methods:
 
-    placeholder(name, filled)   returns the text for a placeholder, or raises DoesNotFit
-    value(text, reads, group)   returns the value that a statement computes, or raises DoesNotFit. The argument `group`
-                                is the name of the list that contains the statement's form
+    `placeholder(name, filled)` returns the text for a placeholder, or raises DoesNotFit.
+    `value(text, reads, group)` returns the value that a statement computes, or raises DoesNotFit. The argument `group`
+        is the name of the list that contains the statement's form.
     """
 
     placeholder: Callable[[str, Filled], Any]

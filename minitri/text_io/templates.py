@@ -112,9 +112,9 @@ class LineReader(Generic[V]):
     """Reads the lines of a block, one after another. A subclass has a method for each kind of field: the method `axis`
     reads fields of the kind `axis`.
 
-    `templates`: the template for each class of operations.
+    `templates`: a dict from each class of operations to its template.
     `precisions`: the precisions that a matrix product can have.
-    `anywhere`: placeholders for attributes that any line can have.
+    `anywhere`: the placeholders of attributes that any line can have.
     example      an example of a type, for error messages
     `names`: the dimensions, axes and values that the current line can use in index expressions.
     `dtype`: the dtype of the current line's result.

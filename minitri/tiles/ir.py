@@ -91,12 +91,12 @@ class Hints(Record):
     the hint `fast` can give a slightly different result than without this hint. A load with the hint `descriptor`
     returns zeros past the end of its array. Except for the hints `fast` and `descriptor`, a hint changes no value.
 
-    `descriptor`: the access uses a tensor descriptor with a block of these sizes, one for each axis of the array.
-    `evict_first`: the L2 cache may drop the loaded elements before others.
-    `fast`: the operator is compiled to its faster, less precise fast-math form.
-    `in_parts`: a maximum over rows first reduces parts of 16 columns each.
-    `unknown_start`: the initial value of a `Carry` is hidden from Triton's compiler.
-    `wait`: each iteration of the loop first waits until the tensor cores have finished.
+    `descriptor`: the block sizes of the tensor descriptor that makes the access, one for each axis of the array.
+    `evict_first`: whether the L2 cache may drop the loaded elements before others.
+    `fast`: whether the operator is compiled to its faster, less precise fast-math form.
+    `in_parts`: whether a maximum over rows first reduces parts of 16 columns each.
+    `unknown_start`: whether the initial value of a `Carry` is hidden from Triton's compiler.
+    `wait`: whether each iteration of the loop first waits until the tensor cores have finished.
     """
 
     descriptor: tuple[int, ...] = ()
@@ -114,13 +114,14 @@ class LaunchOptions(Record, kw_only=True, eq=False):
     """The options of a tile program that its schedule chooses.
 
     `warps`: the number of warps that run one grid program.
-    `stages`: how many blocks a pipelined loop keeps in flight; an option of Triton's compiler.
-    `group`: rasterisation: the number of tiles along the last-but-one grid axis that run side by side, so that their
-        operands stay in the L2 cache.
-    `descriptors`: loads use tensor descriptors where that is possible.
-    `persistent`: the number of grid programs of a persistent kernel; 0 means one grid program for each tile.
-    `registers`: the most registers that a thread may use; 0 means that Triton's compiler decides.
-    `descriptor_stores`: if `descriptors` is true: stores use tensor descriptors too, where that is possible.
+    `stages`: the number of blocks that a pipelined loop keeps in flight (Triton's `num_stages`).
+    `group`: the number of tiles along the last-but-one grid axis that run side by side (rasterisation). Their operands
+        then stay in the L2 cache.
+    `descriptors`: whether loads use tensor descriptors where that is possible.
+    `persistent`: the number of grid programs of a persistent kernel. 0 means one grid program for each tile.
+    `registers`: the most registers that a thread may use. 0 means that Triton's compiler decides.
+    `descriptor_stores`: whether stores use tensor descriptors too where that is possible. It has an effect only if
+        `descriptors` is true.
     """
 
     warps: int = 4
@@ -135,15 +136,15 @@ class LaunchOptions(Record, kw_only=True, eq=False):
 class Program(LaunchOptions, eq=False):
     """The tile program of one kernel, and its compile options.
 
-    `wide`: memory offsets are 64-bit integers.
-    `relaxed`: fast math is allowed; copied from the field `relaxed` of the kernel.
-    `descending`: the tiles of the last grid axis run backwards, from the end of the axis to its start.
-    `returning`: loops without carried values run backwards, from their last block to their first block.
-    `peeled`: tiles that are completely inside the last grid axis skip the bounds checks of that axis.
-    `early_start`: a grid program starts before the previous kernel ends, and then waits for the results of that kernel
-        (dependent launch).
-    `flattened`: the loop over the tiles of a persistent kernel and the loop inside it become one loop.
-    `hints`: hints about how the target compiles single ops and loops.
+    `wide`: whether memory offsets are 64-bit integers.
+    `relaxed`: whether fast math is allowed. It is copied from the field `relaxed` of the kernel.
+    `descending`: whether the tiles of the last grid axis are numbered backwards, from the end of the axis to its start.
+    `returning`: whether loops without carried values run backwards, from their last block to their first block.
+    `peeled`: whether tiles completely inside the last grid axis skip the bounds checks of that axis.
+    `early_start`: whether a grid program starts before the previous kernel ends (dependent launch). It then waits for
+        the results of that kernel.
+    `flattened`: whether the loop over the tiles of a persistent kernel and the loop inside it become one loop.
+    `hints`: hints about how the target compiles single ops and loops. The key is the op or loop.
     """
 
     name: str

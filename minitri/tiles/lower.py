@@ -43,10 +43,10 @@ def lower(kernel: Kernel, schedule: Schedule) -> Program:
 class Nest:
     """A loop nest under construction.
 
-    `loops`: the axes of the loops.
+    `loops`: the names of the axes over which the loops run.
     `body`: the op builder that makes the ops of the innermost loop.
-    `carries`: the values that the loop carries, each with its value for the next iteration.
-    `values`: maps each op of the kernel to its value in the current iteration.
+    `carries`: the values that the loop carries. Each comes with its value for the next iteration.
+    `values`: a dict from each op of the kernel to its value in the current iteration.
     """
 
     loops: tuple[str, ...]

@@ -33,9 +33,10 @@ UNKNOWN = 1024  # the size that the plain schedule assumes for an unknown extent
 class Schedule(LaunchOptions):
     """How one kernel is divided into grid programs and loops, and the launch options of its tile program.
 
-    `axes`: name → (role, block); if `axes` has no entry for an axis, each grid program has one index of this axis.
+    `axes`: a dict from an axis to its role and its block size. A grid program has one index of an axis that is not in
+        the dict.
     `rule`: a description of the rule that chose this schedule.
-    `near`: whether a second loop over the same elements finds them in a cache; if true, an online reduction would save
+    `near`: whether a second loop over the same elements finds them in a cache. If true, an online reduction would save
         nothing.
     """
 
@@ -51,12 +52,12 @@ class Schedule(LaunchOptions):
 class Options(Record):
     """The caller's decisions about schedules. If an option is None, the schedule rules decide.
 
-    `blocks`: block sizes by axis: {"i": 3}.
+    `blocks`: the block sizes, by the name of the axis, such as {"i": 3}.
     `warps`: the number of warps that run one grid program.
-    `stages`: the number of blocks that a pipelined loop keeps in flight.
+    `stages`: the number of blocks that a pipelined loop keeps in flight (Triton's `num_stages`).
     `group`: the number of tiles that run side by side (rasterisation).
-    `descriptors`: True: loads use tensor descriptors. Stores of persistent kernels use tensor descriptors too if there
-        is enough shared memory.
+    `descriptors`: whether loads use tensor descriptors. If True, stores of persistent kernels use them too, if there is
+        enough shared memory.
     `persistent`: the number of grid programs of a persistent kernel.
     `registers`: the most registers that a thread may use (NVIDIA).
 

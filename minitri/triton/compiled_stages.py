@@ -50,8 +50,8 @@ class Kind(Record):
 
     If two calls of a kernel have an equal `Kind`, they use the same machine code.
 
-    `aligned`: for each pointer: whether its address is a multiple of 16 bytes.
-    `numbers`: for each size: the type ("i32" or "i64"), and whether the size is a multiple of 16.
+    `aligned`: whether the address of each pointer is a multiple of 16 bytes.
+    `numbers`: the type of each size ("i32" or "i64"), and whether the size is a multiple of 16.
     """
 
     aligned: tuple[bool, ...]

@@ -31,9 +31,10 @@ STEP = "    "
 class Lines:
     """The lines of a Triton function that is being written.
 
-    `texts`: the lines of source text, with their indentation; a line computes at most one operation.
+    `texts`: the lines of source text with their indentation. A line computes at most one operation.
     `ops`: pairs of a line number, counted from 1, and the operation that the line computes.
-    `sizes`: for each expression over unknown sizes: the name of the kernel argument that holds its value.
+    `sizes`: the name of the kernel argument for each expression over unknown sizes. The argument holds the value of the
+        expression.
     """
 
     def __init__(self) -> None:
@@ -124,10 +125,10 @@ def convert(name: str, source: DType, target: DType) -> str:
 class Expressions:
     """Writes expressions over the values and axes of one tile program.
 
-    `extents`: the number of elements of a tile along each axis; axes along which a tile has one element are left out.
-    `names`: the name of each computed operation in the source, such as v3.
-    `predicates`: the name of each computed condition in the source, such as m5. A key is a condition, in which each
-        loaded value is written as its name in the source, such as v3.
+    `extents`: the number of elements of a tile along each axis. Axes along which a tile has one element are left out.
+    `names`: the name in the source of each computed operation, such as v3.
+    `predicates`: the name in the source of each computed condition, such as m5. A key is a condition, in which names
+        such as v3 stand for the loaded values.
     """
 
     def __init__(self, program: Program, lines: Lines) -> None:

@@ -5,11 +5,11 @@ the stage that the pass made, the error bound, and whether the error is within t
 row is wrong, because the results before this pass were still right. If a pass fails, `check` searches for smaller
 arguments for which the same pass fails.
 
-    interpreter     code for numpy arrays, run by Triton's interpreter; its tiles are as large as Triton allows
-    cuda            code for a GPU, run by numpy and by Triton's interpreter; reports call it "cuda:90 on CPU"
-    cuda general    as "cuda", but sizes and strides are arguments of the kernel
-    cuda wide       as "cuda general", but with 64-bit offsets; only `minitri fuzz` uses this variant
-    gpu             the GPU itself, if there is one
+`interpreter`: code for numpy arrays, which Triton's interpreter runs. Its tiles are as large as Triton allows.
+`cuda`: code for a GPU, which numpy and Triton's interpreter run. Reports call this variant "cuda:90 on CPU".
+`cuda general`: as `cuda`, but sizes and strides are arguments of the kernel.
+`cuda wide`: as `cuda general`, but with 64-bit offsets. Only `minitri fuzz` uses this variant.
+`gpu`: the GPU itself, if there is one.
 
 `check` compares each result with an f64 evaluation of the graph. A running error analysis gives a radius for each
 element: the largest error that rounding can explain (minitri/trust/error_bounds.py). The radius (largest accepted

@@ -48,7 +48,7 @@ class Failure(NamedTuple):
     """The smallest call found for which the wrong pass is still the first pass that fails.
 
     `before`, `after`: the printed input and the printed output of the wrong pass.
-    `got`: the results of the stage that the pass made; None if that stage does not run.
+    `got`: the results of the stage that the wrong pass made. None if that stage does not run.
     """
 
     row: CheckRow

@@ -3,9 +3,10 @@ written once.
 
 In: a masked tile program, and the conditions that the call has checked. Out: a list of verdicts:
 
-    in bounds      proven from the ranges of the axes and the conditions of the mask, or refuted by an example
-    needed         for each condition of a mask: an example of what happens without it
-    written once   for each buffer that is stored: its blocks cover every element, and no element twice
+`in bounds`: an access stays in its array. The ranges of the axes and the conditions of the mask prove it, or an example
+    refutes it.
+`needed`: for each condition of a mask, an example shows what happens without the condition.
+`written once`: for each buffer that is stored, the blocks cover every element, and no element twice.
 
 The one idea: the proofs come from an independent checker, which reads the masked program alone and does not rely on the
 masking pass. From the grid and the block sizes, the checker derives inequalities for the indices of each axis.
@@ -38,9 +39,9 @@ BOUNDS, NEEDED, ONCE = "in bounds", "needed", "written once"
 class Verdict(NamedTuple):
     """The verdict on one claim about an access.
 
-    `status`: one of "proven", "needed" (an example or a reason shows it), "refuted", "idle" (the bounds check is not
-        needed) and "not proven".
-    `why`: the proof, the example or the reason in words.
+    `status`: "proven", "needed", "refuted", "idle" or "not proven". "needed": an example or a reason shows that a
+        bounds check is needed. "idle": the bounds check is not needed.
+    `why`: the proof, the example or the reason, as a text.
     """
 
     program: str

@@ -3,10 +3,10 @@
 In: a compilation, the name of a stage, and a checked call with its arrays on the CPU. Out: the outputs as numpy arrays.
 The type of a stage's value (such as a graph) selects the evaluator, so a new stage needs no change in this file.
 
-    a graph             minitri/graph/evaluate.py
-    a plan of kernels   minitri/kernels/evaluate.py
-    tile programs       minitri/tiles/evaluate.py; masks are applied if the programs have them
-    Triton source       Triton's interpreter, also for the schedule of a GPU
+A graph is run by minitri/graph/evaluate.py.
+A plan of kernels is run by minitri/kernels/evaluate.py.
+Tile programs are run by minitri/tiles/evaluate.py. Masks are applied if the programs have them.
+Triton source is run by Triton's interpreter, also for the schedule of a GPU.
 
 Left out: running on the GPU itself (minitri/runtime/variants.py), and the stages inside Triton's compiler.
 """

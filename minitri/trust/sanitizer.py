@@ -3,13 +3,13 @@
 In: every load and store that the evaluator runs, with the index of each element. Out: nothing, or an `AccessError`
 whose kind says what is wrong, such as "out of bounds" or "race".
 
-    out of bounds   an access that no mask stops and that leaves its array
-    not written     a read of an element that nothing has written yet
-    written twice   an element that is written a second time, by any grid program
-    never written   an element of an output that no grid program writes
-    layout          a buffer whose shape and strides differ from the shape and strides of the array
-    race            a grid program reads an element that a different grid program of the same kernel writes
-    not neutral     an element past the end of a reduced axis whose value would change the result of the reduction
+`out of bounds`: no mask stops an access that leaves its array.
+`not written`: an element is read that nothing has written yet.
+`written twice`: any grid program writes an element a second time.
+`never written`: no grid program writes an element of an output.
+`layout`: the shape and strides of a buffer differ from the shape and strides of the array.
+`race`: a grid program reads an element that a different grid program of the same kernel writes.
+`not neutral`: an element past the end of a reduced axis has a value that would change the result of the reduction.
 
 An `AccessError` names the tile program, the point of the grid, the buffer and the index. An `AccessError` also shows
 the statement as the stage prints it, and the source text of that statement. Left out: whether the values of the
@@ -63,10 +63,10 @@ def element(buffer: Buffer, index: Sequence[int]) -> str:
 class Watch:
     """Checks every access while all tile programs of a plan run.
 
-    `runs`: a list of all grid programs that have begun: the name of the kernel, and the position in the grid.
-    `writers`: for each temporary and output: the number of the run that wrote each element; -1 if no run wrote it.
-    `readers`: for each array that the present kernel both reads and writes: the number of the last run that read each
-        element.
+    `runs`: all grid programs that have begun, each with the name of the kernel and the position in the grid.
+    `writers`: the number of the run that wrote each element of a temporary or output. -1 if no run wrote the element.
+    `readers`: the number of the last run that read each element. Only arrays that the current kernel both reads and
+        writes have an entry.
     """
 
     def __init__(

@@ -4,13 +4,13 @@ For example, numpy's `average` is called `mean` in the language. The name `abs` 
 language. For numpy's `unique`, the language has no counterpart, and reasons.csv says why. The file names.csv has a row
 for each name of another library. The file libraries.toml has the names of libraries. The columns of names.csv:
 
-    name        such as `average`; `.real` is an attribute, and `*` stands for any other name of the library
-    arguments   the calls that the row is for: `x, axis`, `x, *, alpha`, `x: 1` (rank 1), `*rest` (any others). The
-                table `looks` of libraries.toml says how an argument looks: an argument for `M` is a size
-    libraries   the libraries that have the name, as keys of `LIBRARIES` (libraries.toml)
-    instead     what to write: an expression of the arguments, or the name itself if the language has it
-    reason      for a name that the language does not have: a key of reasons.csv
-    note        how the result of `instead` differs from the library's result, or what `instead` assumes
+`name`: a name such as `average`. `.real` is an attribute, and `*` stands for any other name of the library.
+`arguments`: the calls that the row is for, such as `x, axis`, `x, *, alpha`, `x: 1` (rank 1) or `*rest` (any others).
+    The table `looks` of libraries.toml says how an argument looks: an argument for `M` is a size.
+`libraries`: the libraries that have the name, as keys of `LIBRARIES` (libraries.toml).
+`instead`: an expression of the arguments that the user can write instead, or the name itself if the language has it.
+`reason`: a key of reasons.csv, for a name that the language does not have.
+`note`: how the result of `instead` differs from the library's result, or what `instead` assumes.
 
 If a name has several rows in names.csv, the first row that fits the call is used.
 

@@ -29,8 +29,8 @@ def fuse(graph: Graph, layouts: Layouts = {}, kept: Iterable[Node] = (), slices:
     """Decides which nodes of a graph share a kernel, and returns the plan: the kernels in launch order.
 
     `layouts`: the strides, in elements, of the inputs that are not contiguous in memory.
-    `kept`: values that must be stored in memory, even if this costs time.
-    `slices`: whether the operands of a concatenated result may be stored one by one (output_slices.py).
+    `kept`: nodes whose values must be stored in memory, even if this costs time.
+    `slices`: whether the operands of a concatenated result may be stored into the result one by one (output_slices.py).
     """
     plan = _fused(graph, layouts, kept)
     return with_slices(graph, plan, lambda sliced: _fused(sliced, layouts, (), True)) if slices else plan

@@ -42,9 +42,9 @@ def one_kernel(inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -
     """Returns a `FusedIndexing` (the axes and indices of a kernel) if one kernel can compute the nodes in the argument
     `inside`.
 
-    `inside`: the nodes that the kernel computes; the kernel reads all other nodes from memory.
-    `roots`: the nodes that the kernel stores.
-    `allows`: tells which values the symbolic sizes can have.
+    `inside`: the nodes that the kernel computes. The kernel reads all other nodes from memory.
+    `roots`: the nodes whose values the kernel stores.
+    `allows`: a function that says whether a symbolic size can be a given number.
 
     Raises NotOneKernel if the nodes cannot be one kernel.
     """

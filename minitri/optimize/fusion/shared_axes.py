@@ -33,12 +33,11 @@ class FusedIndexing(Indexing):
     """The axes and demands (needed elements) of a kernel with several operations. Raises NotOneKernel if the kernel
     would read too many arrays.
 
-    `loop`, `held`: axes that the reductions and products of the kernel share (set in
-        minitri/optimize/fusion/one_kernel.py).
-    `in_parts`: the results that the programs of a split reduction store piece by piece; each result comes with True if
-        its axes are permuted.
-    `transposed`: whether columns of products come before rows, as set by
-        minitri/optimize/fusion/computed_factor_first.py.
+    `loop`: the axis of the loop that reductions and products share. None without such a loop (one_kernel.py).
+    `held`: the column axes of products in this loop. Each program covers these axes completely.
+    `in_parts`: the results of which each program of a split reduction stores a part. The value is True if the axes of
+        the result are permuted.
+    `transposed`: whether the columns of products come before the rows. computed_factor_first.py sets this field.
     """
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> None:

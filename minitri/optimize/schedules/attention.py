@@ -9,16 +9,16 @@ of the products, a program keeps all elements in registers. The rules take the n
 description of the chip. The numbers in this module were measured on an H200, which has 65,536 registers on each
 multiprocessor.
 
-    many rows           A tile has many rows if there are enough such tiles for all multiprocessors. A tile has few rows
-                        if masks leave each row only a short part of the loop. This rule does not hold for
-                        products of 128 columns whose blocks are loaded by tensor descriptors.
-    descriptors         Tensor descriptors load complete blocks if there is enough work. A program then has eight warps
-                        with 128 registers per thread, which are half of the registers of a multiprocessor. While one
-                        program waits for its products, another program computes exponentials. Most attention loops with
-                        descriptors are pipelined (minitri/optimize/software_pipelining.py).
-    more values         More than two products, or a value loaded for each score, leave fewer registers for rows.
-    few rows            With 16 rows or fewer, loading takes most of the time, so a tile has only 16 rows.
-    wide elements       Elements of 32 bits, or more than 128 columns, need small blocks.
+  - Many rows: a tile has many rows if there are enough such tiles for all multiprocessors. A tile has few rows if masks
+    leave each row only a short part of the loop. This rule does not hold for products of 128 columns whose blocks are
+    loaded by tensor descriptors.
+  - Descriptors: tensor descriptors load complete blocks if there is enough work. A program then has eight warps with
+    128 registers per thread, which are half of the registers of a multiprocessor. While one program waits for its
+    products, another program computes exponentials. Most attention loops with descriptors are pipelined
+    (minitri/optimize/software_pipelining.py).
+  - More values: more than two products, or a value loaded for each score, leave fewer registers for rows.
+  - Few rows: with 16 rows or fewer, loading takes most of the time, so a tile has only 16 rows.
+  - Wide elements: elements of 32 bits, or more than 128 columns, need small blocks.
 """
 
 import math
@@ -37,12 +37,12 @@ from minitri.tiles.schedule import LEAST, Schedule, ceil_pow2, fitting, size
 class AttentionTile(NamedTuple):
     """The tile that one program of an attention kernel computes, and how the program runs.
 
-    `rows`: rows that one program computes.
-    `block`: loop indices (keys) that one iteration covers.
-    `warps`: warps of a program.
-    `stages`: blocks that are being loaded at the same time.
+    `rows`: the number of rows that one program computes.
+    `block`: the number of loop indices (keys) that one iteration covers.
+    `warps`: the number of warps of a program.
+    `stages`: the number of blocks that are loaded at the same time.
     `descriptors`: whether tensor descriptors load the blocks.
-    `registers`: the limit on the registers of a thread; 0 for no limit.
+    `registers`: the limit on the registers of a thread. 0 sets no limit.
     """
 
     rows: int
@@ -74,9 +74,9 @@ class Task(NamedTuple):
     """The sizes of the matrix products that an attention kernel computes in a loop.
 
     `batch`: the number of products in the batch.
-    `rows`: the rows of each product.
-    `steps`: the length of the loop.
-    `average_steps`: the average number of loop indices that the masks do not exclude for a row.
+    `rows`: the number of rows of each product.
+    `steps`: the length of the loop, in indices (keys).
+    `average_steps`: for one row, the average number of loop indices that masks do not exclude.
     """
 
     batch: int
@@ -140,7 +140,7 @@ def tile_within(
     """Returns the best tile that fits into shared memory.
 
     `held`: the extents of the axes that each program covers completely.
-    `described`: whether tensor descriptors are allowed.
+    `described`: whether tensor descriptors may load the blocks.
     """
     dots = kernel.dots
     scored = [op for op in kernel.body if isinstance(op, Load) and {row, loop} <= set(op.axes)]

@@ -4,22 +4,22 @@ The function `choose_tile` returns the tile for the products of a kernel. For au
 the function `candidates` returns a few tiles that are worth measuring. A block "in flight" is being loaded into shared
 memory. The tiles and their speeds come from measurements on an H200. The depth is the summed axis of a product.
 
-    many rows           The tile is chosen that causes the least work in all waves of programs. Smaller tiles work more
-                        slowly, because each element in shared memory is multiplied by fewer other elements.
-    descriptors         Tensor descriptors load blocks of at least one factor if there is enough work.
-    persistent          There are as few programs as can compute all tiles in the smallest number of waves. Each
-                        program computes one tile after the other. While a program stores a tile, the program also
-                        loads the next tile. A program stores through a descriptor if shared memory has room.
-    small depth         Storing a tile takes as long as the loop over the depth. So persistent programs have one
-                        more block in flight, if there is room. Without descriptors, two smaller tiles share a
-                        multiprocessor: one tile is computed while the other is stored.
-    few tiles           Each program has a multiprocessor and the shared memory to itself, so more blocks are in flight.
-    computed second     The product is transposed, so that the computed factor comes first and stays in registers
-    factor              (optimize/fusion/computed_factor_first.py). There are few registers, so tiles have few
-                        columns. While one program computes its factor, another program on the same multiprocessor
-                        multiplies. A cost model chooses the number of rows (optimize/dequantised_product_cost.py).
-    few rows            Most of the time is spent on loading the second factor once. Tiles are narrow, and as many
-                        blocks are in flight as fit into shared memory.
+  - Many rows: the tile is chosen that causes the least work in all waves of programs. Smaller tiles work more slowly,
+    because each element in shared memory is multiplied by fewer other elements.
+  - Descriptors: tensor descriptors load blocks of at least one factor if there is enough work.
+  - Persistent programs: there are as few programs as can compute all tiles in the smallest number of waves. Each
+    program computes one tile after the other. While a program stores a tile, the program also loads the next tile. A
+    program stores through a descriptor if shared memory has room.
+  - Small depth: storing a tile takes as long as the loop over the depth. So persistent programs have one more block in
+    flight, if there is room. Without descriptors, two smaller tiles share a multiprocessor: one tile is computed while
+    the other is stored.
+  - Few tiles: each program has a multiprocessor and the shared memory to itself, so more blocks are in flight.
+  - Computed second factor: the product is transposed, so that the computed factor comes first and stays in registers
+    (optimize/fusion/computed_factor_first.py). There are few registers, so tiles have few columns. While one program
+    computes its factor, another program on the same multiprocessor multiplies. A cost model chooses the number of rows
+    (optimize/dequantised_product_cost.py).
+  - Few rows: most of the time is spent on loading the second factor once. Tiles are narrow, and as many blocks are in
+    flight as fit into shared memory.
 
 The file schedules/attention.py chooses tiles for products that share their loop with other reductions.
 """
@@ -53,11 +53,11 @@ UNKNOWN = 4096  # the assumed extent of an axis of unknown size
 class Tile(NamedTuple):
     """The block sizes of a product.
 
-    `rows`: rows of the result.
-    `columns`: columns of the result.
-    `depth`: summed elements of one iteration.
-    `warps`: warps of a program.
-    `stages`: blocks of each factor that are being loaded at the same time.
+    `rows`: the number of rows of a tile of the result.
+    `columns`: the number of columns of a tile of the result.
+    `depth`: the number of elements that one iteration sums for each element of the result.
+    `warps`: the number of warps of a program.
+    `stages`: the number of blocks of each factor that are loaded at the same time.
     """
 
     rows: int
@@ -148,9 +148,9 @@ def batches(kernel: Kernel, *others: str) -> int:
 class TileChoice(NamedTuple):
     """The tile of a product, and how programs load and compute tiles.
 
-    `tile`: the block sizes.
+    `tile`: the block sizes of the product.
     `descriptors`: whether tensor descriptors load the blocks.
-    `persistent`: the number of persistent programs; 0 for one program per tile.
+    `persistent`: the number of persistent programs. 0 stands for one program per tile.
     """
 
     tile: Tile
@@ -161,7 +161,7 @@ class TileChoice(NamedTuple):
 def choose_tile(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Chip) -> TileChoice:
     """Returns the tile for the products of a kernel. All products must have the same rows and the same summed axis.
 
-    `m`, `n`: the rows and columns of one product.
+    `m`, `n`: the numbers of rows and columns of one product.
     `depth`: the length of the summed axis.
     `batch`: the number of products.
     """

@@ -5,17 +5,18 @@ block size for each axis. It also contains the number of warps and the name of t
 length of a row and the size of an element. Block sizes also depend on whether the kernel writes results as long as a
 row.
 
-    short             A program computes several rows, which have 1024 elements together. If a thread loads few bytes
-                      at once, rows that are only reduced or share a bias or scale have 2048 elements together.
-    fits              A program keeps one row in registers: one read, one write. A row has up to 32768 elements. The
-                      limit is 16384 if elements have 64 bits or are only reduced. The limit is 2048 for rows that are
-                      only reduced, if argmax, argmin or special functions need many registers.
-    16 bits, near     The row has more than 16384 elements but fits into a quarter of the L1 cache. Each reduction has a
-                      loop of its own, which reads the row again from the cache. There are no online reductions.
-    longer            A program loops over blocks of a row. The blocks are large if the row is read again to write
-                      results as long as the row. A loop also stores rows of more than 4096 elements that depend on no
-                      reduction. Other blocks are just large enough to keep the memory busy. If at most two programs run
-                      on a multiprocessor, they have more warps and larger blocks.
+  - Short rows: a program computes several rows, which have 1024 elements together. If a thread loads few bytes at once,
+    rows that are only reduced or share a bias or scale have 2048 elements together.
+  - Rows that fit: a program keeps one row in registers, and reads and writes it once. A row has up to 32768 elements.
+    The limit is 16384 if elements have 64 bits or are only reduced. The limit is 2048 for rows that are only reduced,
+    if argmax, argmin or special functions need many registers.
+  - Rows in the L1 cache: rows of narrow elements (at most 16 bits) have more than 16384 elements. They fit into a
+    quarter of the L1 cache. Each reduction has a loop of its own, which reads the row again from the cache. There are
+    no online reductions.
+  - Longer rows: a program loops over blocks of a row. The blocks are large if the row is read again to write results as
+    long as the row. A loop also stores rows of more than 4096 elements that depend on no reduction. Other blocks are
+    just large enough to keep the memory busy. If at most two programs run on a multiprocessor, they have more warps and
+    larger blocks.
 
 A program has few warps, because each reduction must wait for all warps of its program. If rows are only reduced, each
 warp has about a thousand elements. If results as long as a row are written, each warp processes 1024 bytes of the row

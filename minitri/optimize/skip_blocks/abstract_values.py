@@ -49,9 +49,9 @@ Operand = tuple[DType, frozenset[str], tuple[Any, ...]]  # dtype, possible kinds
 class Value(Record):
     """What is known about the value of an op.
 
-    `kinds`: the kinds of numbers that the value can be.
-    `term`: the name of the value; two values with the same name are equal in every element.
-    `number`: the number that the value certainly is, or () if the number is not known.
+    `kinds`: the kinds of numbers that the value can be, such as positive numbers or nan.
+    `term`: the name of the value. Two values with the same name are equal in every element.
+    `number`: a tuple with the number that the value certainly is. () if this number is unknown.
     """
 
     kinds: frozenset[str]

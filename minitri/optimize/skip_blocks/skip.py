@@ -10,9 +10,9 @@ bounds of a loop (the indices at which it starts and ends) depend on the start o
 computes. With loop bounds, causal and windowed attention compute half of their blocks or fewer. The pass `skip-blocks`
 has no rule for attention in particular. The pass `skip-blocks` skips a block if two facts are proven:
 
-    failing          a condition fails for every element of the block (optimize/skip_blocks/condition_ranges.py)
-    no change        an iteration in which the condition fails changes no carried value
-                     (optimize/skip_blocks/no_effect_proofs.py)
+  - A condition, such as the condition of a `where`, fails for every element of the block
+    (optimize/skip_blocks/condition_ranges.py).
+  - An iteration in which the condition fails changes no carried value (optimize/skip_blocks/no_effect_proofs.py).
 
 In causal attention, the condition of the `where` holds for all elements of the blocks below the diagonal. If a
 condition holds for all elements of a loop's blocks, the loop does not need to test the condition. The pass
