@@ -1,14 +1,16 @@
 """Runs one stage of a compilation on this machine and returns its outputs.
 
-In: a compilation, the name of a stage, and a checked call with its arrays on the CPU. Out: the outputs as numpy arrays.
-The type of a stage's value (such as a graph) selects the evaluator, so a new stage needs no change in this file.
+The function `results` takes a compilation, the name of a stage, and a `Call` with its arrays on the CPU. It returns the
+outputs as numpy arrays. The type of a stage's value (such as a graph) selects the evaluator, so a new stage needs no
+change in this file.
 
     a graph             minitri/graph/evaluate.py
     a plan of kernels   minitri/kernels/evaluate.py
     tile programs       minitri/tiles/evaluate.py; masks are applied if the programs have them
     Triton source       Triton's interpreter, also for the schedule of a GPU
 
-Left out: running on the GPU itself (minitri/runtime/variants.py), and the stages inside Triton's compiler.
+This module does not run the stages inside Triton's compiler. The file minitri/runtime/variants.py runs programs on a
+GPU.
 """
 
 import math
