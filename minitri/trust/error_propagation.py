@@ -6,7 +6,7 @@ interval, so the possible operands of an operator form a box. If an operator is 
 result changes most at a corner of the box: each operand is then at an end of its interval. For an operator that is
 neither monotone nor convex, a function in the table `WILD` computes the largest change of the result.
 
-    sin, cos             never farther than the operand moved
+    sin, cos             at most the error of the operand
     tan, x / y, 1 / x    anything, if the box holds a pole
     x == y               the other answer, if the intervals of x and y overlap
     x % y                |y|, if the rounded quotient is not certain; twice that for fmod
