@@ -7,10 +7,10 @@ program, such as the graph or the tile programs.
     stages.value("tile")                runs all passes up to the one that makes the stage `tile`
     stages["tile"]                      the text of this stage
 
-In: a `Context`. A `Context` has a parsed module, the name of the function to compile, facts about the function's
-parameters, known sizes and a target. Out: a `Compilation`, which has every stage as a value and as text. A stage is
-made when it is first requested. After each pass that changed something, the verifier of the IR runs. If the verifier
-fails, the error MT0403 names the pass and shows the IR before and after the pass.
+A `Context` has a parsed module, the name of the function to compile, facts about the function's parameters, known sizes
+and a target. A `Compilation` takes a `Context`, and has every stage as a value and as text. It makes a stage when the
+stage is first requested. After each pass that changed something, the verifier of the IR runs. If the verifier fails,
+the error MT0403 names the pass and shows the IR before and after the pass.
 
 The passes of `CORE` can compile every program. For each operation except views, constants and index values, the passes
 of `CORE` make one kernel with a simple schedule. The optimisations are in minitri/optimize/pass_table.py, which is

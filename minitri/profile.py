@@ -7,10 +7,10 @@
     k0             1       512      8  0.288 ms  100.7 MB   349.5  69.7%
     k1             1     16384      4  0.125 ms   67.1 MB   536.9  30.3%
 
-In: a program and arrays to call it with. Out: a `Profile`. Each kernel is launched many times without the other
-kernels, on the inputs and temporaries of the call. No kernel overwrites the data that it reads, so repeated launches of
-a kernel compute the same results. The file runtime/timing.py describes the warm-up, the synchronisation and the clocks.
-The title of the table shows the time of whole calls.
+The function `profile` takes a program and arrays to call it with. It returns a `Profile`. Each kernel is launched many
+times without the other kernels, on the inputs and temporaries of the call. No kernel overwrites the data that it reads,
+so repeated launches of a kernel compute the same results. The file runtime/timing.py describes how a launch is timed.
+The title of the printed table shows the time of whole calls.
 
 The column `bytes` counts the bytes that a kernel must read and write (kernels/memory_traffic.py). If the column `GB/s`
 is close to the bandwidth of the memory, the kernel cannot become much faster.

@@ -4,16 +4,17 @@
     g = mt.load(text.replace("by 2", "by 4"), "tile")
     g(x, b)
 
-In: the text of `graph`, `graph.simplified`, `kernels`, `tile`, `tile.masked` or `tile.target`. Out: a `Program` with
-the stage of the text and all later stages. The first line of a stage is a signature, like the head of a
-function. A call binds its arguments to the names and types in the signature.
+The function `load` takes the text of the stage `graph`, `graph.simplified`, `kernels`, `tile`, `tile.masked` or
+`tile.target`. It returns a `Program` with the stage of the text and all later stages. The first line of a stage is a
+signature, like the head of a function. A call of the `Program` binds its arguments to the names and types in the
+signature.
 
-The text of a stage is not trusted, so the verifier of the stage checks it first. On a CPU, the numpy evaluator checks
-every access to memory before the kernels run. A mistake in the text of a stage gives an error (MT05xx), never a
+The text of a stage is not trusted, so the verifier of the stage checks the text first. On a CPU, the numpy evaluator
+checks every access to memory before the kernels run. A mistake in the text of a stage gives an error (MT05xx), never a
 traceback. On a GPU, the accesses to memory are not checked.
 
-Left out: the syntax tree of the program. The syntax tree defines the right result of an ordinary program, but a loaded
-program has no syntax tree. The method `check` compares a loaded program with its graph, or with the program `against`.
+The syntax tree defines the right result of an ordinary program, but a loaded program has no syntax tree. The method
+`check` compares a loaded program with its graph, or with the program that `load` received as the argument `against`.
 """
 
 from collections import defaultdict

@@ -4,10 +4,13 @@
     sum exp(x - max x)      sum over parts of (sum of exp(x - own max)) * exp(own max - max)
     argmax x                the part with the largest max, and its argmax
 
-In: a reduction or a product, and the length of a part. Out: nodes that compute each part, and nodes that combine the
-parts. A sum can depend on the maximum or the mean of the same elements. The sum over a part first uses the maximum or
-mean of the part, which the code calls *own*. When the parts are combined, each partial sum is corrected for the maximum
-or mean of all parts. The correction of a partial sum is called a transport (minitri/graph/partial_sum_correction.py).
+A `Cut` describes a reduction, the axis to split, and the length of a part. The method `Cut.made` returns nodes that
+reduce each part, and nodes that combine the results of all parts. The function `contract_in_parts` computes a matrix
+product for each part of the summed axis.
+
+A sum can depend on the maximum or the mean of the same elements. The sum over a part first uses the maximum or mean of
+the part, which the code calls *own*. When the parts are combined, each partial sum is corrected for the maximum or mean
+of all parts. The correction of a partial sum is called a transport (minitri/graph/partial_sum_correction.py).
 
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. If the maximum of a part is -inf, 0 replaces this
 maximum, and 1 replaces the correction factor of the part. If all elements of x are -inf, each part computes the sum of

@@ -1,9 +1,12 @@
 """Reads arrays of any library, and allocates outputs with the library of the arguments.
 
-In: the caller's arguments (numpy arrays, torch tensors, objects with DLPack, Python numbers). Out: an `ArrayView` for
-each array, which says where the elements are in memory. Outputs are allocated by the library of the arguments, on the
-same device. Arrays are not copied, except for some CPU arrays. A CPU array is copied if its byte order is not the
-machine's. A CPU array is also copied if a stride in bytes is no multiple of the size of an element.
+The function `view` takes one argument of a call: a numpy array, a torch tensor, an object with DLPack, or a Python
+number. It returns an `ArrayView`, which says where the elements are in memory. The function `empty` allocates an output
+with the library of the arguments, on the same device.
+
+The function `view` copies no array, except for some CPU arrays. A CPU array is copied if its byte order is not the
+machine's, or if its elements are not aligned in memory. A CPU array is also copied if a stride in bytes is no multiple
+of the size of an element.
 """
 
 import sys

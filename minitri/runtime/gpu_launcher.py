@@ -1,8 +1,9 @@
 """Runs kernels on a GPU: compiles each kernel for the types and alignment of its arguments, and launches it without
 Triton's dispatcher.
 
-In: an emitted kernel and its Triton function. Out: for each combination of types and alignments of arguments, a
-function that launches the kernel. The launch function receives a stream and numbers (addresses, sizes).
+The class `NativeKernel` takes an emitted kernel and its Triton function. The method `NativeKernel.loaded` returns a
+function that launches the kernel for arguments of given types and alignments. The launch function receives the number
+of grid programs, a stream, and the arguments, such as addresses and sizes.
 
 Two ideas save time on the host. The first idea: calls with equal types and alignments share one compiled kernel, and a
 repeated call launches this kernel directly. Triton's dispatcher would determine types, alignment, options and a cache

@@ -1,14 +1,15 @@
 """Runs a plan: allocates outputs and temporaries, and launches the kernels in order.
 
-In: an emitted plan and a `Call`. Out: the outputs. On a GPU, kernels run on the current stream, and the call returns
+The function `executable` takes a plan and its emitted kernels. It returns an `Executable`. Calling an `Executable` with
+a `Call` runs the kernels and returns the outputs. On a GPU, kernels run on the current stream, and the call returns
 before the kernels end. On a CPU, each kernel runs in Triton's interpreter. No kernel writes to an input. Results stay
 on the device of the arguments. This module also moves the arrays of a call to the CPU or to a GPU, so that any stage
-can run on any device. `target_of` finds the target of a device.
+can run on any device. The function `target_of` returns the target of a device such as "cuda:0".
 
 A system that overcommits memory promises a process more memory than the machine has. If the process uses more memory
 than the machine has, the system kills the process. If a CPU array is larger than the machine's memory, minitri raises
-MT0401 before the system kills the process. Left out: a check of GPU memory, because torch itself raises an error if GPU
-memory is too small.
+MT0401 before the system kills the process. minitri does not check the size of GPU memory, because torch raises an error
+if GPU memory is too small.
 """
 
 import math

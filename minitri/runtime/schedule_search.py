@@ -3,15 +3,17 @@
     f = mt.compile(…, effort="quick")             measures at the first call of each shape on a GPU
     options = mt.tune(f, x, w, show=True)         measures now; the options can be written into a program
 
-In: a function that compiles a program with given options, the candidate options, and the right result. Out: a `Tuning`,
-which has one trial (a measured time or an error) for each candidate. The one idea: a cost model proposes candidates,
-and measurements decide. The first candidate is the choice of the cost model. Threads compile all candidates at the same
-time. After the compilation, the candidates run one after another. Only a candidate whose result is close to the
-reference can win. A candidate with a wrong result is rejected, and so is a candidate that does not compile. The printed
-table of candidates says why a candidate was rejected: for example, because its tile needs too much shared memory.
+The function `trials` takes a function that compiles a program, the options to try (candidates), and the right result.
+It returns a `Tuning`, which has one trial (a measured time or an error) for each candidate.
 
-The options of the fastest candidate are cached on disk (minitri/base/json_disk_cache.py). Left out: a search beyond the
-short list of candidates that `propose` returns.
+The one idea: a cost model proposes candidates, and measurements decide. The first candidate is the choice of the cost
+model. For a GPU, threads compile all candidates at the same time. The measured runs of the candidates do not overlap.
+Only a candidate whose result is close to the reference can win. A candidate with a wrong result is rejected, and so is
+a candidate that does not compile. The printed table of candidates says why a candidate was rejected: for example,
+because its tile needs too much shared memory.
+
+The options of the fastest candidate are cached on disk (minitri/base/json_disk_cache.py). If the caller gives no
+candidates, the search tries only the short list that the function `propose` returns.
 """
 
 import math

@@ -1,14 +1,15 @@
 """Measures how long a call takes.
 
-In: a function to call. Out: a `Timing`, with the seconds of each repetition. A call on a GPU returns before the work is
-done, so events on the stream measure the time. A call that finds its inputs in the L2 cache would be unusually fast, so
-the cache is filled with other data before each repetition. The host issues the call while the GPU is busy filling the
-cache, so only GPU time is measured. The L2 cache is filled by reading, because writing would leave data in the cache
-that must be written to memory during the call. On a CPU, a wall clock measures the time. On a GPU and on a CPU, a
-warm-up comes first, because the first call of a program compiles the program.
+The function `measure` takes a function to call, and a device. It returns a `Timing` with the seconds of each
+repetition. A call on a GPU returns before the work is done, so events on the CUDA stream measure the time. A call that
+finds its inputs in the L2 cache would be unusually fast, so the cache is filled with other data before each repetition.
+The host issues the call while the GPU is busy filling the cache, so only GPU time is measured. The L2 cache is filled
+by reading, because writing would leave data in the cache that must be written to memory during the call. On a CPU, a
+wall clock measures the time. On a GPU and on a CPU, a warm-up comes first, because the first call of a program compiles
+the program.
 
-Left out: the time that the host needs for a call. To measure the host's time, call the result of `program.bind(...)` on
-tiny arrays: the GPU then has almost nothing to do.
+On a GPU, the measured time does not include the time that the host needs for a call. To measure the host's time, call
+the result of `program.bind(...)` on tiny arrays: the GPU then has almost nothing to do.
 """
 
 import statistics

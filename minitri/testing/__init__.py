@@ -1,8 +1,8 @@
 """Makes random well-typed programs and arrays, for testing with hypothesis.
 
-In: a source of random choices, which is a seed or the library hypothesis. With hypothesis, a failing program is also
-made shorter. Out: a `RandomProgram`, which has the text of a module and sizes for the dimensions of the program. The
-method `arguments` of a `RandomProgram` makes numpy arrays for a call.
+The function `random_program` takes a seed. It returns a `RandomProgram`, which has the text of a module and sizes for
+the dimensions of the program. The function `programs` returns a strategy of the library hypothesis, which also shortens
+failing programs. The method `arguments` of a `RandomProgram` makes numpy arrays for a call.
 
     @given(programs(max_ops=6), st.integers(0, 99))
     def test(example, seed):
@@ -19,8 +19,7 @@ statement.
 `equivalent_programs.py`: makes changed programs that must compute the same result.
 `random_arrays.py`: makes random arrays.
 
-`programs` and `arrays` import hypothesis when they are called; `random_program(seed)` works without hypothesis. Left
-out: random programs that contain errors.
+`programs` and `arrays` import hypothesis when they are called; `random_program(seed)` works without hypothesis.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Metamorphic tests: changed programs that must compute the same result as the original.
 
-In: the text of a random program. Out: a changed program for each entry of `RELATIONS`. The changed program is called
-with the same arguments as the original program. If a result of the original program is exact, the changed program must
-return the same bits. If a result of the original program is not exact, the result of the changed program must lie
+Each function in the dictionary `RELATIONS` takes the text of a random program. It returns a changed program. The
+changed program is called with the same arguments as the original program. If a result of the original program is exact,
+the changed program must return the same bits. If a result is not exact, the result of the changed program must lie
 within the error bounds of the original program. A program with added dead code must have the same generated source as
 the original program.
 

@@ -1,7 +1,8 @@
 """Makes random programs for tests. The random programs have statements of all kinds. The arrays are small, of any dtype
 and rank, and have awkward sizes such as 0 and 17.
 
-In: a function that makes random choices. Out: a `RandomProgram`, which is valid by construction.
+The function `written` takes a `Tape`, which makes the random choices. It returns a `RandomProgram`, which is valid by
+construction.
 
     def program(x: f16[N, M], y: i8[1, M]):
         v1 = cumulative_sum(x, axis=0)
@@ -20,8 +21,8 @@ the shapes too. If the shapes do not fit, the statement is left out.
 
 A `Tape` makes the random choices, and records them as numbers. The function `smaller` removes or decreases numbers in a
 list of choices, as long as the resulting program still fails. The idea of this search comes from the library
-hypothesis: the search shrinks the list of choices, not the program. Every list of choices gives a valid program. Left
-out: shrinking arrays (minitri/trust/shrink_arguments.py).
+hypothesis: the search shrinks the list of choices, not the program. Every list of choices gives a valid program. The
+file minitri/trust/shrink_arguments.py shrinks arrays.
 """
 
 import math

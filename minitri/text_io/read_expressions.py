@@ -1,8 +1,9 @@
 """Interprets names, numbers and attributes in the text of a compilation stage.
 
-In: syntax nodes (stage_parser.py). Out: dimensions, dtypes or constants. If the text is wrong, a `Mistake` with a
-position in the text is raised. The class `Names` knows the meaning of each name, and computes the polynomial (`Dim`) of
-an expression. The size of a polynomial is limited, because the text of a stage is not trusted.
+The functions of this module convert syntax nodes (stage_parser.py) to dimensions, dtypes, constants and names. If the
+text is wrong, the functions raise a `Mistake` with a position in the text. The class `Names` knows the meaning of each
+name, and computes the polynomial (`Dim`) of an expression. The size of a polynomial is limited, because the text of a
+stage is not trusted.
 """
 
 from __future__ import annotations

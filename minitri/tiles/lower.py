@@ -7,16 +7,19 @@
                                           for r:  s' = s' + exp(x[i, r] - m)
                                           s = reduce.sum s'
 
-In: a kernel and its schedule. The schedule gives each axis a block and a role: grid, whole or loop. Out: a tile
-program. The one idea: the body of a tile program consists of phases, which are executed one after another. Each phase
-(group of loops) ends with its reductions over looped axes. Within a phase, results that need loops over the same axes
-are computed in one loop nest. If a loop nest needs elements that an earlier phase (group of loops) used, the loop nest
+The function `lower` takes a kernel and its schedule. It returns a tile program. The schedule gives each axis a block
+size and a role: grid, whole or loop.
+
+The one idea: the body of a tile program consists of phases, which are executed one after another. Each phase (group of
+loops) ends with its reductions over looped axes. Within a phase, results that need loops over the same axes are
+computed in one loop nest. If a loop nest needs elements that an earlier phase (group of loops) used, the loop nest
 loads and computes these elements again. An axis with the role "whole" needs no loop, so a row along this axis is read
 once. For a reduction, a loop carries a partial result for each position in a block. After the loop, one reduction
 combines the partial results of all positions in a block.
 
-Left out: a shared loop for two reductions if the second reduction depends on the result of the first reduction. The
-file minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose reductions share a loop.
+The class `Lowering` puts two reductions into separate loops if the second reduction depends on the result of the first
+reduction. The file minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose reductions share a
+loop.
 """
 
 from collections.abc import Iterable

@@ -4,12 +4,12 @@
     sum(x, axis=1)                   {i: grid 8, r: whole 512}          a row that fits in a tile stays in registers
     x @ w                            {i: grid 64, r: loop 32, j: grid 64}
 
-In: a kernel, whose sizes can be unknown, and the caller's `Options`. Out: a `Schedule`. An axis of unknown size gets a
+The function `plain` takes a kernel, whose sizes can be unknown. It returns a `Schedule`. An axis of unknown size gets a
 block size that is correct for every size.
 
-The one idea: the plain schedule is correct for every kernel and every target, but is not tuned for speed. The caller's
-options replace single decisions of a schedule. Left out: the rules that make programs fast
-(minitri/optimize/schedules/rule_table.py). A kernel that no rule applies to gets the plain schedule.
+The one idea: the plain schedule is correct for every kernel and every target, but is not tuned for speed. The function
+`with_options` replaces single decisions of a schedule by the caller's `Options`. The rules that make programs fast are
+in minitri/optimize/schedules/rule_table.py. A kernel that no rule applies to gets the plain schedule.
 """
 
 import math

@@ -3,9 +3,10 @@
     desc0.load([i_tile * 64, r_start])            loads a block of the array p0, given the block's first index
     desc1.store([i_tile * 64, 0], tl.trans(v5))
 
-In: a tile program in which some loads and stores have the hint `descriptor`. Out: the program's descriptors, and the
-Triton source of the loads and stores that use descriptors. If loads and stores access blocks of several shapes in one
-array, the array has a descriptor for each shape.
+The function `descriptors` takes a tile program in which some loads and stores have the hint `descriptor`. It returns
+the tensor descriptors of the program. The functions `load` and `store` return the Triton source of a load or store that
+uses a descriptor. If loads and stores access blocks of several shapes in one array, the array has a descriptor for each
+shape.
 """
 
 from __future__ import annotations

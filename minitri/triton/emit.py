@@ -1,17 +1,17 @@
 """tile.target → Triton source.
 
-In: a tile program. Out: the text of one `@triton.jit` function, and a description of its arguments. Each line of the
-function computes at most one operation of the tile program. Triton records a line number for each machine instruction.
-The line number of an instruction tells which operation the instruction belongs to. `EmittedKernel.lines` has the line
-number of each operation.
+The function `emit` takes a tile program. It returns an `EmittedKernel`: the text of one `@triton.jit` function, and a
+description of its arguments. Each line of the function computes at most one operation of the tile program. Triton
+records a line number for each machine instruction. The line number of an instruction tells which operation the
+instruction belongs to. `EmittedKernel.lines` has the line number of each operation.
 
     %2: f32[i, j] = subtract %0, %1        v2 = v0 - v1[:, None]
 
 The emitter knows nothing except the tile program: neither the target nor the other kernels. Earlier passes have chosen
-fusion, schedules, masks and hints. The emitter decides only how to write the program in Triton. For example, the bounds
-check `777 - i > 0` becomes `i < 777`, because Triton recognises only the second form when it vectorises loads. The
-emitter writes Triton's own `//` and `%` where the ranges of the operands prove that no operand is negative. If an
-operand is possibly negative, the emitter writes calls of `rt` functions instead of `//` and `%`
+fusion, schedules, masks and hints. The emitter decides only how to write the program in Triton. For example, the
+emitter writes the bounds check `777 - i > 0` as `i < 777`. Triton recognises only the form `i < 777` when it vectorises
+loads. The emitter writes Triton's own `//` and `%` where the ranges of the operands prove that no operand is negative.
+If an operand is possibly negative, the emitter writes calls of `rt` functions instead of `//` and `%`
 (triton/expressions.py). If the axes of a factor of a product have the wrong order, `tl.trans` transposes the factor. A
 condition that several loads or stores test is computed once, under one name.
 

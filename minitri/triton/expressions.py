@@ -4,10 +4,10 @@
     i + 2*r of f32[i, r]         i[:, None] + r[None, :] * 2
     i < 777                      the line m3 = i < 777, then the name m3
 
-In: a value with its dtype, or an index expression of the tile IR. Out: Triton source text. In the source text, `rt` is
-the module minitri/triton/rt.py. If a part of an expression depends only on sizes, the CPU computes this part at each
-launch, and passes the result to the kernel. Left out: how Triton spells elementwise operators. The operator table
-(minitri/base/operators.py) has the spelling of each operator in Triton.
+The functions of this module take a value with its dtype, or an index expression of the tile IR. They return Triton
+source text. In the source text, `rt` is the module minitri/triton/rt.py. If a part of an expression depends only on
+sizes, the CPU computes this part at each launch. The kernel gets the result as an argument. The operator table
+(minitri/base/operators.py) has the spelling of each elementwise operator in Triton.
 """
 
 import math

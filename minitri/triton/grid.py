@@ -5,10 +5,10 @@
     tile = tile // 13                              the last axis changes fastest
     j = j_tile * BLOCK_J + tl.arange(0, BLOCK_J)   each tile number gives the indices of the tile's elements
 
-In: a tile program. Out: lines of Triton source. Three options of a tile program change the order of its tiles. With
-the option `group`, the tiles are numbered in groups of several rows of tiles. With the option `descending`, the tiles
-along the last grid axis are numbered from the end of the axis. With the option `persistent`, each grid program computes
-several tiles, one after another.
+The class `Grid` takes a tile program, and writes lines of Triton source. Three options of a tile program change the
+order of its tiles. With the option `group`, the tiles are numbered in groups of several rows of tiles. With the option
+`descending`, the tiles along the last grid axis are numbered from the end of the axis. With the option `persistent`,
+each grid program computes several tiles, one after another.
 """
 
 from collections.abc import Sequence

@@ -1,19 +1,21 @@
 """The functions that generated kernels call as `rt.NAME`, and that Triton compiles with the kernels.
 
-In: tiles or scalars of f32, f64, an integer dtype or int1. Conversions and `dot` also take f16 and bf16. Out: the
-result that numpy would give. Most of the functions exist because the operation of Triton gives a result that differs
-from numpy's (docs/reference/semantics.md). For example, Triton's integer division rounds towards zero, and Triton's
-maxima ignore NaN. In Triton, shifts by too many bits and conversions of numbers out of range have undefined results.
+The functions of rt.py take tiles or scalars of f32, f64, an integer dtype or int1. Conversions and `dot` also take f16
+and bf16. The functions of rt.py return the result that numpy would give. Most functions of rt.py exist because the
+operation of Triton gives a result that differs from numpy's (docs/reference/semantics.md). For example, Triton's
+integer division rounds towards zero, and Triton's maxima ignore NaN. In Triton, shifts by too many bits and conversions
+of numbers out of range have undefined results.
 
 The file minitri/triton/rt_interpreter.py has functions with the same names for Triton's interpreter. Change rt.py and
 rt_interpreter.py together; tests/test_ops.py compares the names of their functions. Importing rt.py needs triton, but
 not torch. Because triton is not always installed, minitri imports rt.py only when it runs or compiles a generated
 kernel.
 
-Left out: functions of `tl` and `libdevice` that already give numpy's results. Approximations are in
-minitri/triton/rt_fast_math.py. Accurate divisions with few instructions are in minitri/triton/rt_float_division.py.
-Functions that only make kernels faster, or avoid an error of the compiler, are in minitri/triton/rt_intrinsics.py. The
-module rt.py exports its own functions and those of rt_fast_math.py, rt_float_division.py and rt_intrinsics.py.
+If a function of `tl` or `libdevice` already gives numpy's result, kernels call this function directly. Approximations
+are in minitri/triton/rt_fast_math.py. Accurate divisions with few instructions are in
+minitri/triton/rt_float_division.py. Functions that only make kernels faster, or avoid an error of the compiler, are in
+minitri/triton/rt_intrinsics.py. The module rt.py exports its own functions and those of rt_fast_math.py,
+rt_float_division.py and rt_intrinsics.py.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.

@@ -3,13 +3,13 @@
     tl.div_rn(x, y)      about 16 instructions for each element, and a branch for special cases
     rt.divide(x, y)      9 instructions for each element if y has one value for a whole row, and no branch
 
-In: tiles or scalars of f32 or f64. Out: the quotient of two operands (`divide`), or the sigmoid 1 / (1 + exp(-x)) of
-one operand. The largest errors, in units in the last place, are the numbers `ulp` in minitri/base/operators.toml. The
-one idea: if the elements of a row have the same divisor, its reciprocal is computed once for the row. Special cases
-that cannot occur, such as a divisor of 0 in `sigmoid`, need no instructions. Kernels call the functions as `rt.NAME`
-(minitri/triton/rt.py).
+The functions `divide` and `sigmoid` take tiles or scalars of f32 or f64. `divide` returns the quotient of two operands.
+`sigmoid` returns 1 / (1 + exp(-x)). The numbers `ulp` in minitri/base/operators.toml give the largest errors, in units
+in the last place. The one idea: if the elements of a row have the same divisor, its reciprocal is computed once for the
+row. Special cases that cannot occur, such as a divisor of 0 in `sigmoid`, need no instructions. Kernels call the
+functions as `rt.NAME` (minitri/triton/rt.py).
 
-Left out: quotients of two tiles of the same shape, for which `divide` calls `div_rn`.
+For two tiles of the same shape, `divide` calls Triton's `div_rn`.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.

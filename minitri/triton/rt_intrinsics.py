@@ -3,9 +3,10 @@
     rt.byte_to_f16(x)    x.to(tl.float16), but four elements take four instructions
     rt.settle()          waits for tensor cores
 
-In: a tile, or no argument. Out: the same value that a plain operation of Triton, such as the conversion `.to`, would
-give. Kernels call the functions of rt_intrinsics.py as `rt.NAME` (minitri/triton/rt.py). In Triton's interpreter,
-minitri/triton/rt_interpreter.py replaces the functions of rt_intrinsics.py by plain operations.
+The function `byte_to_f16` takes a tile, and returns the same values as Triton's conversion `.to`. The function
+`unknown` returns its argument. The functions `settle` and `wait_for_previous` only wait. Kernels call the functions of
+rt_intrinsics.py as `rt.NAME` (minitri/triton/rt.py). In Triton's interpreter, minitri/triton/rt_interpreter.py replaces
+the functions of rt_intrinsics.py by plain operations.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.

@@ -6,17 +6,17 @@ Triton's compiler reads all of libdevice for each kernel that calls a function o
 takes 20 to 45 ms. While Triton reads libdevice, no other thread can run Python. Reading a copy of libdevice with only a
 few functions takes 1 ms.
 
-In: a kernel in Triton's first IR. Out: the path of a copy of libdevice with the functions that the kernel calls. The
-linker of Triton's compiler makes the small copy of libdevice, as text of LLVM IR. The copy of libdevice is a file in
-Triton's cache folder. Every small copy of libdevice has the functions that kernels call most often (`COMMON`), so most
-kernels share one copy.
+The function `small_copy` takes a kernel in Triton's first IR. It returns the path of a copy of libdevice with the
+functions that the kernel calls. The linker of Triton's compiler makes the small copy of libdevice, as text of LLVM IR.
+The copy of libdevice is a file in Triton's cache folder. Every small copy of libdevice has the functions that kernels
+call most often (`COMMON`), so most kernels share one copy.
 
 Each function of libdevice has two versions: one version replaces denormals by 0, and one version keeps denormals. A
 branch in each function of libdevice selects one of the two versions. Triton's compiler decides this branch only after
 LLVM's optimisations, so the branch sometimes remains in the machine code. A small copy of libdevice has only the
-versions that keep denormals, because no kernel of minitri calls the versions that replace denormals by 0.
+versions that keep denormals. No kernel of minitri calls the versions that replace denormals by 0.
 
-Left out: the libraries of AMD's GPUs.
+This module makes no copies of the libraries of AMD's GPUs.
 """
 
 import hashlib

@@ -1,13 +1,15 @@
 """Counterexamples: small sizes and an index for which an access leaves its array.
 
-In: a masked tile program and one of its accesses. Out: an `Example`, or None if no trial finds a counterexample. The
-one idea: the search tries concrete numbers, because arithmetic on numbers shows whether an access is out of bounds.
+The function `out_of_bounds` takes a masked tile program and one of its accesses. It returns an `Example`, or None if no
+trial finds a counterexample. The one idea: the search tries concrete numbers, because arithmetic on numbers shows
+whether an access is out of bounds.
 
 The search tries small sizes first, then sizes close to multiples of the block sizes. For each combination of sizes, the
 search tries the indices at the ends of blocks and axes, or all indices if there are few. If an index is loaded from an
 array, the search assumes that this index can be any number.
 
-Left out: proofs (minitri/trust/memory_proofs.py). If the search finds no counterexample, the access can still be wrong.
+If the search finds no counterexample, the access can still be wrong. The file minitri/trust/memory_proofs.py proves
+that accesses stay in their arrays.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,9 +1,9 @@
 """Compares the result of every compiler pass with the reference, for every target whose code runs on this machine.
 
-In: a program and a call. Out: a `CheckReport` with one row for each pass and variant. A row has the largest error of
-the stage that the pass made, the error bound, and whether the error is within the bound. The pass of the first failing
-row is wrong, because the results before this pass were still right. If a pass fails, `check` searches for smaller
-arguments for which the same pass fails.
+The function `check` takes a program and a call. It returns a `CheckReport` with one row for each pass and variant. A
+row has the largest error of the stage that the pass made, the error bound, and whether the error is within the bound.
+The pass of the first failing row is wrong, because the results before this pass were still right. If a pass fails,
+`check` searches for smaller arguments for which the same pass fails.
 
 `interpreter`: code for numpy arrays, which Triton's interpreter runs. Its tiles are as large as Triton allows.
 `cuda`: code for a GPU, which numpy and Triton's interpreter run. Reports call this variant "cuda:90 on CPU".
@@ -19,8 +19,8 @@ as exp. If rounding can change an element to any value, `check` does not compare
 how many elements were not compared.
 
 Before the passes, `check` compares the results of the graph with numpy's results for the syntax tree. The syntax tree
-defines what a program means. If a program was loaded from the text of a stage by `mt.load(text, stage, against=f)`, it
-is compared with the program `f`.
+defines what a program means. If a program was loaded by `mt.load(text, stage, against=f)`, `check` compares it with the
+program `f`.
 """
 
 import time

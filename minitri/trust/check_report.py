@@ -1,7 +1,7 @@
 """The result of `check`: a row for each pass and variant, and the smallest call that fails.
 
-In: the rows that check_passes.py makes. Out: a `CheckReport`. The text of a `CheckReport` is a table, and a notebook
-shows a `CheckReport` as a card.
+A `CheckReport` has the rows that check_passes.py makes. The text of a `CheckReport` is a table, and a notebook shows a
+`CheckReport` as a card.
 """
 
 from collections.abc import Sequence

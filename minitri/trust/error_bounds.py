@@ -1,10 +1,11 @@
 """Computes for each element of a result an interval that contains the result of every correct implementation of a
 graph.
 
-In: a graph, its inputs and sizes. Out: for each output an `Enclosure`, which has a value and a radius for each element.
-The value of an element is computed in f64. For f64 results, a longer float type is used if there is one. The radius of
-an element is at least the largest error that rounding can cause, for any order of addition and any fusion. The method
-is running error analysis: the value and the radius of each node are computed from the values and radii of its operands:
+The function `enclosures` takes a graph, its inputs, and its sizes. For each output, it returns an `Enclosure`, which
+has a value and a radius for each element. The value of an element is computed in f64. For f64 results, a longer float
+type is used if there is one. The radius of an element is at least the largest error that rounding can cause, for any
+order of addition and any fusion. The method is running error analysis: the value and the radius of each node are
+computed from the values and radii of its operands:
 
     x - max(x)         radius 0                   exact inputs, and one IEEE operation
     exp(that)          ulps of exp                from its row in the operator table
@@ -14,13 +15,14 @@ If all operands of an element are exact and the operator is correctly rounded, t
 An element with only one correct result is computed in the operator's own dtype, and has the radius (error bound) 0.
 Sums of small whole numbers are also exact, because no partial sum is rounded. Each rounding of an inexact element
 increases its radius (error bound) by a multiple of the rounding unit u. The rounding unit u of a dtype is half a unit
-in the last place of 1. The file error_propagation.py computes how far the result of an operator can move if its
-operands move.
+in the last place of 1. The file error_propagation.py computes how much the result of an operator can change if its
+operands change.
 
 A radius of inf means that the result can be any number. For example, the largest possible error is inf if a sum
 overflows in some orders of addition, or if rounding can change an index. An element whose error bound is inf is not
-checked. Left out: correlations between operands. For example, for an inexact x with radius e, `x - x` gets the radius
-2e, although the result is exactly 0. If correlations are ignored, a bound can be too large, but never too small.
+checked. The analysis ignores correlations between operands. For example, for an inexact x with radius e, `x - x` gets
+the radius 2e, although the result is exactly 0. Because the analysis ignores correlations, a bound can be too large,
+but never too small.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Computes the largest possible error of the result of one operator, from the errors of its operands.
 
-In: the operands of one operator, each with a radius (its largest possible error). Out: for each element, how far the
-result can lie from the result for exact operands. The one idea: each operand lies in an interval, so the possible
-operands of an operator form a box. If an operator is monotone or convex in each operand, its result changes most at a
-corner of the box: each operand is then at an end of its interval. For an operator that is neither monotone nor convex,
-a function in the table `WILD` computes the largest change of the result.
+The function `moved` takes an operator and its operands, each with a radius (its largest possible error). For each
+element, it returns how far the result can lie from the result for exact operands. The one idea: each operand lies in an
+interval, so the possible operands of an operator form a box. If an operator is monotone or convex in each operand, its
+result changes most at a corner of the box: each operand is then at an end of its interval. For an operator that is
+neither monotone nor convex, a function in the table `WILD` computes the largest change of the result.
 
-    sin, cos             never farther than the operand moved
+    sin, cos             at most the error of the operand
     tan, x / y, 1 / x    anything, if the box holds a pole
     x == y               the other answer, if the intervals of x and y overlap
     x % y                |y|, if the rounded quotient is not certain; twice that for fmod
@@ -19,8 +19,8 @@ is at most the sum of the errors of its terms, plus the rounding errors of its a
 
 In the error bound for a sum of n terms x, the rounding unit u is half a unit in the last place of 1. The error bound
 for sums is from chapter 4 of Higham's book "Accuracy and Stability of Numerical Algorithms". A distance of inf means
-that the result can be any number, for example because a partial sum overflows in some orders of addition. Left out: the
-rounding of an operator itself (error_bounds.py).
+that the result can be any number, for example because a partial sum overflows in some orders of addition. The file
+error_bounds.py adds the rounding error of the operator itself.
 """
 
 import itertools

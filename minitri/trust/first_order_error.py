@@ -3,10 +3,10 @@
     sum(x - y)        becomes    sum(2 * abs(x - y))
     exp(x - y)                   exp(x - y) * (1 + abs(x - y)), about
 
-In: a graph. Out: a graph that has the same inputs and returns the magnitude of each float output. The magnitude of an
-output is the scale of its rounding errors. The results of two correct implementations, with any orders of addition,
-differ by a few units in the last place of the output's magnitude. If terms cancel each other, the result is small, but
-its magnitude is as large as the terms.
+The function `magnitude` takes a graph. It returns a graph that has the same inputs and returns the magnitude of each
+float output. The magnitude of an output is the scale of its rounding errors. The results of two correct
+implementations, with any orders of addition, differ by a few units in the last place of the output's magnitude. If
+terms cancel each other, the result is small, but its magnitude is as large as the terms.
 
 The method is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms", 2nd
 edition, section 3.3). The analysis is itself a graph, so it runs on the same device as the program. The file
@@ -20,8 +20,8 @@ its operands x.
     sum, scan         the sum or scan of |a| + e(a)
     a @ b             |a| @ |b| + |a| @ e(b) + e(a) @ |b|
 
-Outputs of the graph that are not floats stay the same. Left out: errors of second order, which are products of errors.
-The analysis assumes that discontinuous operators, such as floor and ==, give the same result in two correct
+Outputs of the graph that are not floats stay the same. The analysis ignores errors of second order, which are products
+of errors. The analysis assumes that discontinuous operators, such as floor and ==, give the same result in two correct
 implementations.
 """
 

@@ -1,7 +1,8 @@
 """Proves for a masked tile program that accesses stay in their arrays, bounds checks are needed, and elements are
 written once.
 
-In: a masked tile program, and the conditions that the call has checked. Out: a list of verdicts:
+The function `prove` takes a masked tile program, and the conditions that the call has checked. It returns a list of
+verdicts:
 
 `in bounds`: an access stays in its array. The ranges of the axes and the conditions of the mask prove it, or an example
     refutes it.
@@ -14,8 +15,8 @@ masking pass. From the grid and the block sizes, the checker derives inequalitie
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 
 A wrong mask is refuted by an example: sizes and an index for which the access goes wrong
-(trust/bounds_counterexamples.py). Left out: overflow of 32-bit offsets (graph/index_width.py, optimize/index_width.py),
-and ranges of values that are loaded from memory. An index that is loaded from memory can be any number.
+(trust/bounds_counterexamples.py). The proofs assume that an index that is loaded from memory can be any number. The
+files graph/index_width.py and optimize/index_width.py check whether offsets fit into 32 bits.
 """
 
 from collections.abc import Callable, Iterator, Sequence

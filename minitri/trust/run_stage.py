@@ -1,14 +1,16 @@
 """Runs one stage of a compilation on this machine and returns its outputs.
 
-In: a compilation, the name of a stage, and a checked call with its arrays on the CPU. Out: the outputs as numpy arrays.
-The type of a stage's value (such as a graph) selects the evaluator, so a new stage needs no change in this file.
+The function `results` takes a compilation, the name of a stage, and a `Call` with its arrays on the CPU. It returns the
+outputs as numpy arrays. The type of a stage's value (such as a graph) selects the evaluator, so a new stage needs no
+change in this file.
 
 A graph is run by minitri/graph/evaluate.py.
 A plan of kernels is run by minitri/kernels/evaluate.py.
 Tile programs are run by minitri/tiles/evaluate.py. Masks are applied if the programs have them.
 Triton source is run by Triton's interpreter, also for the schedule of a GPU.
 
-Left out: running on the GPU itself (minitri/runtime/variants.py), and the stages inside Triton's compiler.
+This module does not run the stages inside Triton's compiler. The file minitri/runtime/variants.py runs programs on a
+GPU.
 """
 
 import math

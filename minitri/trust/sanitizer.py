@@ -1,7 +1,7 @@
 """The sanitizer: checks the accesses of a tile program while it is evaluated, and reports errors.
 
-In: every load and store that the evaluator runs, with the index of each element. Out: nothing, or an `AccessError`
-whose kind says what is wrong, such as "out of bounds" or "race".
+The class `Watch` checks every load and store that the evaluator runs. If an access is wrong, `Watch` raises an
+`AccessError`. The field `kind` of the `AccessError` says what is wrong:
 
 `out of bounds`: no mask stops an access that leaves its array.
 `not written`: an element is read that nothing has written yet.
@@ -12,8 +12,8 @@ whose kind says what is wrong, such as "out of bounds" or "race".
 `not neutral`: an element past the end of a reduced axis has a value that would change the result of the reduction.
 
 An `AccessError` names the tile program, the point of the grid, the buffer and the index. An `AccessError` also shows
-the statement as the stage prints it, and the source text of that statement. Left out: whether the values of the
-elements are right (minitri/trust/check_passes.py).
+the statement as the stage prints it, and the source text of that statement. The sanitizer does not check whether the
+values of the elements are right; minitri/trust/check_passes.py does.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,17 +2,17 @@
 
     x: f32[130, 33], floats      →      x: f32[1, 17], zeros
 
-In: the arguments of a call by name, the symbolic shapes of its arrays, the sizes, and a function `fails`.
-`fails(other)` is true if the program fails in the same way for the arguments `other`. Out: smaller arguments that fail
-in the same way.
+The function `smallest` takes the arguments of a call, the symbolic shapes of its arrays, the sizes, and a function
+`fails`. `fails(other)` is true if the program fails in the same way for the arguments `other`. `smallest` returns
+smaller arguments that fail in the same way.
 
-Sizes become smaller first: 0, 1, 2, a size next to a block size, half the size, or the size minus one. When the sizes
-cannot become smaller, each array is replaced by a simpler array: zeros, ones, or small integers in a row-major layout.
-If an array has few elements, single elements are also replaced by simpler numbers.
+The search first tries smaller sizes: 0, 1, 2, a size next to a block size, half the size, or the size minus one. When
+the sizes cannot become smaller, each array is replaced by a simpler array: zeros, ones, or small integers in a
+row-major layout. If an array has few elements, single elements are also replaced by simpler numbers.
 
 The one idea: a smaller array is always a part of the array that failed. A property of all elements of an array, such as
 "no element is NaN", is true for each part of the array too. If smaller arguments still fail, the search continues from
-these smaller arguments. Left out: shrinking the program (minitri/testing).
+these smaller arguments. The package minitri/testing shrinks programs.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -4,17 +4,18 @@
 
     neg.s16, abs.s16             `ptxas` keeps the result in 32 bits, so -(-32768) becomes 32768. A conversion to i32 or
                                  i64 should then give -32768, but `ptxas` leaves 32768.
-    add.s16x2 with a constant    If only one half of the result is used, `ptxas` takes the constant for 0. LLVM makes
+    add.s16x2 with a constant    If only one half of the result is used, `ptxas` treats the constant as 0. LLVM makes
                                  such additions from small indices in unrolled loops, as in `argmax`.
 
 Versions 12.8 (Triton 3.6) and 12.9 (Triton 3.9) of `ptxas` assemble `neg.s16`, `abs.s16` and `add.s16x2` wrongly, as
 tests/test_ptxas.py shows. This file can be deleted when all supported versions of `ptxas` assemble 16-bit negations,
 absolute values and additions correctly.
 
-In: the PTX of a kernel. Out: the same PTX, in which instructions that `ptxas` assembles correctly replace the wrongly
-assembled instructions. Left out: kernels that Triton's own function `triton.compile` compiles, because this function
-does not use the rewrites of ptxas.py. The compilation calls `triton.compile` only if a setting of Triton inspects or
-changes the stages of compilation (minitri/triton/cached_compile.py).
+The function `mended` takes the PTX of a kernel. It returns this PTX with instructions that `ptxas` assembles correctly
+in place of the wrongly assembled instructions.
+
+Triton's own function `triton.compile` does not use the rewrites of ptxas.py. minitri calls `triton.compile` only if
+settings of Triton replace its cache or inspect the compilation (minitri/triton/cached_compile.py).
 """
 
 import re
