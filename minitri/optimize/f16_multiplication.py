@@ -9,7 +9,7 @@ product of two f16 numbers is exact in f32, so only the cast to f16 rounds. A mu
 product once, too. An operand can also be converted from 8-bit integers, because f16 represents every 8-bit integer
 exactly.
 
-The pass `f16-multiplication` changes the dtype of some multiplications in a tile program, and of their operands. A
+In a tile program, the pass `f16-multiplication` gives the dtype f16 to some multiplications and to their operands. A
 multiplication gets the dtype f16 only if each op that uses its result casts the result to f16. A multiplication gets
 the dtype f16 only if f16 represents both operands exactly. An operand gets the dtype f16 only if all ops that use the
 operand are f16 multiplications. Programs without matrix products are not changed, because memory limits the speed of

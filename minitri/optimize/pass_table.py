@@ -139,7 +139,7 @@ def room(
     `place`: the module in minitri/optimize and its function, such as "pack_operands:pack".
     `instead`: the function that runs in place of the optimisation if `--without` leaves the optimisation out.
     `gpu`: whether the optimisation runs for GPUs only. Triton's interpreter has no tensor cores and runs one program at
-        a time. Optimisations for GPUs would not make it faster.
+        a time. Optimisations for GPUs would not make the interpreter faster.
     `together`: whether one call of the optimisation gets all tile programs. Otherwise each tile program has a call of
         its own.
     """

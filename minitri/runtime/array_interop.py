@@ -4,9 +4,9 @@ The function `view` takes one argument of a call: a numpy array, a torch tensor,
 number. It returns an `ArrayView`, which says where the elements are in memory. The function `empty` allocates an output
 with the library of the arguments, on the same device.
 
-The function `view` copies no array, except for some CPU arrays. A CPU array is copied if its byte order is not the
-machine's, or if its elements are not aligned in memory. A CPU array is also copied if a stride in bytes is no multiple
-of the size of an element.
+The function `view` rarely copies an array. A CPU array is copied if its byte order is not the machine's, or if its
+elements are not aligned in memory. A CPU array is also copied if a stride in bytes is no multiple of the size of an
+element. A torch tensor is copied if its negation has not been computed yet (`is_neg`).
 """
 
 import sys

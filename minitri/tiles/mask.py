@@ -14,7 +14,7 @@ reading an element).
 Elements past the end of a reduced axis must not change the reduction. The neutral element of the reduction, such as 0
 for a sum, therefore replaces each element past the end.
 
-The function `mask` does not look for tests that always succeed. The file minitri/optimize/mask_elision.py extends
+The function `mask` does not prove that a test always succeeds. The file minitri/optimize/mask_elision.py extends
 `Masking` with proofs that tests always succeed.
 """
 

@@ -56,8 +56,8 @@ class Options(Record):
     `warps`: the number of warps that run one grid program.
     `stages`: the number of blocks that a pipelined loop keeps in flight (Triton's `num_stages`).
     `group`: the number of tiles that run side by side (rasterisation).
-    `descriptors`: whether loads use tensor descriptors. If True, stores of persistent kernels use them too, if there is
-        enough shared memory.
+    `descriptors`: whether loads use tensor descriptors. If True, stores of persistent kernels use tensor descriptors
+        too, if there is enough shared memory.
     `persistent`: the number of grid programs of a persistent kernel.
     `registers`: the most registers that a thread may use (NVIDIA).
 

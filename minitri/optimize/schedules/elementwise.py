@@ -60,9 +60,8 @@ def _transpose(kernel: Kernel, order: Sequence[Axis], second: Axis, chip: Chip) 
     """Returns the block sizes and the number of warps of a transpose."""
     # small arrays have smaller tiles, so that more multiprocessors have a tile
     share = math.prod(size(a, SQUARE) for a in kernel.axes) // chip.multiprocessors
-    # Accesses are contiguous along the axes `order[0]` and `second`. In this case, accesses along `order[0]` move
-    # single elements.
-    if not _has_vectors(kernel, order[0]):
+    # Accesses are contiguous along the axes `order[0]` and `second`.
+    if not _has_vectors(kernel, order[0]):  # accesses along the first axis move single elements
         rows = 16 if _has_vectors(kernel, second) else 32
         return filled(order, UNALIGNED, filled(order[:1], UNALIGNED // rows) | filled([second], rows)), 8
     side = min(128 if block_sizes.widest_bytes(kernel) <= 2 else 64, max(SECTOR, ceil_pow2(math.isqrt(share))))

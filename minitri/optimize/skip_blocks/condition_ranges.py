@@ -108,7 +108,7 @@ def formula(condition: Op, holds: bool = True, depth: int = 0) -> Formula:
             return Either(Both(inner(c, True), inner(a)), Both(inner(c, False), inner(b)))
     try:
         found = _comparison(condition)
-    except NotAffine:
+    except NotAffine:  # a compared value is not an affine expression of positions
         return UNKNOWN
     if not folded(found, _is_near, False, and_, and_):
         return UNKNOWN
