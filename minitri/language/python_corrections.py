@@ -118,7 +118,7 @@ def _written(tree: python.AST) -> str:
 
 
 def _parsed(text: str) -> list[python.stmt]:
-    """Returns the simplified trees of Python statements, or [] for invalid or too long text."""
+    """Returns the simplified trees of Python statements, or [] for invalid, too long or too deeply nested text."""
     try:
         with warnings.catch_warnings(action="ignore"):
             tree = python.parse(text if len(text) <= LONGEST else "")  # parsed, but never executed
@@ -279,7 +279,7 @@ def _rank(name: str, module: str) -> int:
 
 
 def _inside(item: python.AST, size: str) -> Any:
-    """Returns the condition on indices that a slice selects: `arange(n) < 5` for `:5`."""
+    """Returns a condition for the positions that an index or slice selects: `arange(n) < 5` for `:5`."""
     text, found = _match("places", [python.Expr(python.Subscript(python.Name("X"), item))])  # type: ignore[arg-type]
     bounds = {name: python.unparse(bound) for name, bound in found.items() if name != "X"}
     # the index, or a bound of the slice, must be a number

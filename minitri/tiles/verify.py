@@ -153,7 +153,7 @@ def _check(op: Op, known: set[Op], program: Program, masked: bool, loops: tuple[
 def _check_product(op: Dot, program: Program) -> None:
     """Checks the block sizes of a product."""
     own = {*op.tile, op.over}
-    small = [a for a in own if program.axis(a).block < 16]  # `tl.dot` needs 16 indices
+    small = [a for a in own if program.axis(a).block < 16]  # `tl.dot` needs at least 16 indices
     more = [a for x in (op, op.a, op.b) for a in x.axes if a not in own and program.axis(a).block > 1]
     blocks = [program.axis(a).block for a in (*op.tile, op.over)]
     require(op.acc is not None and not small and not more, f"a product over blocks of {blocks}")

@@ -9,7 +9,7 @@ in the last place. The one idea: if the elements of a row have the same divisor,
 row. Special cases that cannot occur, such as a divisor of 0 in `sigmoid`, need no instructions. Kernels call the
 functions as `rt.NAME` (minitri/triton/rt.py).
 
-For two tiles of the same shape, `divide` calls Triton's `div_rn`.
+For two f32 tiles of the same shape, `divide` calls Triton's `div_rn`.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.

@@ -33,8 +33,9 @@ class FusedIndexing(Indexing):
     """The axes and demands (needed elements) of a kernel with several operations. Raises NotOneKernel if the kernel
     would read too many arrays.
 
-    `loop`: the axis of the loop that reductions and products share. None without such a loop (one_kernel.py).
-    `held`: the column axes of products in this loop. Each program covers these axes completely.
+    `loop`: the axis of the loop that reductions and products share. None without such a loop.
+    `held`: the column axes of products whose summed axis is `loop`. Each program covers these axes completely. The file
+        one_kernel.py sets `loop` and `held`.
     `in_parts`: the results of which each program of a split reduction stores a part. The value is True if the axes of
         the result are permuted.
     `transposed`: whether the columns of products come before the rows. computed_factor_first.py sets this field.
@@ -215,7 +216,7 @@ class FusedIndexing(Indexing):
         return count, len(seen) - count
 
     def _operand_demand(self, node: Reduce, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Returns a reduction's operand and its index, as a list of at most one pair."""
+        """Returns a list with a reduction's operand and the index of the operand, or an empty list."""
         over: list[str] = []
         for extent in (node.x.shape[k] for k in node.axes):
             over += [a for a in self.axes if a in self.reduced and a not in over and self.axes[a] == extent][:1]
