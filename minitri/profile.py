@@ -37,7 +37,8 @@ class KernelTime(Record):
     """The measured times of one kernel.
 
     `programs`: the number of grid programs of one launch.
-    `bytes`: the bytes that one launch must read and write. 0 for a program that was read from a tile stage.
+    `bytes`: the bytes that one launch must read and write. 0 for a program that was read from a tile stage, because
+        the bytes are then unknown.
     """
 
     name: str

@@ -4,8 +4,8 @@
     x[i + 1]                      4 bytes: it begins 4 bytes past a multiple of 16
     out[i], i < 1000003           4 bytes: i < 1000003 is tested
 
-The function `widths` takes the tile program of a kernel. It returns a `Width` for each load and store, with the reason
-why the access is not wider.
+The function `widths` takes the tile program of a kernel, compiled for a target. It returns a `Width` for each load and
+store, with the reason why the access is not wider.
 
 The one idea: one instruction of a thread loads or stores a group of neighbouring elements (up to 16 bytes) if three
 conditions hold. Elements that are neighbours along one axis must be neighbours in memory, so that one instruction can

@@ -84,6 +84,7 @@ def _is_cheaper(merged: Kernel, kernel: Kernel) -> bool:
 
 def _cost(kernel: Kernel) -> float:
     """Estimates the number of instructions that a thread needs for each element."""
+    # indices, guards and memory accesses count only if they depend on the last axis
     last = kernel.axes[-1]
     varying = {d for op in kernel.body for d in ir.index_expressions(op) if last.symbol in d.symbols()}
     # a quotient or remainder that occurs several times is computed only once

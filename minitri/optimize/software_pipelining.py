@@ -48,8 +48,9 @@ def rotate(program: Program) -> Program:
     body: list[Stmt] = []
     for stmt in program.body:
         if isinstance(stmt, Loop) and (rotated := _Rotation(program, stmt).statements()):
-            # skip-blocks puts a loop over the last blocks first. If a product came between two loops with the same
-            # sums, NVIDIA's assembler would make the tensor cores wait for each instruction (message C7515).
+            # skip-blocks can replace one loop by several loops, and puts the loop over the last blocks first. The
+            # pipelined loop and its first product go ahead of these loops. If a product came between two loops with the
+            # same sums, NVIDIA's assembler would make the tensor cores wait for each instruction (message C7515).
             later = takewhile(partial(_has_later_blocks, loop=stmt), reversed(body))
             place = len(body) - len(list(later))
             body[place:place] = rotated

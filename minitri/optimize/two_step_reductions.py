@@ -4,7 +4,7 @@
     sum exp(x - max x)      sum over parts of (sum of exp(x - own max)) * exp(own max - max)
     argmax x                the part with the largest max, and its argmax
 
-A `Cut` describes a reduction, the axis to split, and the length of a part. The method `Cut.made` returns nodes that
+A `Cut` describes a reduction, the axis to split, and the length of a part. The method `Cut.made` makes nodes that
 reduce each part, and nodes that combine the results of all parts. The function `contract_in_parts` computes a matrix
 product for each part of the summed axis.
 

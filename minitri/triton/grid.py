@@ -65,7 +65,7 @@ class Grid:
                 self.add(f"{a.name}_lane = " + (f"tl.arange(0, BLOCK_{a.name.upper()})" if a.block > 1 else "0"))
 
     def _persistent_loop(self, first: str) -> str:
-        """Writes the loop over tiles of a persistent program, and returns the loop variable's name."""
+        """Writes the head of a persistent program's loop over tiles, and returns the loop variable's name."""
         flat = ", flatten=True" * self.program.flattened
         # The loop variable is the number of a tile. It starts at the number of the grid program, `first`, and each
         # iteration adds the number of grid programs.

@@ -159,7 +159,7 @@ class _Points:
             self.env |= {s: array[place] for s, array in zip(symbols, arrays)}
 
     def _line(self, a: TileAxis, sizes: Mapping[str, int], lanes: bool) -> tuple[Any, Any]:
-        """Returns the indices of all blocks of an axis, and their positions within a block."""
+        """Returns the indices of all elements in an axis's blocks, and their positions within a block."""
         lane = np.arange(a.lanes if lanes else 1)  # else only the first element of each block
         first = np.arange(min(a.blocks.evaluate(sizes), MAX_LANES // len(lane) + 1)) * a.block
         return (first[:, None] + lane).reshape(-1), np.tile(lane, len(first))
