@@ -121,7 +121,7 @@ def _claim(v: Verdict) -> str:
 
 
 def _parts(compiled: Compilation) -> Iterator[str]:
-    """Yields lines about reductions, scans and products that are split into parts."""
+    """Yields a table of operations that are split into parts, with the number and length of the parts."""
     if compiled.context.start is not None:
         return
     # splitting makes more grid programs, which a GPU can run at the same time

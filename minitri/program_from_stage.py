@@ -103,7 +103,7 @@ def _verified(stage: str, value: Any) -> Any:
 
 
 def _head(value: Graph | Plan | tiles.Programs) -> Graph | Plan:
-    """Returns the part of a stage with the program's name, inputs and conditions."""
+    """Returns the graph or plan that holds the program's name, inputs and conditions."""
     return value.plan if isinstance(value, tiles.Programs) else value
 
 

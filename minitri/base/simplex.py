@@ -38,7 +38,7 @@ def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None
 
 
 def _useful(goal: Dim, columns: Sequence[Dim]) -> Sequence[int]:
-    """Returns the positions of the columns that may be needed in a weighted sum."""
+    """Returns the positions of columns that can help to write `goal` as a weighted sum."""
     wanted = {m for m, _ in goal.terms if m}
     if not wanted:  # the goal is a constant: any of the columns may be needed
         return range(len(columns))

@@ -141,7 +141,7 @@ def _llvm_row(line: str, table: Metadata) -> Row:
 
 
 def _llvm_place(name: str, table: Metadata) -> Lines:
-    """Returns the line of the generated source that a location of LLVM leads to."""
+    """Returns the line of the generated Python source for a debug location in LLVM IR."""
     fields = table.get(name, {})
     while fields and not _file(fields, table).startswith(f'"{OURS}'):
         fields = table.get(fields.get("inlinedAt", ""), {})  # the caller of an inlined function

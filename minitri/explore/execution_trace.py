@@ -70,7 +70,7 @@ def player(compiled: Compilation) -> dict[str, Any] | None:
 
 
 class _Player:
-    """Runs tile programs on small arrays, also without the mask of single accesses."""
+    """Runs tile programs on small arrays. Runs them again to show what happens without a mask."""
 
     def __init__(self, instance: Compilation) -> None:
         self.plan: Plan = instance.plan

@@ -162,7 +162,7 @@ class Typer:
         return self.nodes.cast(self._most_precise(array, dtype), dtype.compute)
 
     def _most_precise(self, value: Array, dtype: DType) -> Node:
-        """Returns the node from which a value is converted to `dtype`."""
+        """Returns the graph node to cast when a value is converted to `dtype`."""
         # a conversion to f64 uses the f64 node of the value, if there is one
         return value.wide if value.wide is not None and dtype == f64 else value.node
 

@@ -115,5 +115,5 @@ def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
 
 
 def _replaced(i: Interner, x: Node, old: Node, new: Node) -> Node:
-    """Returns an expression of views and casts of `old`, with `new` in place of `old`."""
+    """Returns `x` with `old` replaced by `new`. There are only views and casts between `old` and `x`."""
     return new if x is old else copy(i, x, (_replaced(i, children(x)[0], old, new),))

@@ -212,7 +212,7 @@ def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
 
 
 def _samples(axis: TileAxis, sizes: Sizes) -> list[dict[str, int]]:
-    """Returns the first index of some tiles of an axis, at equal distances."""
+    """Selects at most `SAMPLES` evenly spaced tiles of an axis, and returns the start index of each tile."""
     count = axis.tiles.evaluate(sizes)
     step = -(-count // SAMPLES)  # at most 1, for all tiles, if there are at most `SAMPLES`
     return [{axis.name: k * axis.block, f"{axis.name}_start": k * axis.block} for k in range(0, count, max(step, 1))]

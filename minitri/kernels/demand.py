@@ -220,7 +220,7 @@ class Indexing:
         return len({n for n, _ in along}) == len(along) and all(n and self.axes[n] == e for n, e in along)
 
     def _root_demand(self, node: Node) -> Demand:
-        """Returns the index of a stored node: one new axis for each dimension."""
+        """Returns an index such as `[i, j]` for a stored node, with one new axis for each dimension."""
         # a dimension of size 1 has the index 0 instead of an axis
         return Demand(tuple(dims.ZERO if e == 1 else dims.axis(self._fresh(e, "ijklhgfe")) for e in node.shape))
 
@@ -251,7 +251,7 @@ class Indexing:
         return self._pulled[key]
 
     def _unguarded(self, node: Node, demand: Demand) -> Demand:
-        """Removes guards (conditions) on axes that the index of a needed element does not contain."""
+        """Removes guards (conditions) such as `j >= 2` if the element's index, such as `x[i]`, has no axis `j`."""
         if not demand.guards or not self._plain(node, demand):
             return demand
         # a program computes all positions of a short last axis, so the guards on this axis are removed

@@ -118,7 +118,7 @@ def _dims(dims: Sequence[ast.Expr | ast.Pack]) -> tuple[ast.Expr | ast.Pack, ...
 
 
 def _unused(node: ast.Node) -> str:
-    """Returns a name for a dimension that the source does not use yet."""
+    """Returns a dimension name, such as `M`, that does not appear in the source text yet."""
     used = set(re.findall(r"\w+", node.span.source.text))
     return next((name for name in ("N", "M", "K", "L", "P", "Q") if name not in used), "N")
 

@@ -48,7 +48,7 @@ def _rows(table: str) -> list[tuple[list[python.stmt], str]]:
 
 
 def _match(table: str, body: Sequence[python.stmt]) -> tuple[str, Found]:
-    """Returns the replacement of the first pattern that matches Python statements, and the matched subtrees."""
+    """Finds the first pattern that matches Python statements. Returns the replacement text and the matched subtrees."""
     for pattern, text in _rows(table):
         found: Found = {}
         if _fits(pattern, body, found):
@@ -79,7 +79,7 @@ class _Filling(python.NodeTransformer):
 
 
 def _filled(text: str, found: Mapping[str, python.AST]) -> Any:
-    """Parses a Python expression, and replaces its names by the given Python trees."""
+    """Parses a Python expression, and replaces names in it by the syntax trees in `found`."""
     return _Filling(found).visit(python.parse(text, mode="eval").body)
 
 

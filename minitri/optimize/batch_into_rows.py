@@ -54,7 +54,7 @@ def _folded(i: Interner, node: Contract) -> Node:
 
 
 def _shared(node: Contract) -> int:
-    """Returns along how many last batch axes the second factor is the same."""
+    """Counts the trailing batch axes along which all products use the same second factor."""
     if not isinstance(node.b, View):
         return 0
     varies = {s for d in node.b.index for s in d.symbols()}

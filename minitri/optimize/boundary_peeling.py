@@ -38,7 +38,7 @@ def peel(program: Program) -> Program:
 
 
 def _narrowed(program: Program, op: Access, axis: TileAxis, extent: int) -> bool:
-    """Checks whether only a mask makes a thread load fewer than 16 bytes at once."""
+    """Checks whether a thread would load or store more bytes at once without a mask."""
     step, rest = op.offset.coefficient(axis.symbol) or (ZERO, ZERO)
     tile = [program.axis(a).lanes for a in (op.axes if isinstance(op, Load) else op.value.axes)]
     share = max(1, prod(tile) // (WARP * program.warps))

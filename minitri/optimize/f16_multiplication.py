@@ -28,7 +28,7 @@ def halve(program: Program) -> Program:
 
 
 def _halved(program: Program) -> set[Op]:
-    """Returns the f32 multiplications, and their operands, that can be computed in f16."""
+    """Returns the f32 multiplications that can be computed in f16, and also the operands of these multiplications."""
     ops = list(program.ops())
     if not any(isinstance(op, Dot) for op in ops):
         return set()

@@ -95,7 +95,7 @@ def _converts(user: Op) -> bool:
 
 
 def _reach(program: Program, ranges: Ranges) -> Mapping[Op, Interval]:
-    """Returns the least and greatest value of each integer op that fits into 32 bits."""
+    """Maps integer ops to their least and greatest values. Ops whose values may not fit into 32 bits are left out."""
     low, high = i32.limits
     found: dict[Op, Interval] = {}
     for op in program.ops():

@@ -74,7 +74,7 @@ def lay_out(plan: Plan) -> Plan:
 
 
 def _order_of_readers(plan: Plan, b: Buffer) -> Order | None:
-    """Returns an axis order with swapped last axes, or None if a kernel loops differently."""
+    """Returns the axis order with the last two axes swapped, or None unless all loads of the array use this order."""
     rank = len(b.shape)
     loads = [(k, op) for k in plan.kernels for op in k.body if isinstance(op, Load) and op.buffer == b]
 

@@ -155,7 +155,7 @@ def _least(node: Contract) -> tuple[int, int]:
 
 
 def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
-    """Returns the layout that the factors of a product should have, such as "depth"."""
+    """Returns the best layout for the factors of a product, such as "depth": contiguous along the summed axis."""
     if node.a.dtype != f32:
         # "any": each factor is contiguous along one of its last two axes; "": the layout does not matter
         return "any" if node.a.dtype.is_float and node.a.dtype.bits == 16 else ""
@@ -233,7 +233,7 @@ def in_loops(graph: Graph, parts: bool) -> set[Node]:
 
 
 def _is_large(node: Contract, worth: int, depth: int | None = None) -> bool:
-    """Checks whether a product is so large that a copy of a factor pays."""
+    """Checks whether a product is large enough for a copy of one factor to save time."""
     sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
     deep = len(sizes) > node.rank and (sizes[-1] >= (depth or DEPTH) or node.a.dtype == f32)
     return deep and 2 * math.prod(sizes) >= worth

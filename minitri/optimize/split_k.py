@@ -113,7 +113,7 @@ def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, dep
 
 
 def _unit(node: Contract, depth: int) -> int:
-    """Returns which number must divide the length of a part for aligned loads."""
+    """Returns how many elements of a row one aligned load can contain."""
     # parts of 8 f16 elements begin at multiples of 16 bytes if the rows do
     return math.gcd(depth, ALIGNMENT // node.a.dtype.bytes)
 

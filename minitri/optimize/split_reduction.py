@@ -93,7 +93,7 @@ def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
 
 
 def _has_many_rows(node: Reduce, first: int, chip: Chip) -> bool:
-    """Checks whether a reduction has enough long rows to reduce each row alone first."""
+    """Checks whether a reduction has enough long rows to reduce each row separately, as the first of two steps."""
     if node.op in POSITIONS or any(e.constant is None for e in node.x.shape):
         return False
     rows, row = [int(node.x.shape[k]) for k in node.axes if k < first], [int(e) for e in node.x.shape[first:]]
@@ -198,7 +198,7 @@ def _length(extent: int, parts: int, any_start: bool) -> int:
 
 
 def _held(extent: int, others: int, length: int) -> int:
-    """Returns the length of parts whose columns fit into a program's registers."""
+    """Returns how long each part of a split axis can be if a program keeps the part in registers."""
     # With `length`, there are enough grid programs. The other reduced axes have `others` elements; if they have too
     # many, the result is 0.
     most = min(HELD_COLUMN, max(LANES, 1 << (length - 1).bit_length())) // others

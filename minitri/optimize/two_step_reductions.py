@@ -291,7 +291,7 @@ class Following(Record):
         return reduce(lambda a, b: compute(i, "multiply", a, b), map(factor, found.shifts))
 
     def _axes(self, place: int | None) -> Axes:
-        """Maps each axis of the operand that is not reduced to the result's axis."""
+        """Maps each axis of the operand to the corresponding axis of the result. Reduced axes are left out."""
         # If the result has an axis of parts, `place` is the number of this axis.
         kept = enumerate(self.terms.kept)
         return {axis_symbol(k): axis(n + (place is not None and n >= place)) for n, k in kept}

@@ -121,7 +121,7 @@ def load_all(wanted: Sequence[Callable[[], Any]], device: str) -> None:
 
 
 def _prepare_launcher(source: Any, descriptors: int) -> None:
-    """Makes Triton's launcher for a kernel, which Triton keeps in its cache."""
+    """Makes Triton build and cache the launcher of a kernel."""
     with contextlib.suppress(Exception):
         driver()  # a launcher gets the type of descriptors from Triton's driver object
         # one for each tensor descriptor among the arguments

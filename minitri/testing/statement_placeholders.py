@@ -294,7 +294,7 @@ PLACEHOLDERS: dict[str, Callable[[FormFiller, Filled, Value], Any]] = {
 
 
 def _broadcast(a: Sequence[int], b: Sequence[int]) -> float:
-    """Returns the number of elements after broadcasting two shapes, or inf."""
+    """Returns the number of elements after broadcasting two shapes, or inf if the shapes cannot be broadcast."""
     try:
         return math.prod(np.broadcast_shapes(tuple(a), tuple(b)))
     except ValueError:
@@ -302,7 +302,7 @@ def _broadcast(a: Sequence[int], b: Sequence[int]) -> float:
 
 
 def _product(a: Sequence[int], b: Sequence[int]) -> float:
-    """Returns the number of elements of a matrix product, or inf."""
+    """Returns the number of elements of a matrix product, or inf if the shapes do not fit."""
     if not a or not b or a[-1] != b[-2 if len(b) > 1 else 0]:
         return math.inf  # the shapes do not fit
     return _broadcast(a[:-2], b[:-2]) * math.prod(a[-2:-1]) * (b[-1] if len(b) > 1 else 1)

@@ -186,7 +186,7 @@ def deep(dot: Dot, extent: int, most: int) -> int:
 
 
 def _least_blocks(kernel: Kernel) -> dict[str, int]:
-    """Returns the least block sizes of the product axes whose blocks the caller can choose."""
+    """Returns lower limits for the block sizes that a caller can choose for the axes of products."""
     if kernel.shared_loop is not None:
         return {name: LEAST for name in (kernel.dots[0].tile[0], kernel.shared_loop)}
     return {name: LEAST for d in kernel.dots for name in (*d.tile, d.over)}
@@ -212,7 +212,7 @@ def with_options(kernel: Kernel, chosen: Schedule, options: Options) -> Schedule
 
 
 def _with_block(role: str, block: int, wanted: int | None) -> tuple[str, int]:
-    """Returns the role and block size of an axis for the caller's block size `wanted`."""
+    """Applies the caller's block size `wanted` to an axis. Also decides whether programs loop over the axis."""
     if wanted is None:
         return role, block
     if role == "grid":

@@ -132,7 +132,7 @@ def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str,
 
 
 class _Points:
-    """The indices and loaded values at which the search tries an access."""
+    """Candidate counterexamples for one load or store: combinations of axis indices and loaded values."""
 
     def __init__(self, program: Program, op: Access, sizes: Mapping[str, int], every: bool = False) -> None:
         self.exprs = [*op.index, *(op.mask.conditions if op.mask else ())]

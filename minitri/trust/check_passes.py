@@ -178,7 +178,7 @@ def _origin(program: BaseProgram, call: Call) -> tuple[BaseProgram, Call]:
 
 
 def _same(before: Any, after: Any) -> bool:
-    """Checks whether numpy must compute equal results before and after a pass."""
+    """Checks whether numpy must compute exactly equal results from two versions of a program."""
     # For example, the number of warps does not change numpy's results, but a tensor descriptor can change them.
     if isinstance(before, Programs) and isinstance(after, Programs):
         return [_visible(p) for p in before] == [_visible(p) for p in after]

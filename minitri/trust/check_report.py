@@ -154,7 +154,7 @@ class CheckReport(NamedTuple):
 
 
 def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
-    """Combines the rows of one pass into the cells of one table line."""
+    """Returns the table cells that summarise the check results of one pass."""
     # The variant with the largest error relative to its bound; a failed variant comes first.
     worst = max(rows, key=lambda r: (not r.ok, r.max_error / (r.bound or 1)))
     found = {r.variant: "ok" if r.ok else "WRONG" for r in rows}

@@ -328,14 +328,14 @@ class _Analysis:
 
 
 def _origin(x: Node) -> Node:
-    """Returns the node from which views and casts compute x."""
+    """Returns the node that remains after all views and casts around `x` are removed."""
     while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
         x = x.x if isinstance(x, View) else x.args[0]
     return x
 
 
 def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
-    """Returns the largest rounding error of an operator for a result of at most `size`."""
+    """Returns the largest rounding error of an operator if the result's absolute value is at most `size`."""
     if row.name in MOVES:
         return 0.0
     size = np.where(np.isfinite(size), size, 0).astype(np.float64)

@@ -126,7 +126,7 @@ class FirstParts:
         return not all(map(_is_cheap, self.parts[a])) or not all(self._may_feed(n, u) for n, u in pairs)
 
     def _cheap_to_repeat(self, node: Node, homes: Sequence[int]) -> bool:
-        """Checks whether computing a node in several parts saves memory traffic over storing its value."""
+        """Checks whether recomputing a node in each kernel moves fewer bytes than storing and loading the result."""
         cone, loads = self._cone(node)
         # an operand that a part loads for its other nodes as well causes no additional traffic
         known = [{r for n in self.parts[h] for r in self.reads[n]} for h in homes]

@@ -147,7 +147,7 @@ def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) 
 
 
 def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
-    """Checks whether a product is computed in each iteration of the shared loop."""
+    """Checks whether each loop iteration computes a matrix product. All reductions of the kernel share the loop."""
     if part.loop is None or not isinstance(node, Contract) or not axis_names(demand.index) & part.reduced:
         return False
     # The column index must be the loop's axis `r`, or `r` plus an offset such as `r + 1`; the row and batch indices

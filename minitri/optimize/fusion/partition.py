@@ -209,7 +209,7 @@ class Partition(FirstParts):
             self._move(self._few_elements(a, b), a, graph, few=True)
 
     def _move(self, nodes: set[Node], a: int, graph: nx.DiGraph[int], few: bool = False) -> None:
-        """Moves nodes into one part if all changed parts can still be kernels."""
+        """Moves nodes into the part `a`. Undoes the move if a changed part could not become one kernel."""
         if not nodes or not nodes.isdisjoint(self.stored):
             return
         before = {h: self.parts[h] for h in sorted({a, *(h for n in nodes for h in self.homes[n])})}
@@ -254,7 +254,7 @@ class Partition(FirstParts):
         return found
 
     def _assign(self, home: int, part: set[Node]) -> None:
-        """Replaces the nodes of a part, and updates the list of parts that contain each node."""
+        """Replaces the nodes of one part (a future kernel), and records for each node which parts contain the node."""
         for n in self.parts[home] | part:
             rest = [h for h in self.homes[n] if h != home]
             self.homes[n] = sorted([*rest, home]) if n in part else rest

@@ -122,7 +122,7 @@ class OnlineLowering(Lowering):
         nest.values[op] = self._finite(nest.body, op, best) if new.op == "max" else best
 
     def _count(self, op: Count, nest: Nest, before: bool = False) -> Op:
-        """Returns how many elements the loop has reduced, with or without the current block."""
+        """Returns how many elements the loop has reduced so far. With `before`, the current block is not counted."""
         looped = [self.axes[a] for a in nest.loops if a in op.over]
         rest = product([self.axes[a].extent for a in op.over if a not in nest.loops])
         return self.number(op, _indices_up_to(looped, before) * rest, nest.body)

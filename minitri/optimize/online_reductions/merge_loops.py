@@ -245,7 +245,7 @@ class _Online(OpBuilder):
         return reduce(lambda a, b: self._compute("multiply", a, b), [factor(h) for h in found.shifts])
 
     def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
-        """Rewrites a sum of products of deviations from two means, as in a covariance."""
+        """Rewrites a sum such as `sum((x - mean(x)) * (y - mean(y)))` for a loop with running means."""
         count = self.once(ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over))
         before = self._old(count)
         running: dict[Op, Op] = {}

@@ -108,7 +108,7 @@ TABLE = table_beside(__file__, "tiles.toml")
 
 
 def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
-    """Returns the tiles of a group in tiles.toml, from the field `tiles` and further fields."""
+    """Returns the tiles of a group in tiles.toml: those in the field `tiles`, then those in the fields `more`."""
     return tuple(Tile(*tile) for name in ("tiles", *more) for tile in TABLE[group][name])
 
 
@@ -237,7 +237,7 @@ def _streaming(m: int, n: int, batch: int, dot: Dot, chip: Chip) -> Tile:
 
 
 def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip: Chip) -> TileChoice:
-    """Returns the tile and program count of a product whose factors tensor descriptors can load."""
+    """Chooses the tile of a product when tensor descriptors can load both factors."""
     # `shallow`: the summed axis is short. `ends`: the bytes of shared memory for each element of a tile that is stored.
     kind = _kind(dot)
     # only the largest tile, the first in tiles.toml, can have persistent programs
@@ -291,7 +291,7 @@ def _ends(kernel: Kernel, dot: Dot) -> list[Load | Store]:
 
 
 def _end_bytes(kernel: Kernel, dot: Dot) -> int:
-    """Returns the bytes of shared memory that storing a tile needs for each element."""
+    """Returns how many bytes of shared memory each element of a stored tile takes."""
     found = [op.buffer.dtype.bytes for op in _ends(kernel, dot)]
     # All loads and stores after the loop use the same piece of shared memory. Triton stores a tile of 16-bit elements
     # in two halves if the kernel loads and stores no other tile after the loop.

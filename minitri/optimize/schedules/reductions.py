@@ -74,7 +74,7 @@ def _loops(kernel: Kernel) -> list[list[Axis]]:
 
 
 def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: Chip) -> dict[str, int]:
-    """Returns the rows per program if neighbouring results belong to different rows, as in `softmax(x).mT`."""
+    """Returns how many rows a program must compute to store whole memory sectors, as in `softmax(x).mT`."""
     order, rows = innermost(kernel.parallel, weight), math.prod(size(a, 1 << 20) for a in kernel.parallel)
     # a program with a single row would store only a few bytes of each memory sector
     together = SECTOR // min(SECTOR, widest_bytes(kernel))
@@ -95,7 +95,7 @@ def _longest(kernel: Kernel) -> int:
 
 
 def _is_near(kernel: Kernel, row: int, chip: Chip) -> bool:
-    """Checks whether each reduction should read a long row of narrow elements again from L1."""
+    """Checks whether to read a long row of 8-bit or 16-bit elements several times, usually from the L1 cache."""
     # an element of 8 or 16 bits takes a whole register, so a long row of them needs too many registers
     narrow = widest_bytes(kernel) <= 2 and _reads_again(kernel)
     return narrow and row > WHOLE_ROW // 2 and row * _read(kernel) <= chip.l1 // 4
@@ -207,7 +207,7 @@ def _warps_of_few(kernel: Kernel, chip: Chip) -> int:
 
 
 def _streams(kernel: Kernel, sector: dict[str, int], chip: Chip) -> bool:
-    """Checks whether a kernel of many rows stores its results while first reading each row."""
+    """Checks whether a kernel of many rows computes reductions and stores results in the same loop over a row."""
     return not sector and not _warps_of_few(kernel, chip) and streams_results(kernel)
 
 

@@ -181,7 +181,7 @@ class _Skipping:
         return Loop(self.loop.axes, carries, live(body, [n for _, n in carries]), first, last, self._because(full))
 
     def _because(self, full: bool) -> tuple[str, ...]:
-        """Returns the facts that were proven about a piece of the loop, as text."""
+        """Returns text that explains why a loop can skip blocks or conditions."""
         if not self.choices:
             return (f"whole blocks of {self.axis.name} stand apart from the last one",)
         condition = ranges.as_text(self.condition)
