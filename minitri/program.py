@@ -260,7 +260,7 @@ class Program(BaseProgram):
         return given_sizes(self.function, given)  # sizes instead of arrays
 
     def _without_types(self, untyped: Sequence[ast.Param]) -> CompileError:
-        """Returns the error for parameters whose types are unknown until a call gives arrays."""
+        """Returns the error that asks the user to declare the types of parameters, or to pass arrays."""
         names, between = [p.name for p in untyped], ": " if is_module(self.module.source.text) else "="
         types = ", ".join(f'{n}{between}"f32[N]"' for n in names)
         message = f"the stages of {self.name} depend on the types of {listed([f'`{n}`' for n in names])}"

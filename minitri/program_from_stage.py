@@ -243,7 +243,7 @@ def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, .
 
 
 def _largest(kernel: Kernel, sizes: Mapping[str, int]) -> int:
-    """Returns the largest number of elements or index that a kernel uses."""
+    """Returns the largest of all index values and all buffer lengths in a kernel."""
     elements = [prod(e.evaluate(sizes) for e in b.shape) for b in kernel.buffers]
     ranges = {a.symbol: (ZERO, Dim.of(a.extent.evaluate(sizes)) - 1) for a in kernel.axes}
     positions = [reach(op.expr, ranges, sizes) for op in kernel.body if isinstance(op, Position)]

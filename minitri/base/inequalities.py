@@ -247,7 +247,7 @@ def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
 
 
 def _by_sum(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Proves that an expression is >= 0 by summing facts, or returns None."""
+    """Proves `goal` >= 0 with a weighted sum of expressions known to be >= 0, or returns None."""
     columns = [(ONE, f) for f in dict.fromkeys(facts)]
     for terms in (columns, [*columns, *_products(goal, facts)]):  # the second time also with facts times sizes or axes
         if (weights := combination(goal, [m * f.expr for m, f in terms])) is not None:

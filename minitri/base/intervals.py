@@ -44,7 +44,7 @@ def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) ->
 
 
 def _at_end(d: Dim, symbol: Symbol, rising: Dim, falling: Dim, positive: frozenset[Symbol]) -> Dim | None:
-    """Replaces a symbol by `rising` or `falling`, depending on the sign of its coefficient."""
+    """Replaces a symbol by `rising` if its coefficient is positive, and by `falling` if its coefficient is negative."""
     parts = d.coefficient(symbol)
     direction = sign(parts[0], positive) if parts else None
     if parts is None or direction is None:

@@ -195,7 +195,7 @@ def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows) -> bool:
 
 
 def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
-    """Returns the least value of each size for which no axis is empty."""
+    """Returns for each symbolic size, such as `N`, the smallest value at which no axis is empty."""
     least: dict[Symbol, int] = {}
     for symbol, n in filter(None, map(_least, extents)):
         # Values that `allows` rejects are skipped.

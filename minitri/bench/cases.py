@@ -134,7 +134,7 @@ def cases_of(
 def _input(
     param: tuple[str, str, str], pack: Sequence[int], known: Mapping[str, int], below: Any = 0, **settings: Any
 ) -> Input:
-    """Describes the array for a parameter: its dtype, its shape and the limit of its elements."""
+    """Describes the input array for a parameter: its dtype, its shape and the limit of random integers."""
     _, dtype, dims = param  # name, dtype, dims
     shape = [n for d in dims.split(", ") for n in (pack if d[0] == "*" else [known[d] if d in known else int(d)])]
     # each element of a bool array is 0 or 1 at random

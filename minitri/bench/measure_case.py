@@ -182,7 +182,7 @@ def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: A
 
 
 def _begin(make: Maker) -> tuple[Iterable[Run], Run, Any]:
-    """Runs an implementation's first call; returns the later calls, this call and its result."""
+    """Calls an implementation once. Returns the later calls, the first call and the result of the first call."""
     calls = iter(make())
     first = next(calls)
     return calls, first, first()

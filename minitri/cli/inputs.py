@@ -254,7 +254,7 @@ def _shape(type: ast.ArrayType, sizes: Mapping[str, Size]) -> tuple[int, ...]:
 
 
 def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: dict[str, Size]) -> None:
-    """Adds the sizes that follow from the shape of an array to `sizes`."""
+    """Computes sizes such as `N` from the shape of an array, and adds these sizes to `sizes`."""
     found: dict[str, Any] = {}
     shape = tuple(map(Dim.of, extents))
     try:

@@ -165,7 +165,7 @@ class _Walk:
         return [(p["name"], _reason(p)) for p in changed]
 
     def _neutral(self) -> list[str]:
-        """Returns texts such as "`0.0`, which changes no sum" for the values of masked elements."""
+        """Returns texts about the values of masked elements, such as "`0.0`, which changes no sum"."""
         ops = list(self.program.ops())
         values = [op.other for op in ops if isinstance(op, Load) and _conditions(op) and op.other]
         chosen = [op.args for op in ops if isinstance(op, Compute) and op.op == "where"]

@@ -142,7 +142,7 @@ class Trace:
 
 
 def _served(item: Any, ops: Sequence[Op]) -> Iterable[Op | Decision]:
-    """Returns the op or fusion decision that is printed in a line."""
+    """Returns the ops or the fusion decisions that one line of a printed program describes."""
     # For a line that declares something, such as an axis or a buffer: the ops that depend on the declaration.
     match item:
         case Program() | Kernel():

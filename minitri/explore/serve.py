@@ -152,7 +152,7 @@ class Handler(BaseHTTPRequestHandler):
     # ---- who may ask -----------------------------------------------------------------
 
     def _require_own(self) -> None:
-        """Rejects a request from another page or host, and requests that come too often."""
+        """Rejects three kinds of requests: for another host, from another page, and above the rate limit."""
         hosts, origins = self.headers.get_all("Host") or [], self.headers.get_all("Origin") or []
         _require(len(hosts) == 1 and hosts[0] in self.server.names, 403, "this host is not served")
         own = not origins or (len(origins) == 1 and origins[0] in {f"http://{n}" for n in self.server.names})

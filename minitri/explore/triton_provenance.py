@@ -166,7 +166,7 @@ def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) ->
 
 
 def _with_twins(source: Sequence[Origin], kernel: KernelCode, heads: Mapping[str, int]) -> list[Origin]:
-    """Returns a copy of `source` with the graph nodes of equal kernels added."""
+    """Adds to each source line of a kernel the graph nodes of other kernels with the same code."""
     made = list(source)
     for k in range(kernel.kernel.source.count("\n")):  # kernels with equal code are compiled only once
         here, *others = (source[heads[name] - 1 + k] for name in (kernel.name, *kernel.twins))

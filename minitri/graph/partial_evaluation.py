@@ -86,7 +86,7 @@ def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
 
 
 def _require_exact(t: Typer, op: str, x: int | Dim, y: Dim) -> None:
-    """Adds the condition that an integer power or shift, such as `2**N`, fits i64."""
+    """Adds a condition that each call checks: an integer such as `2**N` or `1 << N` must fit i64."""
     help = "write a float: `2.0 ** N`"
     # In Python, `2 ** -1` is a fraction.
     if op == "**":

@@ -153,7 +153,7 @@ def above(terms: Terms[E], root: E, below: Iterable[E]) -> set[E]:
 
 
 def _shifts(terms: Terms[E], root: E, y: Reduced[E]) -> list[E]:
-    """Returns what the exponents in a product of exponentials subtract: `h` for `exp(x - h)`."""
+    """Returns the values subtracted inside the exponentials of a product: `h` for `exp(x - h)`."""
     depending = above(terms, root, [y.y])
     shifts: list[E] = []
     stack = [root]

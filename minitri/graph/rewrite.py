@@ -93,7 +93,7 @@ def apply_rules(interner: Interner, node: Node, rules: Sequence[Rule]) -> Node:
 
 
 def _inherit(graph: Graph, new: Mapping[Node, Node], needed: set[Node], spans: dict[Node, tuple[Span, ...]]) -> None:
-    """Adds the source places of removed nodes to the nodes that used their results."""
+    """Adds the source ranges (spans) of a removed node to the nodes that used the node's result."""
     for node in graph.nodes():
         for operand in children(node):
             gone = new[operand]
@@ -102,7 +102,7 @@ def _inherit(graph: Graph, new: Mapping[Node, Node], needed: set[Node], spans: d
 
 
 def _merged(a: tuple[Span, ...], b: tuple[Span, ...]) -> tuple[Span, ...]:
-    """Returns the source places of two nodes without duplicates, at most `MAX_SPANS`."""
+    """Returns the source ranges (spans) of two nodes, without duplicates and at most `MAX_SPANS` of them."""
     return a if len(a) >= MAX_SPANS else tuple(dict.fromkeys((*a, *b)))[:MAX_SPANS]
 
 

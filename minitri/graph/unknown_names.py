@@ -92,7 +92,7 @@ def unknown_function(call: ast.Call, own: Iterable[str], known: Iterable[str], r
 
 
 def _keywords(call: ast.Call) -> dict[str, str]:
-    """Returns the named arguments of a call that can change the values of the result."""
+    """Returns the named arguments of a call. Arguments that change no values, such as `device`, are left out."""
     return {name: value.span.text for name, value in call.keywords if name not in IGNORED}
 
 

@@ -88,7 +88,7 @@ def scaled(i: Interner, sums: Contract, scale: Node) -> Node:
 
 
 def _largest(x: Node) -> int | None:
-    """Returns the largest absolute value of an integer expression that f16 represents exactly, or None."""
+    """Returns the largest absolute value of an integer expression, or None if f16 could round such a value."""
     stack, most = [x], 0
     while stack and most <= EXACT:
         match stack.pop():

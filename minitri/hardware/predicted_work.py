@@ -133,7 +133,7 @@ def _computed_in_graph(node: graph_ir.Node, needed: int, sizes: Sizes) -> int:
 
 
 def _narrow(node: graph_ir.Node | Op) -> DType:
-    """Returns the dtype of a matrix product's factor before casts to wider dtypes."""
+    """Returns the dtype of a factor of a matrix product, before the factor is cast to a wider dtype."""
     # in the graph, for example, f16 factors are first converted to f32
     while isinstance(node, graph_ir.View) or (isinstance(node, graph_ir.Apply) and node.op == "cast"):
         if isinstance(node, graph_ir.Apply) and node.dtype.bits == 16:

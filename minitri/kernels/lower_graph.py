@@ -192,7 +192,7 @@ class OpBuilder:
 
 
 class _Builder(OpBuilder):
-    """Makes the ops of one kernel from the indices at which the kernel needs each node."""
+    """Makes the ops of one kernel. Each op computes the needed elements of one graph node."""
 
     def __init__(self, part: Indexing, buffers: Buffers, spans: Spans) -> None:
         super().__init__(part.axes)

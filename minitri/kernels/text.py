@@ -103,7 +103,7 @@ def describe(op: Op, names: Mapping[Op, str], more: Sequence[str] = ()) -> str:
 
 
 def _template_fields(op: Op) -> dict[str, Any]:
-    """Returns the fields of an op under the names in the templates of lines.toml."""
+    """Returns the fields of an op by name, for the text templates in lines.toml."""
     found = fields_of(op)
     if isinstance(op, (Load, Store)):
         mask = op.mask or Mask(())

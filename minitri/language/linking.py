@@ -120,7 +120,7 @@ def link(entry: Definition, definition: Callable[[Any], Definition | None]) -> L
 
 
 class _Linker:
-    """Links functions, and gives each linked function a name in the module."""
+    """Links all functions that a program calls into one module, and gives each function a unique name."""
 
     def __init__(self, definition: Callable[[Any], Definition | None], own_names: bool = True) -> None:
         # `own_names`: the entry function keeps its name even if a function of the language has the same name
@@ -283,7 +283,7 @@ _USABLE = "numbers, tuples of numbers, dtypes and functions with `@mt.jit` can b
 
 
 def _way_out(name: str, value: Any) -> str:
-    """Returns the help for a value that cannot be part of a program."""
+    """Returns the help text of the error for a value that a program cannot use."""
     instead: Any = {float: "mt.f64", int: "mt.i64", bool: "mt.bool_"}.get(value) if isinstance(value, type) else None
     if isinstance(value, list) and len(value) < 10 and all(isinstance(v, (int, float)) for v in value):
         instead = tuple(value)

@@ -42,7 +42,7 @@ _FIRM = (python.Name, python.Constant, python.Call, python.Subscript, python.Att
 
 @cache
 def _rows(table: str) -> list[tuple[list[python.stmt], str]]:
-    """Returns the pairs of Python pattern and replacement in a table of python_corrections.toml."""
+    """Reads pairs of a Python pattern and a replacement from one table of python_corrections.toml."""
     tables = table_beside(__file__, "python_corrections.toml")
     return [(_parsed(there), here) for there, here in tables.get(table, {}).items()]
 
@@ -341,7 +341,7 @@ def comprehension(place: Span) -> Edit | None:
 
 
 def _arrays(target: Any, over: Any) -> Found:
-    """Returns the array of each loop variable: {a: x, b: y} for `a, b in zip(x, y)`."""
+    """Returns the array that each loop variable runs over: {a: x, b: y} for `for a, b in zip(x, y)`."""
     # the table has forms such as `a, b in zip(x, y)`, `a in x` and `k in range(n)`; other loops give {}
     text, found = _match("loops", [python.Expr(python.Compare(target, [python.In()], [over]))])
     match target, _filled(text, found):

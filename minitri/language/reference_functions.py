@@ -145,7 +145,7 @@ def subscript(x: Array, items: tuple[Any, ...]) -> Array:
 
 
 def _safe(index: Value, data: Any, axis: int) -> tuple[Any, Any]:
-    """Returns indices and data in which all indices are in range."""
+    """Replaces each index out of range by the index of a nan or 0 that is appended to the data."""
     i = array(index).data
     if i.dtype.kind not in "iu":
         raise CompileError("MT0206", f"an index must be an integer, not {array(index).dtype}")

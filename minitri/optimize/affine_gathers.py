@@ -72,7 +72,7 @@ def _inside(i: Interner, node: Gather, k: int, index: Node) -> Dim | None:
 
 
 def _from_the_end(index: Node) -> tuple[Node, Dim]:
-    """Returns x and size for the index array `where(x < 0, x + size, x)`."""
+    """Matches the index array `where(x < 0, x + size, x)`, and returns x and size."""
     match index:
         # negative indices count from the end
         case Apply(op="where", args=(Apply(op="less", args=(below, zero)), Apply(op="add", args=(x, size)), same)):

@@ -62,7 +62,7 @@ def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
 
 
 def _longest_run(node: Reduce, gaps: Layouts) -> list[int]:
-    """Returns the neighbouring reduced axes with the most elements, except axes contiguous in memory."""
+    """Returns adjacent reduced axes that are not contiguous in memory: the group with the most elements."""
     _, inner = contiguous_axes(node, gaps)
     # reduced axes of known sizes along which memory is not contiguous
     suitable = [k in node.axes and k not in inner and e.constant is not None for k, e in enumerate(node.x.shape)]

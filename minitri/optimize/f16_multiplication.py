@@ -49,7 +49,7 @@ def _is_product(op: Op) -> bool:
 
 
 def _is_half(op: Op) -> bool:
-    """Checks whether an op is a cast of f16 or 8-bit integers, which f16 represents exactly."""
+    """Checks whether an op casts f16 values or 8-bit integers. f16 represents both exactly."""
     if not isinstance(op, Compute) or op.op != "cast":
         return False
     source = op.args[0].dtype

@@ -135,7 +135,7 @@ class MaskElision(Masking):
 
 
 def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
-    """Returns the least and the greatest index of an axis that can pass given tests."""
+    """Returns the smallest and the largest index of an axis at which all given conditions can hold."""
     fits = not overhangs(axis) and axis.lanes == axis.block
     first, last = ZERO, axis.extent - 1 if fits else (axis.blocks - 1) * axis.block + (axis.lanes - 1)
     for test in tests:

@@ -97,7 +97,7 @@ def _mixed(kernel: Kernel) -> bool:
 
 
 def _slices(root: Node, interner: Interner) -> tuple[int, list[Node]]:
-    """Divides a concatenated result into slices, one for each operand of the concatenation."""
+    """Divides a result at the boundaries of concatenated operands. Returns the divided axis and the slices."""
     cone = postorder([root], lambda n: children(n) if isinstance(n, (Apply, View, Concat)) else ())[::-1]
     x, steps = cheap_steps(root)
     for n in cone if any(isinstance(n, COMPUTE) for n in cone) and 0 not in root.shape else ():

@@ -91,7 +91,7 @@ def pack(graph: Graph, layouts: Layouts, chip: Chip, parts: bool = False) -> Gra
 
 
 def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node | None:
-    """Returns the product with copied factors, or None if no copy helps."""
+    """Returns a product with one or both factors copied to another memory layout, or None if no factor is copied."""
     if wanted == "swapped":
         swapped = _swapped(i, node)
         return _transposed(i, _packed(i, swapped, layouts, "depth") or swapped)
@@ -193,7 +193,7 @@ def _cheapest(node: Contract, layouts: Layouts, chip: Chip) -> str:
 
 
 def _swapped(i: Interner, node: Contract) -> Contract:
-    """Returns the product of the transposed factors in swapped order."""
+    """Returns the transpose of a matrix product `a @ b`, computed as `b.T @ a.T`."""
     b, a = (_transposed(i, f) for f in (node.a, node.b))
     return i.contract(a, b, node.precision)
 
@@ -270,7 +270,7 @@ def is_along_depth(factor: Node, depth: int, layouts: Layouts, alignment: int = 
 
 
 def _reads(node: Node, index: tuple[Dim, ...], layouts: Layouts) -> Iterator[tuple[Node, Dim]]:
-    """Yields each array that an element is computed from, with the offset of the read."""
+    """Yields the arrays from which one element of a node is computed, each with the memory offset of the read."""
     node, index = element(node, index)
     if isinstance(node, (ir.Apply, ir.Concat)) and not ir.is_copy(node):
         for operand in ir.children(node):

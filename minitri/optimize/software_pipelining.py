@@ -95,7 +95,7 @@ class _Rotation:
         return extent % axis.block == 0 or ends_whole(loop, axis)
 
     def _product(self) -> list[Op]:
-        """Returns the ops that compute the one product that does not depend on earlier iterations."""
+        """Returns the ops of the only matrix product whose operands do not depend on earlier iterations."""
         carried = moving(self.loop.body, (c for c, _ in self.loop.carries))
         dots = [op for op in self.loop.body if isinstance(op, Dot)]
         free = [d for d in dots if d not in carried]
@@ -134,7 +134,7 @@ class _Rotation:
         return replace(self.loop, carries=carries, body=(*body, *following.values()))
 
     def _rest(self, product: Op, following: Container[Op]) -> set[Op]:
-        """Returns the ops that stay in an iteration when the first product moves out."""
+        """Returns the ops that stay in an iteration when the first product moves to the previous iteration."""
         wanted = [op for op in self.loop.body if op not in following] + [n for _, n in self.loop.carries]
         # An operand of the product stays if another remaining op uses the operand.
         return {*postorder(wanted, lambda op: () if op is product else children(op))} - {product}

@@ -53,7 +53,7 @@ def split_products(graph: Graph, chip: Chip) -> Graph:
 
 
 def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | None:
-    """Returns the sum of partial products, or None if the product is not split."""
+    """Returns a matrix product as a sum of partial products over parts of the summed axis, or None."""
     alone = node.precision == "tf32x3" or is_read(node.a) and is_read(node.b)  # products of parts share no loop
     # `looped`: a loop of the program computes attention
     if any(e.constant is None for e in (*node.shape, node.a.shape[-1])) or looped and not alone:

@@ -148,7 +148,7 @@ def load(compiled: Any, device: int) -> Start:
 
 
 def _early(compiled: Any, by_torch: Start, by_triton: Start) -> Start:
-    """Returns the function that launches a kernel before the previous kernel ends."""
+    """Returns a function that can launch a kernel while the previous kernel still runs."""
     # torch's launcher is used until another thread has made Triton's. Without a C compiler it is always used: the
     # kernel then starts later, but its result is the same.
     launcher, now = LAUNCHERS.submit(_prepare_launcher, compiled.src, 0), by_torch

@@ -54,7 +54,7 @@ def elements(
 
 
 def _laid_out(make: Callable[[tuple[int, ...]], Any], shape: tuple[int, ...], rng: np.random.Generator) -> Any:
-    """Returns an array in one of several memory layouts, most often the row-major layout."""
+    """Makes an array with a random memory layout, most often row-major."""
     layout = rng.choice(("rows", "rows", "rows", "columns", "part", -1, 2, 0))
     if not shape or layout == "rows":
         return make(shape)

@@ -183,7 +183,7 @@ _READERS = {"NUMBER": _number, "STRING": _string, "LINE": _line_of_ledger}
 
 
 def _read_part(part: Any) -> Any:
-    """Returns the syntax node for a token, and returns a syntax node unchanged."""
+    """Converts a token to a syntax node. Syntax nodes are returned unchanged."""
     return _READERS.get(part.type, _word)(part) if hasattr(part, "start_pos") else part
 
 
@@ -194,7 +194,7 @@ def _around(parts: Iterable[Any]) -> tuple[int, int]:
 
 
 def _node(kind: str, *parts: Any) -> Node:
-    """Returns the syntax node that represents a matched grammar rule."""
+    """Makes the syntax node for a part of the text that matches a grammar rule."""
     # The node's range of characters includes the brackets, but its parts do not contain the brackets.
     return Node(*_around(parts), kind, tuple(p for p in parts if not (isinstance(p, Node) and p.name in ("[", "]"))))
 

@@ -214,7 +214,7 @@ class _Emitter(Expressions):
         return f"tl.load({', '.join(arguments)})"
 
     def _tests(self, op: Load | Store) -> list[Dim]:
-        """Returns the mask conditions of a load or store that the current branch tests."""
+        """Returns the mask conditions that a load or store tests in the current branch."""
         return [c for c in (op.mask.conditions if op.mask else ()) if c not in self.needless]
 
     def _store(self, op: Store) -> None:

@@ -226,7 +226,7 @@ def operand(text: str) -> str:
 
 
 def _aligned(name: str, own: tuple[str, ...], context: tuple[str, ...]) -> str:
-    """Adds an index such as `[:, None]`, so that a tile broadcasts to the axes `context`."""
+    """Adds an index such as `[:, None]` to a tile's name, so that the tile broadcasts to the axes `context`."""
     if own == context or not own:  # `own` are the axes of the tile
         return name
     return f"{name}[{', '.join(':' if a in own else 'None' for a in context)}]"

@@ -93,7 +93,7 @@ def _reduction(row: Reduction) -> Callable[..., Any]:
 
 
 def _argument(row: Reduction, x: Any, index: Any, axis: int) -> tuple[Any, Any]:
-    """Returns the best value along an axis and its smallest index, for argmax or argmin."""
+    """Returns, for argmax or argmin, the best value along an axis and the smallest index of this value."""
     best = row.ufunc.reduce(x, axis=axis)
     return best, numpy_array_operations.least_index(row, x, index, axis).squeeze(axis)
 

@@ -149,7 +149,7 @@ class CheckReport(NamedTuple):
         return [head, *(_line(rows, variants) for rows in steps.values())]
 
     def _not_run(self) -> list[str]:
-        """Returns a line with name and reason for each variant that did not run."""
+        """Returns a line for each variant that did not run: the variant's name and the reason."""
         return list(dict.fromkeys(f"{PLACES.get(r.variant, r.variant)}: {r.note}" for r in self.rows if not r.ran))
 
 

@@ -151,7 +151,7 @@ WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {  # of the operands x and th
 
 
 def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any:
-    """Returns the extra error of each result of an operator with integer operands."""
+    """Returns the error that inexact operands cause in integer results, for example inf where a result can overflow."""
     unsure = np.logical_or.reduce([e > 0 for e in radii])
     if row.name in ERRATIC or row.name.startswith("bitwise"):
         return np.where(unsure, np.inf, 0)

@@ -70,7 +70,7 @@ def _scalar_of(item: Item) -> Item:
 
 
 def _fill_ellipsis(x: Array, items: list[Item]) -> list[Item]:
-    """Replaces `...` and missing items at the end of a subscript by full slices."""
+    """Replaces `...` and omitted indices of a subscript by full slices: for a matrix, `x[0]` becomes `x[0, :]`."""
     used = sum(1 for i in items if i is not None and i is not Ellipsis)
     ensure(used <= x.rank, "MT0206", f"{used} indices for {x}, which has {x.rank} axes")
     ensure(items.count(Ellipsis) <= 1, "MT0206", "an index can hold only one ...")

@@ -264,7 +264,7 @@ def _sizes(t: Typer, names: Iterable[Labels], arrays: Iterable[Array]) -> dict[L
 
 
 def _diagonal(t: Typer, x: Array, labels: Labels, sizes: Mapping[Label, Dim]) -> _Term:
-    """Returns an array with one axis for each name: the diagonal for "ii"."""
+    """Returns an array with one axis for each different label: the diagonal of a matrix for the labels "ii"."""
     # drops an axis of size 1 if an axis with the same name, in this or another array, has another size
     kept = list(dict.fromkeys(n for n, e in zip(labels, x.shape) if e != 1 or sizes[n] == 1))
     index = [ir.axis(kept.index(n)) if e != 1 or sizes[n] == 1 else dims.ZERO for n, e in zip(labels, x.shape)]
@@ -278,7 +278,7 @@ def _summed(t: Typer, x: _Term, kept: Container[Label]) -> _Term:
 
 
 def _joined(t: Typer, x: _Term, y: _Term, later: Container[Label], precision: str) -> _Term:
-    """Multiplies two arrays, and sums over the common axes that are no longer needed."""
+    """Multiplies two operands of an einsum, and sums over the shared axes that no later step needs."""
     # `later`: the names of axes of the result, and of arrays that are multiplied later
     over = [n for n in x.labels if n in y.labels and n not in later]
     batch = [n for n in x.labels if n in y.labels and n in later]

@@ -30,7 +30,7 @@ def _is_fast(op: Op) -> bool:
 
 
 def _is_about_a_row(exponent: Op) -> bool:
-    """Checks whether an exponent subtracts one value for the whole row, such as the maximum."""
+    """Checks whether an exponent has the form x - h, where h is one value for the whole row."""
     # a constant times x - h is also accepted
     if isinstance(exponent, Compute) and exponent.op == "multiply" and isinstance(exponent.args[1], Constant):
         exponent = exponent.args[0]

@@ -253,7 +253,7 @@ def _may_be_spread(y: Op, c: float) -> bool:
 
 
 def _scaled(x: Op) -> tuple[Op, float] | None:
-    """Splits x into a value and a positive constant factor; returns None if impossible."""
+    """Returns a value and a positive constant whose product is x, or None if x has another form."""
     match x:
         case (
             Compute(op="multiply", args=(Constant() as c, y))

@@ -96,7 +96,7 @@ class FirstParts:
         return homes if len(homes) == 1 or again else own
 
     def _narrows_product(self, node: Apply) -> bool:
-        """Checks whether a node converts a product to fewer bytes, and is the product's only user."""
+        """Checks whether a node is the only user of a product, and casts the product to a narrower dtype."""
         source = self.sources[node][0] if self.sources[node] else node
         narrow = node.op == "cast" and node.dtype.bits < source.dtype.bits
         # a kernel that computes both stores only the converted product, so it stores fewer bytes

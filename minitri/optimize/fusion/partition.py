@@ -117,7 +117,7 @@ class Partition(FirstParts):
         return graph
 
     def _merge_edges(self, graph: nx.DiGraph[int]) -> None:
-        """Merges parts (future kernels) of which one reads values that another part computes."""
+        """Merges pairs of parts (future kernels): one part computes values that the other part reads."""
         merged = True
         while merged:  # one merge can make other merges possible
             merged = False
@@ -173,7 +173,7 @@ class Partition(FirstParts):
             nx.contracted_nodes(graph, b, a, self_loops=False, copy=False)
 
     def _merge_siblings(self, graph: nx.DiGraph[int]) -> None:
-        """Merges independent parts that read the same arrays or have results of the same shape."""
+        """Merges independent parts (future kernels) that share an input array or a result shape."""
         for chain in _chains(self._sibling_pairs()):
             first, more = 0, 1  # where one pair merges, the next ones usually do: each success doubles `more`
             while first + 1 < len(chain):
@@ -264,7 +264,7 @@ class Partition(FirstParts):
         return sum(self.bytes(n) for h in homes for n in self.roots(h))
 
     def _sibling_pairs(self) -> list[tuple[int, int]]:
-        """Returns pairs of parts that read the same arrays or have results of the same shape."""
+        """Returns pairs of parts (future kernels) that share an input array or a result shape."""
         by_key: dict[object, list[int]] = defaultdict(list)
         for h, part in sorted(self.parts.items()):
             for key in (*self.leaves(part), *{r.shape for r in self.roots(h)}):

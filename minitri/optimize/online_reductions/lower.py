@@ -159,7 +159,7 @@ class OnlineLowering(Lowering):
         return carry, body.compute("add", body.compute("add", carry, shift), block)
 
     def _factor(self, op: Op, new: Reduce | Dot, body: OpBuilder) -> Op:
-        """Returns the factor that corrects the partial sum of `op` in each iteration."""
+        """Returns the factor by which each iteration multiplies the partial sum of earlier iterations."""
         (y,) = followed(op)
         assert new.rescale is not None
         if y in self.low:
@@ -228,7 +228,7 @@ def _factor(op: Op) -> float:
 
 
 def _indices_up_to(axes: Sequence[TileAxis], before: bool) -> Dim:
-    """Returns how many indices nested loops have visited, with or without the current block."""
+    """Counts the indices that nested loops visit up to the start (`before`) or the end of the current block."""
     first, *inner = axes
     start = block_start(first.name)
     if not inner:

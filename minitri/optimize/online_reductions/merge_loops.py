@@ -63,7 +63,7 @@ def one_loop(kernel: Kernel, loop: str) -> str | None:
 
 
 def _is_at_least_1(c: Op) -> bool:
-    """Checks whether a value must be at least 1 or nan, like the denominator of a softmax."""
+    """Checks whether a value is known to be nan or >= 1, as the denominator of a softmax is."""
     c = bare(c)
     # one term of the sum of exp(x - max of x) is exp(0) = 1
     return isinstance(c, Reduce) and c.op == "sum" and c.rescale is not None and _is(bare(c.x), "exp")
@@ -275,7 +275,7 @@ class _Online(OpBuilder):
         return made.get(root, root)
 
     def _compute(self, name: str, *args: Op) -> Op:
-        """Adds an elementwise op, or returns an equal op of the kernel."""
+        """Returns an elementwise op. The op is added to the kernel unless the kernel has an equal op."""
         return self.once(self.computed(name, *args))
 
 

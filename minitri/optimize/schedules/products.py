@@ -195,7 +195,7 @@ def _kind(dot: Dot) -> str:
 
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
-    """Returns a tile with more pipeline stages if each multiprocessor computes at most one tile."""
+    """Adds pipeline stages to a matrix product's tile if each multiprocessor computes at most one tile."""
     return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and tiles <= chip.multiprocessors else tile
 
 
@@ -285,7 +285,7 @@ def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Sche
 
 
 def _ends(kernel: Kernel, dot: Dot) -> list[Load | Store]:
-    """Returns the loads and stores that run once for each tile, after the loop."""
+    """Returns the loads and stores of a matrix product that run once per tile, after the loop over the summed axis."""
     tiled = [op for op in kernel.body if isinstance(op, (Load, Store))]
     return [op for op in tiled if set(dot.tile) <= op.indexed_by]
 

@@ -102,7 +102,7 @@ def _is_near(kernel: Kernel, row: int, chip: Chip) -> bool:
 
 
 def _read(kernel: Kernel) -> int:
-    """Returns the bytes loaded per row element, from all arrays that differ between rows."""
+    """Returns the bytes that a kernel loads per row element. Arrays that are the same for all rows do not count."""
     reduced, parallel = ({a.name for a in axes} for axes in (kernel.reduced, kernel.parallel))
     loads = [op for op in kernel.body if isinstance(op, Load) and reduced & {*op.axes} and parallel & {*op.axes}]
     return sum({op.buffer.name: op.buffer.dtype.bytes for op in loads}.values())
@@ -193,7 +193,7 @@ def _only_reduces(kernel: Kernel) -> bool:
 
 
 def _reads_again(kernel: Kernel) -> bool:
-    """Checks whether a loop must read rows twice, to compute results as long as a row."""
+    """Checks whether a kernel needs each row again after the reductions, to compute a result for each element."""
     # a scan computes its results while it reads the row
     return not _only_reduces(kernel) and not any(isinstance(op, Scan) for op in kernel.body)
 
@@ -324,7 +324,7 @@ def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, chip: Ch
 
 
 def _reduced_columns(kernel: Kernel, column: int, columns: int, chip: Chip) -> tuple[bool, int, int]:
-    """Returns whether to keep reduced columns in registers, the columns per program, and the warps."""
+    """Chooses the columns and the warps of each program, and whether programs keep reduced columns in registers."""
     bytes, many = widest_bytes(kernel), columns > 512 * FEW * chip.multiprocessors
     # columns of at most 16 elements are kept in registers even if there are few columns
     alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1

@@ -172,7 +172,7 @@ def _kinds_reached(op: str, dtype: DType, operands: tuple[Operand, ...]) -> froz
 
 
 def _between(kinds: set[str]) -> set[str]:
-    """Adds all kinds of numbers between the given kinds, such as zero between negative and positive."""
+    """Fills gaps in a set of number kinds: for example, adds "zero" if the set has "negative" and "positive"."""
     places = [ORDER.index(k) for k in kinds if k in ORDER]
     return kinds | set(ORDER[min(places) : max(places) + 1]) if places else kinds
 

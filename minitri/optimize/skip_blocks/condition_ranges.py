@@ -276,7 +276,7 @@ def _only_through(kernel: Kernel, loop: Axis, conditions: Set[Op]) -> bool:
 
 
 def _remaining_steps(f: Formula, at: Mapping[Symbol, int], loop: Symbol, steps: int) -> int:
-    """Returns at how many loop indices a condition can be true for one fixed row."""
+    """Returns for one row the number of loop indices at which a condition can be true."""
     # `at` maps the symbol of the row axis to the row's index
     found = can_hold(f, loop, Dim.of(steps), lambda d: None if (v := d.substitute(at)).constant is None else (v, v))
     return max(0, int(found.high or Dim.of(steps)) - int(found.low or ZERO))
