@@ -249,7 +249,7 @@ class Program(BaseProgram):
         return Lowered(self.compilation(replace(context, without=self.without | names(without), options=options)))
 
     def _described(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call:
-        """Returns a `Call` for the arguments of `lower`."""
+        """Returns a `Call` with the arguments of `lower`: arrays, or only sizes."""
         self.refresh()
         named = set(given).difference(sizes_of(self.function, {}))
         untyped = [p for p in self.function.params if p.annotation is None and p.default is None]

@@ -235,7 +235,7 @@ def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 
 
 def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
-    """Proves that an expression is >= 0 after multiplying by a divisor, or returns None."""
+    """Tries to prove `goal >= 0` by proving `goal * n + n - 1 >= 0` for a positive divisor `n`."""
     if (positive := _positive(n, facts)) is None:
         return None
     wide = goal * n + n - 1  # if wide >= 0, then goal > -1, so an integer goal is >= 0

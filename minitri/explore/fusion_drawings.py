@@ -44,7 +44,7 @@ def plans(trace: Trace) -> dict[str, Any] | None:
 
 
 class _Ledger:
-    """Several plans of kernels for one program; the first is the actual plan."""
+    """Draws the kernels that fusion chose for a program, and the kernels with less fusion."""
 
     def __init__(self, trace: Trace) -> None:
         compiled, context, self.trace = trace.compilation, trace.compilation.context, trace
@@ -65,7 +65,7 @@ class _Ledger:
         return {"assumed": assumed, "plans": plans, "decisions": [self._decision(d, instead) for d in self.plan.ledger]}
 
     def _instead(self, plans: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
-        """Adds plans that store one fused value in memory, and returns their indices."""
+        """Appends plans to `plans`, each without one fusion. Returns a dict from fused values to indices of plans."""
         found: dict[tuple[Any, ...], int] = {}
         fused = {_key(d.value, d.spans): d.value for d in self.plan.ledger if d.fused}
         outputs, nodes = set(self.graph.outputs), self.graph.nodes()

@@ -99,7 +99,7 @@ def rewritten_part(
 
 
 def _kinds(part: ast.Node, value: Any) -> set[str]:
-    """Returns the kinds of a syntax node and its value, such as `Tuple` and `f array`."""
+    """Returns the names that corrections.toml can use for a syntax node and its value, such as `Tuple` or `f array`."""
     kinds = {"", type(part).__name__, type(value).__name__, "" if isinstance(value, Array | str) else str(value)}
     return kinds | {f"{value.dtype.kind} array"} if isinstance(value, Array) else kinds
 

@@ -43,7 +43,7 @@ def needs_64_bits(graph: Graph, sizes: Mapping[str, int]) -> bool:
 
 
 def _largest(node: Node, sizes: Mapping[str, int]) -> int:
-    """Returns the number of elements of a node, or the node's largest index value if that is larger."""
+    """Returns the larger of two numbers: how many elements a node has, and the largest index among the elements."""
     try:
         extents = [e.evaluate(sizes) for e in node.shape]
     except ZeroDivisionError:

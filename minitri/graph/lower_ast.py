@@ -170,7 +170,7 @@ class _Builder(Interpreter):
         return self.once(function, given, lambda: self._inlined(function, given, span))
 
     def _inlined(self, function: ast.Function, given: Scope, span: Span) -> Value:
-        """Adds the body of a called function to the graph, and returns its result."""
+        """Adds the body of a called function to the graph, and returns the result of the function."""
         sizes: Sizes = {}
         scope: Scope = {}
         typed = [p for p in function.params if isinstance(p.annotation, ast.ArrayType)]

@@ -204,7 +204,7 @@ def _shift(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Shift[E]:
 
 
 def _deviation(terms: Terms[E], d: E, needs: Sequence[Reduced[E]]) -> tuple[Mean[E], bool]:
-    """Returns the mean in a deviation such as `x - mean`, and whether the mean is subtracted."""
+    """Returns the mean in `x - mean` or `mean - x`, and True for `x - mean`."""
     name, operands = terms.look(d)
     if name != "subtract":
         raise Refused("a factor is not a deviation from a mean")

@@ -310,7 +310,7 @@ class _Builder(OpBuilder):
         return self.once(ir.Inside(dtype=bool_, spans=spans, conditions=conditions, **self._uses(conditions)))
 
     def _gather(self, node: graph_ir.Gather, demand: Demand, read: Op, spans: tuple[Span, ...]) -> Op:
-        """Returns the element that a gather reads, or a fill value if out of range."""
+        """Returns the element that a gather reads, or a fill value if the index is out of range."""
         _, outside = self.part.gathered(node, demand)
         if not outside or (isinstance(read, ir.Load) and set(outside) <= set(read.guards) == set(outside)):
             return read
@@ -338,7 +338,7 @@ class _Builder(OpBuilder):
 
 
 def _op_key(node: Node, demand: Demand) -> Key:
-    """Returns the dict key of the op that computes a needed element."""
+    """Returns a dict key for the op that computes one element of a node."""
     # one op computes a constant for all indices
     return node, Demand(()) if isinstance(node, graph_ir.Const) else demand
 

@@ -188,7 +188,7 @@ def moved_up(place: Span) -> tuple[Edit, ...]:
 
 
 def _statements(body: list[python.stmt], module: str) -> str | None:
-    """Translates Python statements into minitri's language, or returns None without a translation."""
+    """Translates Python statements into minitri's language. Returns None if no translation is known."""
     # `module` is the text of the program, or "" if the program is no module
     text, found = _match("statements", body)
     if text:

@@ -165,7 +165,7 @@ def _all(pattern: str, place: Span) -> Iterator[Span]:
 
 
 def _indented(span: Span, place: Span) -> Iterator[list[Edit]]:
-    """Yields two lists of edits that change the indentation of a wrong line."""
+    """Yields corrections of a wrong line's indentation, each as a list of edits."""
     text = place.source.text
     start = text.rfind("\n", 0, span.start) + 1
     above = [line for line in text[:start].split("\n") if line.strip()]
@@ -210,7 +210,7 @@ def errors_in(module: ast.Module) -> Sequence[CompileError]:
 
 
 def _on_other_lines(error: ParseError, place: Span, parse: Callable[[Span], Any], most: int) -> list[CompileError]:
-    """Returns the errors on other lines than `error`, with at most `most` syntax errors."""
+    """Returns the errors outside the lines of the syntax error `error`. At most `most` of them are syntax errors."""
     source, text, span = place.source, place.source.text, error.span or place
     unknown = next((name for name in ascii_letters if not re.search(rf"\b{name}\b", text)), "_")
     # `y = x +* 2` becomes `y=a`, where `a` has no value, so no error follows from the wrong line

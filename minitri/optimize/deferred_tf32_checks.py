@@ -47,7 +47,7 @@ def defer(program: Program) -> Program:
 
 
 def _is_deferrable(loop: Loop) -> bool:
-    """Checks whether a loop only sums products computed from TF32 parts of f32 factors."""
+    """Checks whether a loop computes one f32 matrix product from TF32 products, and nothing else."""
     if len(loop.carries) != 1:
         return False
     carry, dot = loop.carries[0]

@@ -29,9 +29,8 @@ def fits_32_bits(kernel: Kernel) -> bool:
 
 
 def _is_small(d: Dim, ranges: Ranges) -> bool:
-    """Checks whether 32-bit integers can hold an expression, each of its terms and factors, and the operands of its
-    divisions.
-    """
+    """Checks whether 32-bit integers can hold an index expression and every part of the expression."""
+    # parts: the terms and their constant factors, and the operands of divisions
     parts = [p for atom in d.atoms() if isinstance(atom, Pair) for p in (atom.a, atom.b)]
     numbers = all(abs(c) < LIMIT for _, c in d.terms)
     return numbers and reach(d, ranges, {}) < LIMIT and all(_is_small(p, ranges) for p in parts)

@@ -164,7 +164,7 @@ def _elementwise_operands(op: Op) -> tuple[Op, ...]:
 
 
 def _wanted_others(program: Program) -> dict[Op, Number]:
-    """Maps each load that is reduced to the neutral element, such as 0 for sums."""
+    """Maps each load of a reduction's operand to the neutral element of the reduction, such as 0 for a sum."""
     wanted: dict[Op, Number] = {}
     for op in program.ops():
         step = (op.x, neutral(op.op, op.x.dtype)) if isinstance(op, (Reduce, Scan)) else accumulated(op)

@@ -77,6 +77,6 @@ def _length(program: Program, axis: TileAxis, tile: int) -> int:
 
 
 def _group(axis: TileAxis, chip: Chip) -> int:
-    """Returns the tiles per group, for about as many programs as the chip runs at once."""
+    """Returns the number of tiles per group. A group should have as many grid programs as the chip runs at once."""
     tiles, at_once = axis.tiles.constant, 1 << (AT_ONCE * chip.multiprocessors).bit_length() - 1
     return USUAL if tiles is None else max(1, at_once // max(1, tiles))

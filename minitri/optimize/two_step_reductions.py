@@ -254,7 +254,7 @@ class Following(Record):
         return build(self.i, self.terms, root, cut.x.shape, at, {y.x: maximum.x, y.y: own})
 
     def _axes_in(self, cut: Cut, places: tuple[Dim, ...]) -> Axes:
-        """Maps each axis of the summed expression to its index in the split array."""
+        """Maps each axis of the summed expression to an index, such as `64*d1 + d2` for an axis that is split."""
         # `places` are the indices at which the expression reads the maximum's operand. In `cut.x`, one axis is split
         # into two: with parts of 64 elements, the axis d1 becomes d1 and d2, and its index is 64*d1 + d2.
         unit: Axes = {axis_symbol(k): ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}

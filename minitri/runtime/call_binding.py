@@ -229,7 +229,7 @@ def _one_device(arrays: Mapping[str, ArrayView]) -> None:
 def _shapes(
     function: ast.Function, arrays: Mapping[str, ArrayView]
 ) -> tuple[dict[str, int], dict[str, ArrayType], dict[str, int]]:
-    """Returns the number of axes of names like `*B`, inferred types, and all sizes."""
+    """Returns three dicts: the length of each pack such as `*B`, the inferred types, and the value of each size."""
     declared = [(p, p.annotation, arrays[p.name]) for p in function.params if p.name in arrays]
     typed = [(p, t, a, tuple(map(Dim.of, a.shape))) for p, t, a in declared if isinstance(t, ast.ArrayType)]
     # `where` maps the name of a size, such as N, to a parameter with N as a dimension, such as f32[N]; `solved` maps

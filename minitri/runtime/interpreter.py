@@ -61,7 +61,7 @@ def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> tuple[Interprete
 
 
 def _range(*bounds: Any, **_hints: Any) -> range:
-    """Replaces `range` and `tl.range` in kernels, whose loop bounds can be tensors with one number."""
+    """Replaces `range` and `tl.range` in interpreted kernels, and also accepts one-element tensors as bounds."""
     # Triton's interpreter (up to Triton 3.8) converts such a tensor by numpy, and numpy 2.4 or later rejects this
     return range(*(b if isinstance(b, int) else int(b.handle.data.item()) for b in bounds))
 

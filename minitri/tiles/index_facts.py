@@ -60,7 +60,7 @@ def _range(a: TileAxis, lanes: bool) -> Iterator[Fact]:
 
 
 def _not_empty(a: TileAxis) -> Iterator[Fact]:
-    """Yields facts about an axis that has at least one block."""
+    """Yields inequalities that hold for an axis with at least one block, such as `extent >= 1`."""
     yield Fact(a.tiles - 1, f"{a.name} has a block")
     if a.tiles == (a.extent + (a.block - 1)) // a.block:
         yield Fact(a.extent - 1, f"{a.name} has a block")

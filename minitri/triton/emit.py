@@ -98,7 +98,7 @@ class _Emitter(Expressions):
         self._branch("else:", frozenset())  # the last tile, if it is incomplete
 
     def _branch(self, head: str, needless: frozenset[Dim]) -> None:
-        """Writes one branch of an `if` statement with all statements of the kernel."""
+        """Writes one branch of an `if` statement. The branch contains all statements of the kernel."""
         # `used` is the number of values in earlier branches, so that no later branch uses their names. If both branches
         # assigned to one name, Triton would pass the value out of the `if` statement, although nothing needs it there.
         self.used, self.needless, self.names, self.predicates = self.used + len(self.names), needless, {}, {}

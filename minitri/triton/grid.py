@@ -91,7 +91,7 @@ class Grid:
             self._index(a)
 
     def _grouped(self, row: TileAxis, column: TileAxis, more: bool) -> None:
-        """Writes lines that number the tiles in groups of several rows of tiles."""
+        """Writes lines that compute the row and the column of a tile. Consecutive tiles are in the same few rows."""
         rows, columns = self.size(row.tiles), self.size(column.tiles)
         place = "tile"
         if more:

@@ -236,7 +236,7 @@ def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
 
 
 def _smallest(program: BaseProgram, call: Call, row: CheckRow) -> Failure:
-    """Shrinks the arguments of a failing call while the check fails at the same pass."""
+    """Shrinks the arguments of a failing call as long as the check of the same pass still fails."""
 
     def first(arguments: Mapping[str, Any]) -> tuple[Call, CheckRow] | None:
         with suppress(CompileError):  # a program may refuse some sizes

@@ -125,7 +125,7 @@ class _Proving:
         return [p for _, p in proofs if p is not None], [g for g, p in proofs if p is None]
 
     def _needed(self, op: Access, test: Dim) -> Verdict:
-        """Returns the verdict on whether the mask of an access needs the bounds check `test`."""
+        """Decides whether the mask of a load or store needs the bounds check `test`."""
         verdict = self._verdict(op, NEEDED, comparison(self._named(op, [test])[0]), test=test)
         # The search drops `test` from the mask, and looks for sizes and an index for which the access goes wrong.
         rest = [c for c in _tests(op) if c != test]
@@ -159,7 +159,7 @@ class _Proving:
         return example._replace(at={names.get(n, n): v for n, v in example.at.items()})
 
     def _meaning(self, op: Load, test: Dim) -> str | None:
-        """Returns a reason other than array bounds why a load needs the mask condition `test`."""
+        """Returns why a load needs the mask condition `test` even for indices inside the array."""
         if test in op.guards:
             return f"the program asks for {op.other} elsewhere"
         for s in test.symbols():

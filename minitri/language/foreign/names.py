@@ -239,7 +239,7 @@ def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
 
 
 def _first(found: Sequence[Answer], args: Sequence[str] | None, keywords: Sequence[str]) -> Answer | None:
-    """Returns the first answer that fits the arguments of a call, or the first answer."""
+    """Returns the first answer that fits the arguments of a call. If none fits, returns the first answer."""
     fitting = [a for a in found if args is None or a.row.takes(args, keywords)]
     return next(iter(fitting or found), None)
 

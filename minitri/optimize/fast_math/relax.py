@@ -92,7 +92,8 @@ def _narrow(kernel: Kernel, narrow: set[str], jumped: set[Op]) -> bool:
 
 
 def _ops_before_jumps(kernel: Kernel) -> set[Op]:
-    """Returns the ops whose rounding could change a discontinuous op, such as a comparison."""
+    """Returns the ops from which a comparison or another discontinuous op is computed."""
+    # an error of these ops, such as a rounding, could change the result of the comparison
     behind: set[Op] = set()
     for op in reversed(kernel.body):
         if _jumps(op) or op in behind:

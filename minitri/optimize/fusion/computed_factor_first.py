@@ -36,7 +36,7 @@ def _any_buffer(node: Node) -> Buffer:
 
 
 def _is_second_computed(kernel: Kernel) -> bool:
-    """Checks whether products load their first factors and compute at least one second factor."""
+    """Checks whether transposing products is worthwhile: first factors are loaded, and a second factor is computed."""
     first, second = ([not isinstance(f, Load) for f in factors] for factors in zip(*((d.a, d.b) for d in kernel.dots)))
     # all second factors must consist of 16-bit floats
     halves = all(d.b.dtype.is_float and d.b.dtype.bits == 16 for d in kernel.dots)

@@ -84,7 +84,7 @@ class FirstParts:
                 self.parts.setdefault(h, set()).add(node)
 
     def _first_homes(self, node: Node) -> list[int]:
-        """Returns the parts that first contain a node: a part of its own, or the parts of the nodes that use it."""
+        """Decides in which parts (future kernels) a node starts: in a new part, or in the parts of the node's users."""
         own = [self.position[node]]
         if not isinstance(node, Apply) or node in self.stored or self._narrows_product(node):
             return own
@@ -136,7 +136,7 @@ class FirstParts:
         return len(cone) <= MAX_REPEATED_OPS and again < stored
 
     def _cone(self, node: Node, known: Collection[Node] = ()) -> tuple[set[Node], set[Node]]:
-        """Returns the elementwise nodes to compute again for `node`, and the values to load."""
+        """Returns what a kernel needs to compute `node`: the elementwise nodes to compute, and the values to load."""
         again, loads, stack = set[Node](), set[Node](), [node]
         while stack and len(again) <= MAX_REPEATED_OPS:
             n = stack.pop()

@@ -119,7 +119,7 @@ def _check_scan(part: FusedIndexing, node: Scan) -> None:
 
 
 def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
-    """Returns the value to store in memory so that the other nodes can be one kernel."""
+    """Chooses the node whose value is stored in memory, because one kernel cannot compute all nodes."""
     # `node` does not vary along the axes in `missing`: a result that does is stored instead
     for other, demand in part.stores[1:]:
         if other is not node and missing & axis_names(demand.index):

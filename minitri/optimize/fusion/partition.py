@@ -194,13 +194,13 @@ class Partition(FirstParts):
         return True
 
     def _current(self, home: int) -> int:
-        """Returns the part into which a part was merged, or the part itself."""
+        """Returns the part (future kernel) that the part `home` belongs to after all merges so far."""
         while home in self._merged:
             home = self._merged[home]
         return home
 
     def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
-        """Moves the first elementwise operations of a part to the part that computes their operands."""
+        """Moves the first elementwise operations of a kernel into another kernel that computes their operands."""
         for a, b in sorted(graph.edges):
             # if another kernel needs only `a+b-c`, the kernel of a, b and c stores `a+b-c`: fewer bytes in total
             self._move(self._first_steps(b), a, graph)
@@ -242,7 +242,7 @@ class Partition(FirstParts):
         return steps & feeding
 
     def _few_elements(self, a: int, b: int) -> set[Node]:
-        """Returns small elementwise nodes of part `b` that use values of part `a`."""
+        """Finds elementwise nodes with few elements that part `a` can compute instead of part `b`."""
         found, part = set[Node](), self.parts[b]
         largest = max(map(self.bytes, part))
         for node in sorted(part, key=self.position.__getitem__):

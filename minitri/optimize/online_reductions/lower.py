@@ -173,7 +173,7 @@ class OnlineLowering(Lowering):
         return body.once(body.computed("where", untouched, self.constant(transport, identity), transport))
 
     def _corrected_after_loop(self, op: Reduce | Dot) -> Op:
-        """Returns the final sum of `op`, corrected for rows that contain only -inf."""
+        """Returns the sum that a loop has computed, corrected for rows that contain only -inf."""
         assert op.rescale is not None
         (y,) = followed(op)
         needed = ir.needed(op.rescale)
@@ -211,7 +211,7 @@ def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
 
 
 def _leads_to_exp(op: Op, ops: Sequence[Op]) -> bool:
-    """Checks whether an op is a subtraction used only in exponentials, directly or times positive numbers."""
+    """Checks whether an op is a difference `x - y`, used only as `exp(x - y)` or `exp(c * (x - y))` for c > 0."""
     # such as `old y - y`, the difference of a running maximum before and after the current block
     if not isinstance(op, Compute) or op.op != "subtract":
         return False

@@ -70,7 +70,7 @@ def _is_at_least_1(c: Op) -> bool:
 
 
 def _is_at_most_1(c: Op) -> bool:
-    """Checks whether a value is 1 divided by a sum of at least 1."""
+    """Checks whether a value is `1 / s`, where `s` is at least 1, like the denominator of a softmax."""
     match bare(c):
         case Compute(op="reciprocal", args=(d,)):
             return _is_at_least_1(d)
@@ -179,7 +179,7 @@ class _Online(OpBuilder):
         return {*self.behind[op], *([op] if isinstance(op, (Reduce, Dot)) and self._over(op) else [])}
 
     def _in_one_loop(self, op: Reduction) -> Reduction:
-        """Adds ops to a sum that correct its partial results in a loop, if possible."""
+        """Tries to put a reduction into one loop with the reductions that it depends on."""
         terms = [x for x in ((op.a, op.b) if isinstance(op, Dot) else (op.x,)) if self.needs(x)]
         needs = sorted({y for x in terms for y in self.needs(x)}, key=self.ops.index)
         if not needs:
@@ -224,7 +224,7 @@ class _Online(OpBuilder):
         self.decisions.append(ir.Decision(value, name, name, True, rule, self._read_again(needs), again, spans))
 
     def _read_again(self, needs: Iterable[Reduction]) -> Dim:
-        """Returns how many bytes a second loop would read again."""
+        """Returns how many bytes the kernel would load a second time if a second loop were necessary."""
         # a second loop is necessary if a reduction must wait for the results of the reductions in `needs`
         ops = {op for y in needs for op in ir.needed(y)}
         loads = [op for op in ops if isinstance(op, Load) and set(op.axes) & self.looped]

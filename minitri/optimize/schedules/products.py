@@ -97,7 +97,7 @@ def _rows_of(factor: Op, dot: Dot) -> set[Load]:
 
 
 def _made(factor: Op, dot: Dot) -> int:
-    """Returns the bytes of shared memory for each computed element of a product's factor."""
+    """Returns the shared memory, in bytes per element, that a matrix product needs for a computed factor."""
     if dot.precision.startswith("tf32x3"):
         # both TF32 parts of the second factor need shared memory
         return 2 * factor.dtype.bytes if factor is dot.b else 0

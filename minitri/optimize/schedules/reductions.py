@@ -146,7 +146,7 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
 
 
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
-    """Returns how many elements a program computes if it computes several rows."""
+    """Returns the number of elements for a grid program that computes several short rows."""
     inner, narrow = max(kernel.reduced, key=lambda a: weight[a.name]), widest_bytes(kernel) <= 2
     if _is_aligned(kernel, inner) and not narrow:
         return ENOUGH
@@ -336,7 +336,7 @@ def _reduced_columns(kernel: Kernel, column: int, columns: int, chip: Chip) -> t
 
 
 def _kept_columns(kernel: Kernel, column: int, columns: int, chip: Chip) -> tuple[bool, int, int]:
-    """Returns whether to keep columns in registers for a second use, columns per program, and warps."""
+    """Returns whether a column stays in registers, how many columns a program computes, and how many warps it has."""
     bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
     few = FEW * chip.multiprocessors
     # columns longer than HELD_COLUMN: fewer columns for each program, so that there are more programs

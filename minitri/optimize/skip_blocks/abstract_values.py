@@ -179,7 +179,7 @@ def _between(kinds: set[str]) -> set[str]:
 
 @cache
 def _members(dtype: DType, kind: str) -> tuple[Any, ...]:
-    """Returns the extreme numbers, and some others, of a kind of numbers such as positive."""
+    """Returns examples of a kind of numbers: for positive floats, the smallest, the largest and some between."""
     if kind in SINGLE:
         return (SINGLE[kind],)
     if dtype.is_integer:

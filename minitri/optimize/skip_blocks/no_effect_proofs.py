@@ -150,7 +150,7 @@ def _own_maximum(update: Update) -> Reduce | None:
 
 
 class _Iteration:
-    """Evaluates one iteration of a loop under assumptions about some ops."""
+    """Evaluates one iteration of a loop. The values of some operations are assumed instead of computed."""
 
     def __init__(self, loop: Loop, known: Known, some: bool = False, runs: bool = False) -> None:
         # `some`: the assumptions can hold for only some elements of a block. `runs`: the iteration certainly runs, so

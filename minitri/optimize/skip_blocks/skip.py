@@ -115,7 +115,7 @@ class _Skipping:
     # ---- pieces ----------------------------------------------------------------------------------
 
     def _pieces(self) -> list[Stmt]:
-        """Returns up to three loops that replace the original loop, in the order along its axis."""
+        """Returns up to three loops over consecutive ranges of the axis, to replace the original loop."""
         axis, extent, ends = self.axis, self.axis.extent, partial(ends_in_block, self.program)
         whole = self._down(extent) if self._may_end_short() else extent
         some = ranges.can_hold(self.condition, axis.symbol, extent, ends)
