@@ -215,7 +215,7 @@ class FusedIndexing(Indexing):
         return count, len(seen) - count
 
     def _operand_demand(self, node: Reduce, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Returns a reduction's operand and its index, as a list of at most one pair."""
+        """Returns the operand and the index of a reduction, or [] if the kernel lacks axes for the reduction."""
         over: list[str] = []
         for extent in (node.x.shape[k] for k in node.axes):
             over += [a for a in self.axes if a in self.reduced and a not in over and self.axes[a] == extent][:1]
