@@ -371,7 +371,7 @@ def _log_stage(p: Pass, after: Any) -> None:
 
 
 def _text_of_broken(p: Pass, value: Any) -> str:
-    """Returns the text of an IR that breaks a rule, or why printing fails."""
+    """Returns the text of an invalid IR, or an error message if printing fails."""
     try:
         return p.text(value)
     except Exception as error:  # the printer may assume the rule that is broken

@@ -226,7 +226,7 @@ class Loaded(Program):
 
 
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:
-    """Returns the strides that the text of a stage requires of an array."""
+    """Returns the strides that an array must have for the loaded program."""
     names = [f"{b.name}.stride{k}" for k in range(len(b.shape))]
     # the strides with a name in the text, such as `x.stride0`
     open_ = [k for k, s in enumerate(b.strides) if names[k] in {x.name for x in s.symbols()}]

@@ -267,7 +267,7 @@ def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, F
 
 
 def _products(goal: Dim, facts: Sequence[Fact]) -> list[tuple[Dim, Fact]]:
-    """Returns pairs (factor >= 0, fact) whose products may be useful in a proof."""
+    """Finds factors >= 0 by which facts can be multiplied in a proof, as pairs (factor, fact)."""
     wanted = {m for d in (goal, *(f.expr for f in facts)) for m, _ in d.terms if len(m) > 1}
     found: dict[tuple[Dim, Fact], None] = {}
     for m in sorted(wanted, key=str):

@@ -205,7 +205,7 @@ def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
 
 
 def _least(extent: Dim) -> tuple[Symbol, int] | None:
-    """Returns a size and the least value for which the axis length is positive."""
+    """Returns a size and the least value that makes an axis length positive: (N, 3) for `N - 2`."""
     # None: the length depends on several sizes, or is always 0.
     found = _ramps(extent).of_one_sum()
     if found is None or not isinstance(symbol := found[0].atom, Symbol) or symbol.kind != "size":

@@ -134,7 +134,7 @@ def _rows(nodes: Sequence[ast.AST]) -> tuple[list[Row], frozenset[str]]:
 
 
 def _whole(nodes: Sequence[ast.AST]) -> Iterator[int]:
-    """Yields the numbers of the lines that serve all operations of a kernel."""
+    """Yields the numbers of lines that belong to the whole kernel, not to one operation."""
     for node in nodes:
         if isinstance(node, ast.If):  # each branch contains the code of the whole kernel
             yield from (node.lineno, node.orelse[0].lineno - 1)

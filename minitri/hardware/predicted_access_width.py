@@ -108,7 +108,7 @@ class _Along:
         return Width(least * size, next(why for n, why in limits if n == least), tuple(self.assumed))
 
     def _limits(self, size: int) -> Iterator[tuple[int, str]]:
-        """Yields each limit of an access as (number of elements, reason)."""
+        """Yields (n, reason) for each reason why one instruction accesses at most n neighbouring elements."""
         begin, products = on_host(self.offset)
         moving = [p for p in products if any(map(self._varies, p[2]))]
         for sign, factor, atoms in moving:
@@ -191,7 +191,7 @@ class _Along:
         return min(first, _power(a.block))
 
     def _test(self, condition: Dim) -> int:
-        """Returns for how many neighbouring elements a bounds check has the same result."""
+        """Returns how many neighbouring elements share the result of a bounds check."""
         found = isolated(condition, [a.name for a in self.program.axes if a.block > 1])
         # The form in which the test is printed.
         left, bound = (condition, ZERO) if found is None else (Dim({(found[0],): 1}), found[2])

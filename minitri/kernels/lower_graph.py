@@ -204,7 +204,7 @@ class _Builder(OpBuilder):
             self.value[node, demand] = self._make(node, demand)
 
     def _order(self) -> list[Key]:
-        """Returns the needed elements of all nodes in topological order, operands first."""
+        """Returns each node with the elements that the kernel needs. Operands come before their readers."""
 
         def below(key: Key) -> list[Key]:
             exprs = (*key[1].index, *key[1].guards)

@@ -317,7 +317,7 @@ def _is_language_name(name: str) -> bool:
 
 
 def _literal(value: Any, place: Span) -> ast.Expr | None:
-    """Returns the syntax tree of a number, a dtype or a tuple, or None."""
+    """Returns the syntax tree of a Python number, dtype or tuple. Returns None for other values."""
     match value:
         case bool() | np.bool_():
             return ast.Number(place, bool(value))

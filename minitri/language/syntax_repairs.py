@@ -76,7 +76,7 @@ def repaired(error: ParseError, place: Span, parse: Callable[[Span], Any]) -> Pa
 
 
 def _is_accepted(text: str, edits: Sequence[Edit], place: Span, parse: Callable[[Span], Any]) -> bool:
-    """Checks whether edited text parses, or has its next error only on a later line."""
+    """Checks whether the parser accepts the edited lines. Errors on later lines do not matter."""
     grown = len(text) - len(place.source.text)
     line_end = text.find("\n", max(edit.span.end for edit in edits) + grown)
     try:

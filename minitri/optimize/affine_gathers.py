@@ -53,7 +53,7 @@ def _symbol(k: int) -> Symbol:
 
 
 def _inside(i: Interner, node: Gather, k: int, index: Node) -> Dim | None:
-    """Returns the index that an index array selects, as an expression of the axes."""
+    """Returns an index expression, such as `d0 + d1`, that replaces an index array."""
     used = [e for d, e in zip(node.index, node.x.shape) if _symbol(k) in d.symbols()]
     if any(_symbol(k) in d.symbols() and d != pick(k) for d in node.index):
         return None

@@ -105,7 +105,7 @@ def _instructions(op: Op, along: Symbol) -> float:
 
 
 def _padding(kernel: Kernel, row: int) -> float:
-    """Returns by which factor the blocks that cover a row are longer than the row."""
+    """Returns the ratio of a row's padded length to the row's length."""
     block = min(ceil_pow2(row), elements_of_a_program(kernel))
     # one block of 512 elements that covers a row of 400 elements gives 512 / 400 = 1.28
     return -(-row // block) * block / row

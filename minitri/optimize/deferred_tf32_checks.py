@@ -87,7 +87,7 @@ def _deferred(program: Program, carry: Carry, loops: list[Loop]) -> Program:
 
 
 def _single_products(loop: Loop, dot: Dot, carry: Carry, name: str, inside: Dim) -> tuple[Op, ...]:
-    """Returns the body of a loop that sums products again, in f32 arithmetic."""
+    """Rewrites a loop body: f32 arithmetic replaces TF32, and each iteration adds one product to each sum."""
     index = {Symbol(dot.over, "axis"): axis(name)}  # one index of the summed axis in each iteration
 
     def moved(d: Dim) -> Dim:

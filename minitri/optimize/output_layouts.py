@@ -91,7 +91,7 @@ def _order_of_readers(plan: Plan, b: Buffer) -> Order | None:
 
 
 def _with_aligned_rows(plan: Plan) -> Plan:
-    """Returns the plan in which rows of temporaries for products begin at multiples of 16 bytes."""
+    """Pads the rows of temporary arrays for matrix products to multiples of 16 bytes."""
     factors = {op.buffer for k in plan.kernels for d in k.dots for op in needed(d) if isinstance(op, Load)}
     stored = [[op.buffer for op in k.body if isinstance(op, Store)] for k in plan.kernels]
     found = factors & {b for b, *others in stored if not others}  # stores of unlike alignment would be slow together
@@ -150,7 +150,7 @@ def _in_order(kernel: Kernel) -> Kernel:
 
 
 def _accesses(kernel: Kernel) -> Iterator[Access]:
-    """Yields the element size in bytes and the indices of each load, largest stride first."""
+    """Yields, for each load, the element size in bytes and the indices by decreasing stride."""
     # a result can have the layout of any array that the kernel loads
     for op in kernel.body:
         if isinstance(op, Load):

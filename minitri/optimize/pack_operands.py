@@ -149,7 +149,7 @@ def _is_of_parts(node: Contract, wanted: str) -> bool:
 
 
 def _least(node: Contract) -> tuple[int, int]:
-    """Returns the least reuse of elements and the least operations for which a copy pays."""
+    """Returns two lower limits for a copy of a factor: uses of each element, and operations of the product."""
     tensor_cores = node.a.dtype.bits == 16 or node.precision == "tf32"
     return (REUSE, WORTH) if tensor_cores else (REUSE_OF_F32, WORTH_F32)
 

@@ -33,7 +33,7 @@ def _is_of_a_wide_product(program: Program, op: Op) -> bool:
 
 
 def _product(op: Op) -> tuple[Op, bool]:
-    """Returns the op before a chain of elementwise ops, and whether its value is loop-carried."""
+    """Returns the op where a chain of elementwise ops begins. The bool says whether a loop carries the value."""
     while isinstance(op, Compute):
         op = max(op.args, key=lambda o: len(o.axes))
     # a loop carries the value of a `Carry` from one iteration to the next

@@ -60,7 +60,7 @@ def rotate(program: Program) -> Program:
 
 
 def _has_later_blocks(before: Stmt, loop: Loop) -> bool:
-    """Checks whether `before` is a loop over later blocks for the same accumulators as `loop`."""
+    """Checks whether two loops have the same accumulators, and whether `before` covers the later blocks."""
     if not isinstance(before, Loop) or before.first is None or before.axes != loop.axes:
         return False
     return {c for c, _ in before.carries} == {c for c, _ in loop.carries}

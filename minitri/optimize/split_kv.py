@@ -82,7 +82,7 @@ def loops(graph: Graph) -> dict[Node, list[_Group]]:
 
 
 def _product(i: Interner, node: Contract, cuts: Cuts) -> Halves | None:
-    """Splits a product like the maximum in its first factor, or returns None."""
+    """Splits a product such as `exp(s - max s) @ v` into the same parts as `max s`."""
     terms = terms_of(node.a, (node.rank - 1,), cuts, permuted=True)
     group = _Group.of(node, terms, lambda e: e.node in cuts and cuts[e.node].found is not None)
     if group is None or group.found.y.y.node not in cuts:

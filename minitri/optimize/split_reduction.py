@@ -164,7 +164,7 @@ def _axis(extents: Mapping[int, int], inner: Container[int], parts: int) -> int:
 
 
 def _parts(count: int, results: int, width: int, wanted: int) -> int:
-    """Returns the number of parts per result, so that about `wanted` programs run."""
+    """Chooses into how many parts to split a reduction. The goal is about `wanted` grid programs."""
     # `width` is the size of an element in bytes if columns are reduced, and 0 if rows are reduced.
     programs = -(-results // LANES) if width else results
     shortest = SHORTEST_COLUMN if width else SHORTEST
@@ -207,7 +207,7 @@ def _held(extent: int, others: int, length: int) -> int:
 
 
 def _fills(length: int) -> bool:
-    """Checks whether a part with `length` elements nearly fills its blocks."""
+    """Checks whether the blocks that cover `length` elements have few indices past the end."""
     # Only few elements of the last block may lie past the end of the part.
     return length >= 8 * BLOCK or length * 4 >= 3 << (length - 1).bit_length()
 

@@ -271,7 +271,7 @@ def reduce_all(x, axis: tl.constexpr):
 
 @triton.jit
 def _better(wins, v1, i1, v2, i2):
-    """Returns the pair of a value and an index that argmax or argmin chooses."""
+    """Returns the better of the pairs (v1, i1) and (v2, i2) for argmax or argmin."""
     nan1, nan2 = v1 != v1, v2 != v2
     ties = (v1 == v2) | (nan1 & nan2)  # NaN counts as equal to NaN
     # NaN is better than any number; `wins` says whether v1 is better than v2; then the smaller index is better

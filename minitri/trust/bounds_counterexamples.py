@@ -178,7 +178,7 @@ class _Points:
         return block * a.block + lane, lane
 
     def _zeros(self, a: TileAxis, sizes: Mapping[str, int]) -> Iterator[int]:
-        """Yields the indices of an axis where a mask condition or array index is 0."""
+        """Yields the indices along an axis at which an integer expression, such as an array index, is 0."""
         for d in self.exprs:  # array indices, and mask conditions: integer expressions that must be at least 0
             split = d.coefficient(a.symbol)
             # Expressions that depend on another axis or on a loaded value are skipped.

@@ -122,7 +122,7 @@ def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
 
 
 def _power(args: Arrays, radii: Arrays) -> Any:
-    """Returns inf where a small change of an operand can change a power by any amount."""
+    """Returns inf where the error of a power has no bound, and 0 elsewhere."""
     (b, n), (eb, en) = args, radii
     # only where the base can be 0 or negative; never for an exact exponent that is not negative
     return np.where((b - eb <= 0) & ((en > 0) | ((eb > 0) & (n < 0))), np.inf, 0)

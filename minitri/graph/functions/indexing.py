@@ -115,7 +115,7 @@ def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
 
 
 def _one_element(item: slice, extent: Dim) -> Dim | None:
-    """Returns the length of a slice of at most one element, or None."""
+    """Returns the length (0 or 1) of a slice like `x[2:3]` or `x[-1:]`. Returns None for other slices."""
     first = as_offset(0 if item.start is None else item.start, "a slice bound")
     if first == -1 and item.stop is None or first == extent - 1 and (item.stop is None or item.stop == extent):
         return smallest(extent, 1)  # `at_most_one` recognises min(…, 1)

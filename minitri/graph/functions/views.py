@@ -61,7 +61,7 @@ def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
 
 
 def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
-    """Returns how many leading axes of two shapes form groups with equally many elements."""
+    """Returns the lengths of two shape prefixes with equal products: (2, 1) for [A, B, C] and [A*B, C]."""
     products = {dims.product(new[:q]): q for q in range(len(new), 0, -1)}
     for p in range(1, len(old) + 1):
         q = products.get(dims.product(old[:p]))

@@ -232,7 +232,7 @@ def attribute(name: str) -> Answer | None:
 
 
 def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
-    """Returns the answers from names.csv for a given name, in the order of libraries."""
+    """Returns an `Answer` for each row of names.csv that matches a name, in the order of `libraries`."""
     # `*` stands for any name with a prefix, as in `torch.fft.…`
     found = [Answer(name, of, row) for of in libraries for row in rows(spelling, of) if row.name != "*"]
     return [a for a in found if not (a.row.here and a.row.name == spelling)]

@@ -70,7 +70,7 @@ class Partition(FirstParts):
             raise NotOneKernel("it would read too many arrays", *cuts)
 
     def _indexed(self, homes: Iterable[int]) -> tuple[dict[int, FusedIndexing], list[NotOneKernel]]:
-        """Returns the axes and indices of possible kernels, and exceptions for the parts without a kernel."""
+        """Returns a `FusedIndexing` for each part that fits into one kernel, and an exception for each other part."""
         indexed: dict[int, FusedIndexing] = {}
         refused: list[NotOneKernel] = []
         for h in homes:

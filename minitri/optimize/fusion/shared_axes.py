@@ -216,7 +216,7 @@ class FusedIndexing(Indexing):
         return count, len(seen) - count
 
     def _operand_demand(self, node: Reduce, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Returns a list with a reduction's operand and the index of the operand, or an empty list."""
+        """Returns the operand of a reduction and its index, or [] if the kernel lacks axes for the reduction."""
         over: list[str] = []
         for extent in (node.x.shape[k] for k in node.axes):
             over += [a for a in self.axes if a in self.reduced and a not in over and self.axes[a] == extent][:1]

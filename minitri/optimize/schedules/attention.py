@@ -155,7 +155,7 @@ def tile_within(
 
 
 def _tile(dots: Sequence[Dot], width: int, task: Task, more: bool, chip: Chip) -> AttentionTile:
-    """Returns the tile of an attention kernel that loads without tensor descriptors."""
+    """Returns an attention tile for loads without tensor descriptors."""
     if max(f.dtype.bits for d in dots for f in (d.a, d.b)) >= 32:
         return AttentionTile(64, 32 if width <= 128 else 16, 4, 2)
     if task.rows <= 16:  # the time is spent on loading
@@ -172,7 +172,7 @@ def _tile(dots: Sequence[Dot], width: int, task: Task, more: bool, chip: Chip) -
 
 
 def _described(dots: Sequence[Dot], widths: set[int], task: Task, more: bool, chip: Chip) -> AttentionTile | None:
-    """Returns the first suitable tile whose blocks tensor descriptors load, or None."""
+    """Returns an attention tile for loads by tensor descriptors, or None if no tile is suitable."""
     work = 2 * task.batch * task.rows * task.average_steps * max(widths, default=1)
     factors = [f for d in dots for f in (d.a, d.b)]
     # descriptors must be able to load the loaded factors, and the widest factor must have 16 bits

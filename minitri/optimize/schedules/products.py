@@ -90,7 +90,7 @@ def _read(factor: Op, dot: Dot) -> int:
 
 
 def _rows_of(factor: Op, dot: Dot) -> set[Load]:
-    """Returns the loads of matrices from which a factor of a product is computed."""
+    """Returns the load operations that read a matrix for the given factor of a product."""
     blocked = {*dot.tile, dot.over}
     # loads with fewer than two axes of the product, such as scales, are left out
     return {op for op in needed(factor) if isinstance(op, Load) and len(blocked & {*op.axes}) > 1}
@@ -211,7 +211,7 @@ def is_transposed(kernel: Kernel) -> bool:
 
 
 def _transposed(m: int, n: int, batch: int, depth: int, chip: Chip) -> Tile:
-    """Returns the tile of a matrix product that is computed transposed."""
+    """Returns the tile for computing `b.T @ a.T` instead of `a @ b`."""
     # a cost model chooses the number of rows
     tile = TRANSPOSED[dequantised_product_cost.choose(chip, batch, m, n, depth, most=1).pace.rows]
     if depth <= 16:  # a single instruction; the time goes into storing, and a larger tile stores more at once

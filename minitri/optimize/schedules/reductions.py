@@ -118,7 +118,7 @@ def _special(kernel: Kernel, by_one: bool = True) -> int:
 
 
 def _is_dear(kernel: Kernel, by_one: bool = True) -> bool:
-    """Checks whether an element takes many instructions and registers, as several special functions of f32 do."""
+    """Checks whether a kernel computes several slow functions, such as f32 `exp`, for each row element."""
     return not kernel.relaxed and widest_bytes(kernel) > 2 and _special(kernel, by_one) >= DEAR
 
 

@@ -116,7 +116,7 @@ def formula(condition: Op, holds: bool = True, depth: int = 0) -> Formula:
 
 
 def _comparison(condition: Op) -> Formula:
-    """Returns a formula of the indices at which a comparison or bounds check is true."""
+    """Converts a comparison or bounds check to a `Formula` over indices."""
     match condition:
         case Inside() if not condition.picks:
             return all_of(condition.conditions)

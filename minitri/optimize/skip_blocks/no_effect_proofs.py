@@ -102,7 +102,7 @@ class _Proof:
         return stays[NAN] and kinds == {NAN} and self._after(update, {y.following: free(y.carry, {NAN})}).is_nan
 
     def _after(self, update: Update, known: Known, some: bool = False) -> Value:
-        """Returns what is known about a sum after an iteration that certainly runs."""
+        """Returns the possible values of a sum after one iteration of the loop."""
         # `known` maps ops to what is assumed about their values in one iteration
         return _Iteration(self.loop, {**self.before, **known}, some, runs=True).values[update.following]
 

@@ -140,7 +140,7 @@ class _Skipping:
         return [*made, full, self._loop(end, some.high, full=every.high is None)]
 
     def _has_no_block(self, every: ranges.Interval) -> bool:
-        """Checks whether an interval with known ends contains no complete block."""
+        """Checks whether an interval of indices certainly contains no complete block."""
         first = 0 if every.low is None else self._up(every.low).constant
         last = (self.axis.extent if every.high is None else self._down(every.high)).constant
         return first is not None and last is not None and first >= last

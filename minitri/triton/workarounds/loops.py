@@ -60,7 +60,7 @@ def settles(program: Program, loop: Loop) -> bool:
 
 
 def _runs_unawaited(program: Program, loop: Loop, dot: Dot, first: Op) -> bool:
-    """Checks whether a loop computes an operand of a product that Triton does not await."""
+    """Checks whether a product is asynchronous, and whether the loop computes the product's first operand."""
     row = next(a for a in dot.tile if a in first.axes)
     computed = first in loop.body and not isinstance(first, Load)
     # If the operand is computed from a product, the program has waited for this product.
