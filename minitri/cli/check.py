@@ -6,10 +6,10 @@
     M=0 N=0   skipped  max over an axis of size 0 has no value
     ok: every pass is within its bound at 2 choices of sizes
 
-Most of the checked sizes are no multiples of block sizes, and some of them are 0 or 1. In: a `Request`, which names the
-program. Out: a line for each choice of sizes, and a last line that says whether the check passed. For the first choice
-of sizes with a wrong result, the command also prints a table of all passes. With `--verbose`, the command prints this
-table for every choice of sizes that the program accepts. The exit code is 1 if a pass is wrong.
+Most of the checked sizes are no multiples of block sizes, and some of them are 0 or 1. The command prints a line for
+each choice of sizes, and a last line that says whether the check passed. For the first choice of sizes with a wrong
+result, the command also prints a table of all passes. With `--verbose`, the command prints this table for every choice
+of sizes that the program accepts. The exit code is 1 if a pass is wrong.
 """
 
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,7 @@ corrected program.
 
 The function `as_text` takes an error code and its `Page`. It returns the page as text for a terminal. The script
 tests/reference.py writes all pages to docs/reference/errors.md. The file pages.toml has the texts and the programs of
-the pages. The one idea: when a page is made, the wrong program on the page is compiled, so that the page shows the
-current error message.
+the pages. The one idea: a page shows the error message of today, because making the page compiles its wrong program.
 """
 
 import json

@@ -64,7 +64,7 @@ class KernelCode:
         return self._once("lines", lambda: compiled_stages.disassembly(self.built.asm, ptx, self.kernel, self.target))
 
     def make(self) -> None:
-        """Makes all stages of the kernel and the disassembly.
+        """Compiles the kernel to all stages of the target, and disassembles its machine code.
 
         If a stage fails, `make` raises no exception: the exception is raised when the stage is requested.
         """

@@ -37,7 +37,7 @@ COPIED = (Load, Compute, Constant, Inside, Spread)  # ops in the loop that can b
 
 
 def defer(program: Program) -> Program:
-    """Returns the program in which sums of products of TF32 parts are checked after their loops."""
+    """Moves the check for inf and nan in products of TF32 parts from inside each loop to the end of the loop."""
     loops = program.loops
     for carry in dict.fromkeys(c for loop in loops for c, _ in loop.carries):
         found = [loop for loop in loops if carry in dict(loop.carries)]

@@ -298,7 +298,7 @@ def enclosing(program: Program, op: Op) -> tuple[str, ...]:
 def ends_whole(loop: Loop, axis: TileAxis) -> bool:
     """Checks whether every block of a loop lies completely inside its axis.
 
-    The loop must end at the last multiple of the block size in the extent, or earlier.
+    A loop over 100 elements with blocks of 32 must end at 96 or earlier.
     """
     whole = axis.extent // axis.block * axis.block
     if loop.last is None or len(loop.axes) != 1:

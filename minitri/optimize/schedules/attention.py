@@ -4,8 +4,8 @@
 
 The function `tile_within` returns an `AttentionTile` for the products of a loop. An `AttentionTile` says how many rows
 a program computes, and how long a block of the loop is. It also contains the number of warps, and says how blocks are
-loaded. A program has one index of each batch axis, some rows, and one block of the loop at a time. Along all other axes
-of the products, a program keeps all elements in registers. The rules take the number of multiprocessors from the
+loaded. A program computes some rows of one matrix of the batch, and loads one block of the loop at a time. Along all
+other axes of the products, a program keeps all elements in registers. The rules take the number of multiprocessors from the
 description of the chip. The numbers in this module were measured on an H200, which has 65,536 registers on each
 multiprocessor.
 
@@ -56,7 +56,7 @@ class AttentionTile(NamedTuple):
         """Returns the bytes of shared memory that a program needs, for blocks that are being loaded and for operands of
         products.
 
-        The argument `held` maps each axis that a program covers completely to the extent of this axis.
+        The argument `held` contains the axes along which a program holds all elements, with their extents.
         """
         extents = {**held, row: self.rows, loop: self.block}
 
