@@ -35,7 +35,6 @@ class Partition(FirstParts):
 
     def __init__(self, graph: Graph, stored: set[Node], free: Collection[Node] = ()) -> None:
         super().__init__(graph, stored, free)
-        self._merged: dict[int, int] = {}  # parts that are now within another part
         self._attempts: dict[object, FusedIndexing | NotOneKernel] = {}  # for the nodes and the roots of a part
 
     def run(self) -> list[FusedIndexing]:
@@ -166,7 +165,6 @@ class Partition(FirstParts):
     def _merge(self, joining: Sequence[int], b: int, graph: nx.DiGraph[int]) -> None:
         for a in joining:
             part = self.parts.pop(a)
-            self._merged[a] = b
             self.parts[b] |= part
             for n in part:
                 self.homes[n] = list(dict.fromkeys(b if h == a else h for h in self.homes[n]))
@@ -184,7 +182,8 @@ class Partition(FirstParts):
 
     def _merge_independent(self, homes: Sequence[int], graph: nx.DiGraph[int]) -> bool:
         """Merges independent parts if they can be one kernel, and returns whether they were merged."""
-        *joining, last = homes = list(dict.fromkeys(map(self._current, homes)))
+        # a part has the number of its first node, which is now in the part into which the part was merged
+        *joining, last = homes = list(dict.fromkeys(self.homes[self.order[h]][0] for h in homes))
         if not joining:
             return True  # the parts have been merged before
         after = {s for h in homes for s in graph.successors(h)}
@@ -192,12 +191,6 @@ class Partition(FirstParts):
             return False
         self._merge(joining, last, graph)
         return True
-
-    def _current(self, home: int) -> int:
-        """Returns the part into which a part was merged, or the part itself."""
-        while home in self._merged:
-            home = self._merged[home]
-        return home
 
     def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
         """Moves the first elementwise operations of a part to the part that computes their operands."""
@@ -319,8 +312,6 @@ def connected(graph: nx.DiGraph[int], starts: Iterable[int], ends: Iterable[int]
 
 def detour(graph: nx.DiGraph[int], a: int, b: int) -> bool:
     """Checks whether a path leads from `a` to `b`, besides the edge from `a` to `b`."""
-    if graph.out_degree(a) < 2 or graph.in_degree(b) < 2:  # then there is no other edge to begin or to end with
-        return False
     starts = (s for s in graph.successors(a) if s != b)
     return connected(graph, starts, (p for p in graph.predecessors(b) if p != a))
 
