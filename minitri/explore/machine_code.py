@@ -102,9 +102,7 @@ class MachineCode:
 
         Above the text of each kernel is a line with the kernel's name and the names of equal kernels.
         """
-        for k in self.kernels:
-            k.text(stage)  # an error names the kernel, without its twins
-        return compiled_stages.stage_text([k.built for k in self.kernels], [k.title for k in self.kernels], stage)
+        return compiled_stages.stage_text({k.title: k.text(stage) for k in self.kernels}, stage)
 
     def make(self, tell: Tell) -> None:
         """Makes all stages of all kernels. As many kernels are compiled at the same time as the machine has processors."""
