@@ -227,11 +227,6 @@ class _Builder(OpBuilder):
                     moved[one] = tuple(dict.fromkeys((*moved.get(one, ()), *spans)))[:MAX_SPANS]
         return moved
 
-    def store(self, node: Node, demand: Demand, buffer: Buffer) -> None:
-        value = self.value[node, demand]
-        same = {"dtype": node.dtype, "axes": value.axes, "spans": value.spans}
-        self.add(ir.Store(**same, buffer=buffer, index=demand.index, value=value))
-
     def _constant(self, value: int | float | bool, dtype: DType, spans: tuple[Span, ...]) -> Op:
         return self.once(ir.Constant(dtype=dtype, axes=(), spans=spans, value=value))
 
@@ -366,7 +361,9 @@ def build(name: str, part: Indexing, buffers: Buffers, spans: Spans) -> ir.Kerne
     part.axes = {a: part.axes[a] for a in part.axis_order()}
     builder = _Builder(part, buffers, spans)
     for node, demand in part.stores:
+        value = builder.value[node, demand]
+        same = {"dtype": node.dtype, "axes": value.axes, "spans": value.spans}
         for buffer in buffers(node):
-            builder.store(node, demand, buffer)
+            builder.add(ir.Store(**same, buffer=buffer, index=demand.index, value=value))
     axes = tuple(Axis(a, e, "reduced" if a in part.reduced else "parallel") for a, e in part.axes.items())
     return ir.Kernel(name, axes, ir.buffers_of(builder.ops), tuple(builder.ops))
