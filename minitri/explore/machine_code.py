@@ -21,6 +21,7 @@ from functools import cached_property
 from typing import Any
 
 from minitri.base.diagnostics import listed
+from minitri.base.nodes import grouped
 from minitri.explore.debug_locations import straightened
 from minitri.hardware.targets import StageUnavailable, Target
 from minitri.pipeline import Compilation
@@ -90,10 +91,9 @@ class MachineCode:
     def kernels(self) -> tuple[KernelCode, ...]:
         """One `KernelCode` for each distinct kernel, in the order in which the program launches the kernels."""
         functions = compiled_stages.jit_functions(self.compilation.module_text)
-        groups: dict[str, list[tuple[EmittedKernel, Any]]] = {}
-        for k in self.compilation.value("triton"):
-            source = compiled_stages.ast_source(functions[k.name], k, compiled_stages.Kind.usual(k))
-            groups.setdefault(_identity(k, source, self.target), []).append((k, source))
+        kernels = self.compilation.value("triton")
+        made = [(k, compiled_stages.ast_source(functions[k.name], k, compiled_stages.Kind.usual(k))) for k in kernels]
+        groups = grouped((_identity(*one, self.target), one) for one in made)
         each = ((*first, [k.name for k, _ in others]) for first, *others in groups.values())
         return tuple(KernelCode(kernel, twins, source, self.target) for kernel, source, twins in each)
 

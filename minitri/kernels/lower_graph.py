@@ -12,12 +12,12 @@ which elements of which nodes the kernel needs. Each op of a kernel comes after 
 kernel need the same element of a node, one op computes or loads this element for all of them.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from minitri.base.dims import Dim, axis_names, product
+from minitri.base.nodes import grouped
 from minitri.base.operators import OPERATORS, fill_value, neutral
 from minitri.base.resource_limits import check_time
 from minitri.base.spans import Span
@@ -128,9 +128,7 @@ def plan_of(graph: Graph, parts: Sequence[Indexing], ledger: Iterable[Decision],
     taken = {i.name for i in graph.inputs}
     names = ["out"] if len(graph.outputs) == 1 else [f"out{k}" for k in range(len(graph.outputs))]
     outputs = [_buffer(_unused_name(taken, name), n, "output") for name, n in zip(names, graph.outputs)]
-    stored: dict[Node, list[Buffer]] = defaultdict(list)
-    for node, buffer in zip(graph.outputs, outputs):
-        stored[node].append(buffer)
+    stored = grouped(zip(graph.outputs, outputs))
     temporaries: list[Buffer] = []
     for node in (n for part in parts for n in reversed(part.roots) if n not in stored):
         temporaries.append(_buffer(_unused_name(taken, f"t{len(temporaries)}"), node, "temporary"))

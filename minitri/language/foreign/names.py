@@ -29,11 +29,9 @@ import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 
-from minitri.base.nodes import Record
+from minitri.base.nodes import Record, grouped
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import DTYPES, from_numpy
 
@@ -137,8 +135,7 @@ def _rows(file: str) -> list[dict[str, str]]:
 
 @cache
 def _by_name() -> dict[str, list[Foreign]]:
-    name = attrgetter("name")
-    return {n: list(rows) for n, rows in groupby(sorted(table(), key=name), name)}
+    return grouped((row.name, row) for row in table())
 
 
 def rows(name: str, library: str) -> list[Foreign]:

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import networkx as nx
 
+from minitri.base.nodes import grouped
 from minitri.base.resource_limits import check_time
 from minitri.graph.ir import Apply, Contract, Graph, Node, Reduce, is_copy
 from minitri.kernels.demand import NotOneKernel
@@ -258,11 +259,9 @@ class Partition(FirstParts):
 
     def _sibling_pairs(self) -> list[tuple[int, int]]:
         """Returns pairs of parts that read the same arrays or have results of the same shape."""
-        by_key: dict[object, list[int]] = defaultdict(list)
-        for h, part in sorted(self.parts.items()):
-            for key in (*self.leaves(part), *{r.shape for r in self.roots(h)}):
-                by_key[key].append(h)
-        pairs = Counter(pair for homes in by_key.values() for pair in pairwise(homes))
+        keys = {h: (*self.leaves(part), *{r.shape for r in self.roots(h)}) for h, part in sorted(self.parts.items())}
+        alike = grouped((key, h) for h, own in keys.items() for key in own)
+        pairs = Counter(pair for homes in alike.values() for pair in pairwise(homes))
         # the pair with the most arrays and result shapes in common comes first
         return sorted(pairs, key=lambda p: (-pairs[p], p))
 
