@@ -33,7 +33,7 @@ from pathlib import Path
 
 from minitri.base.nodes import Record, grouped
 from minitri.base.toml_tables import table_beside
-from minitri.base.types import DTYPES, from_numpy
+from minitri.base.types import BY_NUMPY_NAME, DTYPES
 
 _TABLES = table_beside(__file__, "libraries.toml")
 LIBRARIES: dict[str, str] = _TABLES["libraries"]
@@ -258,7 +258,7 @@ def rewritten_call(row: Foreign, args: Sequence[str], keywords: Mapping[str, str
         return ""
     text = values.get("dtype", "")
     name = text.strip("\"'").rpartition(".")[2]
-    if dtype := DTYPES.get(name) or from_numpy(name):
+    if dtype := DTYPES.get(name) or BY_NUMPY_NAME.get(name):
         values["dtype"] = str(dtype)
     elif text[:1] in ("'", '"'):
         return values["x"] if row.name == "to" else ""  # torch's `x.to("cuda")`
