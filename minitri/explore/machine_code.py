@@ -10,7 +10,6 @@ Two kernels are equal if Triton gets the same input for both: source, types of a
 differ only in their names. Left out: the nodes that the lines of a stage come from (triton_provenance.py).
 """
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -25,8 +24,8 @@ from minitri.base.nodes import grouped
 from minitri.explore.debug_locations import straightened
 from minitri.hardware.targets import StageUnavailable, Target
 from minitri.pipeline import Compilation
-from minitri.triton import cached_compile as machine_code
 from minitri.triton import compiled_stages
+from minitri.triton.cached_compile import cache_name
 from minitri.triton.emit import EmittedKernel
 
 Tell = Callable[[float, str], None]  # receives the finished fraction, from 0 to 1, and the name of the step
@@ -113,7 +112,7 @@ class MachineCode:
 
 
 def _identity(kernel: EmittedKernel, source: Any, target: Target) -> str:
-    """Returns the input of Triton's compiler as JSON: equal texts mean equal kernels."""
+    """Returns a digest of the input of Triton's compiler: equal digests mean equal kernels."""
     # equal kernels can have different names
     nameless = replace(kernel, source=re.sub(r"^def \w+\(", "def kernel(", kernel.source))
-    return json.dumps(machine_code.key(source, nameless, target), sort_keys=True)
+    return cache_name(source, nameless, target)
