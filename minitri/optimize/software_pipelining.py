@@ -33,7 +33,7 @@ from itertools import takewhile
 
 from minitri.base.dims import Dim
 from minitri.graph.ir import postorder
-from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Spread, children, needed, rewritten, with_children
+from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Spread, children, needed, rewritten
 from minitri.optimize.online_reductions.lower import moving
 from minitri.optimize.schedules.products import is_described, may_be_described
 from minitri.tiles.ir import Loop, Program, Stmt, ends_whole, lane_number
@@ -134,11 +134,9 @@ class _Rotation:
         """Returns the pipelined form of the loop. Each iteration of the pipelined loop ends with the ops that compute
         the first product of the next iteration.
         """
-        made: dict[Op, Op] = {product: carry}
         rest = self._rest(product, following)
-        for op in self.loop.body:
-            if op in rest:
-                made[op] = replace(with_children(op, lambda o: made.get(o, o)))
+        ops = [product, *(op for op in self.loop.body if op in rest)]
+        made = rewritten(ops, lambda op: carry if op is product else replace(op))
         body = _in_triton_order([new for new in made.values() if new is not carry])
         carries = (*((c, made[n]) for c, n in self.loop.carries), (carry, following[product]))
         return replace(self.loop, carries=carries, body=(*body, *following.values()))
