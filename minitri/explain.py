@@ -182,11 +182,9 @@ def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) ->
     if any(a.tiles == 0 for a in program.grid):
         return "none is read or written, no program runs"
     program = program.without_descriptors() if odd else program
-    each = grouped((op.buffer, width) for op, width in widths(program, target.warp).items())
-    found: dict[str, list[str]] = {}
-    for b, own in each.items():
-        anywhere = [Width(b.dtype.bytes, f"it begins at no multiple of {ALIGNMENT}")] if b.name in odd else []
-        found.setdefault(_narrowest([*own, *anywhere]), []).append(b.name)
+    moved = [(op.buffer, width) for op, width in widths(program, target.warp).items()]
+    moved += [(b, Width(b.dtype.bytes, f"it begins at no multiple of {ALIGNMENT}")) for b, _ in moved if b.name in odd]
+    found = grouped((_narrowest(own), b.name) for b, own in grouped(moved).items())
     return "; ".join(f"{', '.join(names)}: {what}" for what, names in found.items())
 
 

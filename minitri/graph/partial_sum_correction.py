@@ -58,14 +58,16 @@ class Terms(Generic[E]):
         bf16. A cast between other dtypes, such as i32 to f32, has the operator "conversion". The operator "" stands for
         a reduction over the reduced axes, and has no operands.
     `varies`: checks whether the value of the expression can change along the reduced axes.
-    `made_by`: returns the node or op that computes the expression.
     `count`: the number of reduced elements.
     """
 
     look: Callable[[E], tuple[str, tuple[E, ...]]]
     varies: Callable[[E], bool]
-    made_by: Callable[[E], Any]
     count: Dim
+
+    def made_by(self, e: E) -> Any:
+        """Returns the node or op that computes an expression. In a kernel, the expression is this op."""
+        return e
 
     def is_number(self, e: E, value: float) -> bool:
         return getattr(self.made_by(e), "value", None) == value  # only constants have a value
