@@ -26,7 +26,7 @@ tensor descriptors load the operands of its first product. Left out: short loops
 whose last block can be incomplete, and persistent programs.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
@@ -134,19 +134,15 @@ class _Rotation:
         """Returns the pipelined form of the loop. Each iteration of the pipelined loop ends with the ops that compute
         the first product of the next iteration.
         """
-        rest = self._rest(product, following)
+        # An iteration keeps the ops that do not make its first product, which has moved to the iteration before. An
+        # operand of the product also stays if another op that stays uses the operand.
+        wanted = [op for op in self.loop.body if op not in following] + [n for _, n in self.loop.carries]
+        rest = {*postorder(wanted, lambda op: () if op is product else children(op))} - {product}
         ops = [product, *(op for op in self.loop.body if op in rest)]
         made = rewritten(ops, lambda op: carry if op is product else replace(op))
         body = _in_triton_order([new for new in made.values() if new is not carry])
         carries = (*((c, made[n]) for c, n in self.loop.carries), (carry, following[product]))
         return replace(self.loop, carries=carries, body=(*body, *following.values()))
-
-    def _rest(self, product: Op, following: Container[Op]) -> set[Op]:
-        """Returns the ops that remain in an iteration after its first product has moved to the previous iteration. An
-        operand of the product also remains if another remaining op uses the operand.
-        """
-        wanted = [op for op in self.loop.body if op not in following] + [n for _, n in self.loop.carries]
-        return {*postorder(wanted, lambda op: () if op is product else children(op))} - {product}
 
 
 def _in_triton_order(ops: Sequence[Op]) -> list[Op]:

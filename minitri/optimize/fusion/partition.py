@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from functools import cache
 from itertools import pairwise
 
 import networkx as nx
@@ -36,7 +37,7 @@ class Partition(FirstParts):
 
     def __init__(self, graph: Graph, stored: set[Node], free: Collection[Node] = ()) -> None:
         super().__init__(graph, stored, free)
-        self._attempts: dict[object, FusedIndexing | NotOneKernel] = {}  # for the nodes and the roots of a part
+        self._known_attempt = cache(self._attempt)
 
     def run(self) -> list[FusedIndexing]:
         """Merges parts and returns the index notation of each part, in an order in which the parts can run.
@@ -84,10 +85,8 @@ class Partition(FirstParts):
 
     def _one_kernel(self, part: set[Node], roots: Sequence[Node]) -> FusedIndexing:
         """Returns the index notation of a part (the nodes of a future kernel)."""
-        key = frozenset(part), tuple(roots)
-        if key not in self._attempts:
-            self._attempts[key] = self._attempt(*key)
-        if isinstance(found := self._attempts[key], NotOneKernel):
+        found = self._known_attempt(frozenset(part), tuple(roots))
+        if isinstance(found, NotOneKernel):
             # NotOneLoop if reductions and products of the part cannot share one loop
             raise found
         return found
