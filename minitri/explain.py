@@ -25,12 +25,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from minitri.base.diagnostics import listed
 from minitri.base.dims import Dim
+from minitri.base.nodes import grouped
 from minitri.base.text_tables import byte_size, table
 from minitri.graph.text import format_number
 from minitri.hardware.predicted_access_width import ALONE, Width, widths
 from minitri.hardware.roofline import roofline
 from minitri.hardware.targets import ALIGNMENT, INTERPRETER, Target
-from minitri.kernels.ir import Buffer, Decision, Load, Plan, Store
+from minitri.kernels.ir import Decision, Load, Plan, Store
 from minitri.kernels.lower_graph import label
 from minitri.kernels.memory_traffic import Traffic, traffic
 from minitri.optimize.pass_table import schedule_of
@@ -180,13 +181,9 @@ def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) ->
     if any(a.tiles == 0 for a in program.grid):
         return "none is read or written, no program runs"
     program = program.without_descriptors() if odd else program
-    each: dict[Buffer, list[Width]] = {}
-    for op, width in widths(program, target.warp).items():
-        each.setdefault(op.buffer, []).append(width)
-    found: dict[str, list[str]] = {}
-    for b, own in each.items():
-        anywhere = [Width(b.dtype.bytes, f"it begins at no multiple of {ALIGNMENT}")] if b.name in odd else []
-        found.setdefault(_narrowest([*own, *anywhere]), []).append(b.name)
+    moved = [(op.buffer, width) for op, width in widths(program, target.warp).items()]
+    moved += [(b, Width(b.dtype.bytes, f"it begins at no multiple of {ALIGNMENT}")) for b, _ in moved if b.name in odd]
+    found = grouped((_narrowest(own), b.name) for b, own in grouped(moved).items())
     return "; ".join(f"{', '.join(names)}: {what}" for what, names in found.items())
 
 

@@ -332,7 +332,9 @@ class Compilation:
             return self.text(stage)
         if stage not in self.context.target.stages:
             raise _unavailable(stage, self)
-        return compiled_stages.stage_text(self.compiled, [k.name for k in self.value("triton")], stage)
+        pairs = zip(self.value("triton"), self.compiled)
+        texts = {k.name: compiled_stages.kernel_text(built.asm, stage, k.name) for k, built in pairs}
+        return compiled_stages.stage_text(texts, stage)
 
     def text(self, stage: str) -> str:
         """Returns the text of a stage that one of the passes makes."""

@@ -25,7 +25,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 def wanted(text: str, *arrays: Any) -> Any:
     types = {
-        n: f"{mt.base.types.from_numpy(a.dtype.name)}[{', '.join(map(str, a.shape))}]" for n, a in zip("xyz", arrays)
+        n: f"{mt.base.types.BY_NUMPY_NAME[a.dtype.name]}[{', '.join(map(str, a.shape))}]" for n, a in zip("xyz", arrays)
     }
     f = mt.compile(text, **types)
     (found,) = enclosures(f, bind(f.function, arrays, {}))

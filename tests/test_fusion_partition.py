@@ -117,7 +117,7 @@ def merged_at_once(text: str, monkeypatch: pytest.MonkeyPatch) -> list[list[str]
     found, merge = list[list[str]](), Partition._merge_independent
 
     def spy(self: Partition, homes: Sequence[int], graph: Any) -> bool:
-        found.append([n.op for h in homes for n in self.roots(self._current(h)) if isinstance(n, Reduce)])
+        found.append([n.op for h in homes for n in self.roots(self.homes[self.order[h]][0]) if isinstance(n, Reduce)])
         return merge(self, homes, graph)
 
     monkeypatch.setattr(Partition, "_merge_independent", spy)

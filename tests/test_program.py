@@ -251,7 +251,7 @@ def test_a_large_view_is_not_copied() -> None:
 @pytest.mark.parametrize("order", [">f4", "<f4", ">i2", ">f8"])
 def test_byte_orders(order: str) -> None:
     x = (normal(5, 3) * 100).astype(order)
-    f = mt.compile("x * 2", x=f"{mt.base.types.from_numpy(x.dtype.name)}[M, N]")
+    f = mt.compile("x * 2", x=f"{mt.base.types.BY_NUMPY_NAME[x.dtype.name]}[M, N]")
     out = f(x[::-1])
     assert out.dtype.isnative
     np.testing.assert_array_equal(out, x[::-1] * 2)

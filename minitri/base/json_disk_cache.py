@@ -59,7 +59,8 @@ def get(kind: str, key: Any, objects: Callable[[dict[str, Any]], Any] | None = N
     """
     with contextlib.suppress(*UNUSABLE):
         entry = json.loads(_read(_place(kind, key)), object_hook=objects)
-        if entry["version"] == VERSION and entry["kind"] == kind and entry["key"] == _plain(key):
+        # the stored key has passed through JSON, where tuples become lists, and keys become strings
+        if entry["version"] == VERSION and entry["kind"] == kind and entry["key"] == json.loads(json.dumps(key)):
             return entry["value"]
     return None
 
@@ -80,11 +81,6 @@ def _place(kind: str, key: Any) -> Path:
     if root is None:
         raise OSError("no folder for the cache")
     return root / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
-
-
-def _plain(value: Any) -> Any:
-    """Converts a value to JSON and back: tuples become lists, and keys become strings."""
-    return json.loads(json.dumps(value))
 
 
 def _is_ours(path: Path) -> bool:

@@ -21,14 +21,17 @@ can change an option of its dataclass: with `class Loop(Record, eq=False)`, loop
 a node (`repr`) does not show the node's fields, because the text of a deep tree would be too long.
 
 The annotations say which fields hold nodes, so `children` and `with_children` work for the nodes of every IR.
-`postorder` lists the nodes of a graph or an expression, each after its children.
+`postorder` lists the nodes of a graph or an expression, each after its children. `grouped` lists the values that have
+the same key, such as the users of each node.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, ClassVar, TypeVar, dataclass_transform, get_args, get_type_hints
 
+K = TypeVar("K")
 N = TypeVar("N")
 
 
@@ -123,3 +126,11 @@ def postorder(roots: Iterable[N], below: Callable[[N], Iterable[N]]) -> list[N]:
         else:
             order.setdefault(stack.pop())
     return list(order)
+
+
+def grouped(pairs: Iterable[tuple[K, N]]) -> defaultdict[K, list[N]]:
+    """Returns the values of each key, in the order of the pairs (key, value). A key without a pair has no values."""
+    groups = defaultdict[K, list[N]](list)
+    for key, value in pairs:
+        groups[key].append(value)
+    return groups

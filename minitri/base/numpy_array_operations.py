@@ -18,7 +18,7 @@ from minitri.base.dims import Dim, Symbol
 from minitri.base.operators import OPERATORS, Reduction, fill_value, neutral, reduction, running
 from minitri.base.operators_unlike_numpy import float_to_int, round_to_tf32
 from minitri.base.tf32_splitting import SPLIT_SCALE, tf32_parts
-from minitri.base.types import DType, f64, from_numpy
+from minitri.base.types import BY_NUMPY_NAME, DType, f64
 
 
 def cast(x: Any, dtype: DType) -> Any:
@@ -94,7 +94,7 @@ def _best(row: Reduction, x: Any, axis: int | None) -> Any:
 
 def _dtype_of(x: Any) -> DType:
     """Returns the dtype of an array."""
-    return from_numpy(x.dtype.name) or f64  # f64 for numpy's longdouble
+    return BY_NUMPY_NAME.get(x.dtype.name, f64)  # f64 for numpy's longdouble
 
 
 def scan(op: str, x: Any, axis: int) -> Any:

@@ -90,6 +90,7 @@ bool_ = DType("bool", "b", 1, "int1", "i1")
 
 DTYPES: dict[str, DType] = {d.name: d for d in (f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool_)}
 
+# By the names of numpy and torch, such as `float32` for f32.
 BY_NUMPY_NAME = {d.numpy_name: d for d in DTYPES.values()}
 
 
@@ -98,15 +99,10 @@ def dtype(name: str) -> DType:
     name.
     """
     if name not in DTYPES:
-        same = from_numpy(name)
+        same = BY_NUMPY_NAME.get(name)
         help = f"write `{same}`" if same else suggest(name, DTYPES) or f"dtypes are {' '.join(DTYPES)}"
         raise CompileError("MT0202", f"there is no dtype `{name[:40]}`", help=help)
     return DTYPES[name]
-
-
-def from_numpy(name: str) -> DType | None:
-    """Returns the dtype for a name of numpy or torch: f32 for `float32`. Returns None for an unknown name."""
-    return BY_NUMPY_NAME.get(name)
 
 
 @cache

@@ -29,7 +29,7 @@ import numpy as np
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dims import Dim
 from minitri.base.nodes import Record
-from minitri.base.types import DTYPES, DType, bool_, f64, from_numpy, i64
+from minitri.base.types import BY_NUMPY_NAME, DTYPES, DType, bool_, f64, i64
 from minitri.graph.parameter_binding import array_type, sizes_of
 from minitri.graph.shape_unification import match_sizes, solve_sizes
 from minitri.language import ast
@@ -168,7 +168,7 @@ def read_array(path: str, dtype: DType | None = None) -> Array:
         raise InputError(f"cannot read {path}: not a whole .npy file of numbers (np.save writes one)") from None
     if array.dtype.kind == "V" and dtype is not None and dtype.name == "bf16" and array.dtype.itemsize == 2:
         array = array.view(dtype.numpy)  # np.save writes bf16 as two nameless bytes
-    if from_numpy(array.dtype.name) is None:
+    if array.dtype.name not in BY_NUMPY_NAME:
         raise InputError(f"{path} holds {array.dtype}, which is no dtype of the language")
     return array
 

@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 import networkx as nx
 import numpy as np
 
+from minitri.base.nodes import grouped
 from minitri.base.spans import Span
 from minitri.graph.ir import Const, Graph, Input, Node, View, children, viewed
 from minitri.graph.text import format_node, format_number
@@ -77,14 +78,11 @@ class _Picture:
 
         A group has at least three nodes. Nodes form no group if drawing them as one box would make a cycle of edges.
         """
-        found: dict[str, list[Node]] = {}
-        for n in self.nodes:
-            if not isinstance(n, Input) and (title := self._title(n)):
-                found.setdefault(title, []).append(n)
+        titled = ((self._title(n), n) for n in self.nodes if not isinstance(n, Input))
         folded: dict[Node, str] = {}
-        for title, members in found.items():
+        for title, members in grouped(titled).items():
             trial = folded | dict.fromkeys(members, title)
-            if len(members) > 2 and nx.is_directed_acyclic_graph(self._quotient(trial)):
+            if title and len(members) > 2 and nx.is_directed_acyclic_graph(self._quotient(trial)):
                 folded = trial
         return folded
 

@@ -10,7 +10,6 @@ Two kernels are equal if Triton gets the same input for both: source, types of a
 differ only in their names. The file triton_provenance.py finds the graph nodes that the lines of a stage come from.
 """
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -21,11 +20,12 @@ from functools import cached_property
 from typing import Any
 
 from minitri.base.diagnostics import listed
+from minitri.base.nodes import grouped
 from minitri.explore.debug_locations import straightened
 from minitri.hardware.targets import StageUnavailable, Target
 from minitri.pipeline import Compilation
-from minitri.triton import cached_compile as machine_code
 from minitri.triton import compiled_stages
+from minitri.triton.cached_compile import cache_name
 from minitri.triton.emit import EmittedKernel
 
 Tell = Callable[[float, str], None]  # receives the finished fraction, from 0 to 1, and the name of the step
@@ -90,10 +90,9 @@ class MachineCode:
     def kernels(self) -> tuple[KernelCode, ...]:
         """One `KernelCode` for each distinct kernel, in the order in which the program launches the kernels."""
         functions = compiled_stages.jit_functions(self.compilation.module_text)
-        groups: dict[str, list[tuple[EmittedKernel, Any]]] = {}
-        for k in self.compilation.value("triton"):
-            source = compiled_stages.ast_source(functions[k.name], k, compiled_stages.Kind.usual(k))
-            groups.setdefault(_identity(k, source, self.target), []).append((k, source))
+        kernels = self.compilation.value("triton")
+        made = [(k, compiled_stages.ast_source(functions[k.name], k, compiled_stages.Kind.usual(k))) for k in kernels]
+        groups = grouped((_identity(*one, self.target), one) for one in made)
         each = ((*first, [k.name for k, _ in others]) for first, *others in groups.values())
         return tuple(KernelCode(kernel, twins, source, self.target) for kernel, source, twins in each)
 
@@ -102,9 +101,7 @@ class MachineCode:
 
         Above the text of each kernel is a line with the kernel's name and the names of equal kernels.
         """
-        for k in self.kernels:
-            k.text(stage)  # an error names the kernel, without its twins
-        return compiled_stages.stage_text([k.built for k in self.kernels], [k.title for k in self.kernels], stage)
+        return compiled_stages.stage_text({k.title: k.text(stage) for k in self.kernels}, stage)
 
     def make(self, tell: Tell) -> None:
         """Makes all stages of all kernels. As many kernels are compiled at the same time as the machine has processors."""
@@ -115,7 +112,7 @@ class MachineCode:
 
 
 def _identity(kernel: EmittedKernel, source: Any, target: Target) -> str:
-    """Returns the input of Triton's compiler as JSON: equal texts mean equal kernels."""
+    """Returns a digest of the input of Triton's compiler: equal digests mean equal kernels."""
     # equal kernels can have different names
     nameless = replace(kernel, source=re.sub(r"^def \w+\(", "def kernel(", kernel.source))
-    return json.dumps(machine_code.key(source, nameless, target), sort_keys=True)
+    return cache_name(source, nameless, target)

@@ -26,13 +26,13 @@ import inspect
 import re
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from minitri.base.json_child_process import environment
+from minitri.base.nodes import grouped
 from minitri.base.pass_logs import Firing, recorded
 from minitri.base.resource_limits import using
 from minitri.explore.machine_code import MachineCode
@@ -100,10 +100,7 @@ def first_sentence(documented: Any) -> str:
 
 def _rules(firings: Sequence[Firing]) -> Iterator[dict[str, Any]]:
     """Yields each applied rule once, in the order of first application."""
-    groups: dict[str, list[Firing]] = defaultdict(list)
-    for f in firings:
-        groups[defined(f.rule)].append(f)
-    for where, found in groups.items():
+    for where, found in grouped((defined(f.rule), f) for f in firings).items():
         function, cases = found[0].rule, dict.fromkeys((_shown(f.before), _shown(f.after)) for f in found)
         yield {"name": function.__name__.lstrip("_"), "about": first_sentence(function), "where": where,
                "count": len(found), "cases": list(cases)[:MAX_CASES]}  # fmt: skip

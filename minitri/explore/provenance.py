@@ -18,10 +18,10 @@ stage, the trace numbers the ops of this stage, not graph nodes. A `Trace` does 
 which node.
 """
 
-from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from minitri.base.nodes import grouped
 from minitri.base.spans import Span
 from minitri.explore.machine_code import MachineCode
 from minitri.explore.triton_provenance import NONE, OWN, Nodes, Origin, generated_lines, machine_lines
@@ -74,10 +74,7 @@ class Trace:
         self.compilation, self.stages, self.machine = compilation, compilation.stages, MachineCode(compilation)
         self.source = compilation.context.module.source  # the text of the program itself
         self.nodes = tuple(_nodes(self.compilation))
-        self._at: dict[tuple[int, int, int], set[int]] = defaultdict(set)
-        for k, n in enumerate(self.nodes):
-            for s in n.spans:
-                self._at[id(s.source), s.start, s.end].add(k)
+        self._at = grouped(((id(s.source), s.start, s.end), k) for k, n in enumerate(self.nodes) for s in n.spans)
         self._stages: dict[str, StageTrace] = {}
 
     def __getitem__(self, stage: str) -> StageTrace:
@@ -95,8 +92,8 @@ class Trace:
         """
         return frozenset().union(*({s.node} if s.node is not None else self._there(s) for s in spans))
 
-    def _there(self, span: Span) -> set[int]:
-        return self._at.get((id(span.source), span.start, span.end), set())
+    def _there(self, span: Span) -> Sequence[int]:
+        return self._at.get((id(span.source), span.start, span.end), ())
 
     # ---- lines -----------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from typing import Any
 from minitri.base.diagnostics import Edit
 from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.spans import Span
-from minitri.base.types import DTYPES, from_numpy
+from minitri.base.types import BY_NUMPY_NAME, DTYPES
 from minitri.graph.typing_rules import Array
 from minitri.graph.unknown_names import called_name
 from minitri.language import ast
@@ -190,7 +190,7 @@ def dtype(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit
     for value in arguments(node):
         if isinstance(value, ast.String):
             answer = foreign.value(value.value)
-            named = DTYPES.get(value.value) or from_numpy(value.value) or (answer and answer.row.instead)
+            named = DTYPES.get(value.value) or BY_NUMPY_NAME.get(value.value) or (answer and answer.row.instead)
             yield here(value, str(named) if str(named) in DTYPES else value.span.text)
 
 

@@ -43,7 +43,7 @@ import numpy as np
 from minitri.base import dims, intervals
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim, Symbol, sign
-from minitri.base.nodes import NodeClass, Record, children, postorder
+from minitri.base.nodes import NodeClass, Record, children, grouped, postorder
 from minitri.base.operators import POSITIONS
 from minitri.base.resource_limits import check_time
 from minitri.base.spans import Span
@@ -247,15 +247,11 @@ def allows(conditions: Iterable[Condition]) -> Allows:
 
     The returned function ignores a condition that contains more than one size.
     """
-    own: dict[Symbol, list[Condition]] = {}
-    for c in conditions:
-        symbols = c.left.symbols() | c.right.symbols()
-        if len(symbols) == 1:
-            own.setdefault(next(iter(symbols)), []).append(c)
+    about = grouped((c.left.symbols() | c.right.symbols(), c) for c in conditions)
 
     def allowed(symbol: Symbol, n: int) -> bool:
         with suppress(ZeroDivisionError):
-            return all(c.holds({symbol: n}) for c in own.get(symbol, ()))
+            return all(c.holds({symbol: n}) for c in about[frozenset((symbol,))])
         return True
 
     return allowed

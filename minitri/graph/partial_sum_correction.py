@@ -59,14 +59,16 @@ class Terms(Generic[E]):
         bf16. Other casts, such as i32 to f32, have the operator "conversion". A reduction over the reduced axes has the
         operator "" and no operands.
     `varies`: checks whether the value of an expression can change along the reduced axes.
-    `made_by`: returns the node or op that computes an expression.
     `count`: the number of reduced elements.
     """
 
     look: Callable[[E], tuple[str, tuple[E, ...]]]
     varies: Callable[[E], bool]
-    made_by: Callable[[E], Any]
     count: Dim
+
+    def made_by(self, e: E) -> Any:
+        """Returns the node or op that computes an expression. In a kernel, the expression is this op."""
+        return e
 
     def is_number(self, e: E, value: float) -> bool:
         return getattr(self.made_by(e), "value", None) == value  # only constants have a value

@@ -45,7 +45,7 @@ def element(node: Node, index: tuple[Dim, ...]) -> Element:
 class GraphTerms(Terms[Element]):
     """Reads the operand `x` of a reduction over `axes` as an expression for one element.
 
-    `cut`: a dict from nodes that replace reductions to the original reductions.
+    `cut`: maps each node that replaces a reduction to this reduction.
     `permuted`: whether two reductions over the same indices may have operands with axes in different orders. The
         operands may then also have different axes of extent 1.
     """

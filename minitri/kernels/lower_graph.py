@@ -12,12 +12,12 @@ which elements of which nodes the kernel needs. Each op of a kernel comes after 
 kernel need the same element of a node, one op computes or loads this element for all of them.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from minitri.base.dims import Dim, axis_names, product
+from minitri.base.nodes import grouped
 from minitri.base.operators import OPERATORS, fill_value, neutral
 from minitri.base.resource_limits import check_time
 from minitri.base.spans import Span
@@ -128,9 +128,7 @@ def plan_of(graph: Graph, parts: Sequence[Indexing], ledger: Iterable[Decision],
     taken = {i.name for i in graph.inputs}
     names = ["out"] if len(graph.outputs) == 1 else [f"out{k}" for k in range(len(graph.outputs))]
     outputs = [_buffer(_unused_name(taken, name), n, "output") for name, n in zip(names, graph.outputs)]
-    stored: dict[Node, list[Buffer]] = defaultdict(list)
-    for node, buffer in zip(graph.outputs, outputs):
-        stored[node].append(buffer)
+    stored = grouped(zip(graph.outputs, outputs))
     temporaries: list[Buffer] = []
     for node in (n for part in parts for n in reversed(part.roots) if n not in stored):
         temporaries.append(_buffer(_unused_name(taken, f"t{len(temporaries)}"), node, "temporary"))
@@ -226,11 +224,6 @@ class _Builder(OpBuilder):
                     one = _op_key(*key)
                     moved[one] = tuple(dict.fromkeys((*moved.get(one, ()), *spans)))[:MAX_SPANS]
         return moved
-
-    def store(self, node: Node, demand: Demand, buffer: Buffer) -> None:
-        value = self.value[node, demand]
-        same = {"dtype": node.dtype, "axes": value.axes, "spans": value.spans}
-        self.add(ir.Store(**same, buffer=buffer, index=demand.index, value=value))
 
     def _constant(self, value: int | float | bool, dtype: DType, spans: tuple[Span, ...]) -> Op:
         return self.once(ir.Constant(dtype=dtype, axes=(), spans=spans, value=value))
@@ -366,7 +359,9 @@ def build(name: str, part: Indexing, buffers: Buffers, spans: Spans) -> ir.Kerne
     part.axes = {a: part.axes[a] for a in part.axis_order()}
     builder = _Builder(part, buffers, spans)
     for node, demand in part.stores:
+        value = builder.value[node, demand]
+        same = {"dtype": node.dtype, "axes": value.axes, "spans": value.spans}
         for buffer in buffers(node):
-            builder.store(node, demand, buffer)
+            builder.add(ir.Store(**same, buffer=buffer, index=demand.index, value=value))
     axes = tuple(Axis(a, e, "reduced" if a in part.reduced else "parallel") for a, e in part.axes.items())
     return ir.Kernel(name, axes, ir.buffers_of(builder.ops), tuple(builder.ops))

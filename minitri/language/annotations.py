@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from minitri.base.diagnostics import CompileError, Edit, ParseError
 from minitri.base.spans import Span
-from minitri.base.types import DTYPES, dtype, from_numpy
+from minitri.base.types import BY_NUMPY_NAME, DTYPES, dtype
 from minitri.language import ast
 from minitri.language.foreign import names
 from minitri.language.syntax_errors import mistake, tables
@@ -46,7 +46,7 @@ def read_type(expr: ast.Expr | ast.Pack, parse: Reader) -> Type:
             return ast.ArrayType(expr.span, dtype, _dims(dims))
         case ast.Subscript(value=ast.Name() | ast.Attribute(value=ast.Name()) as head, indices=indices):
             return ast.ArrayType(expr.span, _dtype(head), _dims(_flat(indices)))
-        case ast.Call(function=name, args=args, keywords=()) if args and (name in DTYPES or from_numpy(name)):
+        case ast.Call(function=name, args=args, keywords=()) if args and name in DTYPES | BY_NUMPY_NAME:
             dims = args[0].span.to(args[-1].span).text
             raise mistake("brackets_of_type", expr.span).write(expr.span, f"{name}[{dims}]")
     raise mistake("not_a_type", expr.span)

@@ -35,7 +35,7 @@ import numpy as np
 from minitri.base.diagnostics import CompileError
 from minitri.base.nodes import Record
 from minitri.base.spans import Source, Span
-from minitri.base.types import DTYPES, DType, from_numpy
+from minitri.base.types import BY_NUMPY_NAME, DTYPES, DType
 from minitri.language import ast
 from minitri.language.foreign.names import PREFIXES
 from minitri.language.interpreter_base import NAMED_VALUES
@@ -340,5 +340,5 @@ def _dtype(value: Any) -> DType | None:
     is_scalar_class = isinstance(value, type) and issubclass(value, np.generic)
     if is_scalar_class or isinstance(value, (DType, np.dtype)) or str(type(value)) == "<class 'torch.dtype'>":
         name = str(value).rpartition(".")[2].strip("'>")  # `<class 'numpy.float32'>`, `float32`, `torch.float32`
-        return DTYPES.get(name) or from_numpy(name)
+        return DTYPES.get(name) or BY_NUMPY_NAME.get(name)
     return None

@@ -75,7 +75,8 @@ def joinable(graph: Graph, gaps: Container[str]) -> set[Reduce]:
     not contiguous in memory.
     """
     over_several = {n for n in graph.nodes() if isinstance(n, Reduce) and _neighbours(n)}
-    reads = nx.Graph((n, x) for n in over_several for x in (n, *_inputs(n)))
+    arrays = {n: [x for x in made_of(n.x) if isinstance(x, Input) and not x.scalar] for n in over_several}
+    reads = nx.Graph((n, x) for n, inputs in arrays.items() for x in (n, *inputs))
     alike = [over_several & part for part in nx.connected_components(reads)]
     return {n for part in alike if all(_without_gaps(n, gaps) for n in part) for n in part}
 
@@ -95,11 +96,6 @@ def _neighbours(node: Reduce) -> bool:
     sizes = node.x.shape[first : last + 1]
     known = all(e.constant is not None for e in sizes)
     return known and 1 < len(node.axes) == last - first + 1 and node.op not in POSITIONS
-
-
-def _inputs(node: Reduce) -> set[Node]:
-    """Returns the input arrays that a reduction reads."""
-    return {x for x in made_of(node.x) if isinstance(x, Input) and not x.scalar}
 
 
 def places(place: dims.Dim, sizes: tuple[dims.Dim, ...]) -> list[dims.Dim]:

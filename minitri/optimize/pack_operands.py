@@ -93,7 +93,8 @@ def pack(graph: Graph, layouts: Layouts, chip: Chip, parts: bool = False) -> Gra
 def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node | None:
     """Returns a product with one or both factors copied to another memory layout, or None if no factor is copied."""
     if wanted == "swapped":
-        swapped = _swapped(i, node)
+        b, a = (_transposed(i, f) for f in (node.a, node.b))
+        swapped = i.contract(a, b, node.precision)
         return _transposed(i, _packed(i, swapped, layouts, "depth") or swapped)
     last, moves = node.rank - 1, (_moves_first(node, layouts, wanted), _moves_second(node, layouts, wanted))
     if not any(moves):
@@ -190,12 +191,6 @@ def _cheapest(node: Contract, layouts: Layouts, chip: Chip) -> str:
         fits = stored and is_along_depth(node.a, node.rank - 1, layouts)
         times["swapped"] = least("tf32x3", n, m) * SWAPPED + (0.0 if fits else copied(node.a))
     return min(times, key=lambda way: times[way])
-
-
-def _swapped(i: Interner, node: Contract) -> Contract:
-    """Returns the transpose of a matrix product `a @ b`, computed as `b.T @ a.T`."""
-    b, a = (_transposed(i, f) for f in (node.a, node.b))
-    return i.contract(a, b, node.precision)
 
 
 def _transposed(i: Interner, x: Node) -> Node:

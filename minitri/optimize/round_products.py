@@ -21,19 +21,14 @@ f16 would make the sum infinite.
 """
 
 from minitri.base.types import bf16, f32
-from minitri.graph.ir import Contract, Graph, Node
+from minitri.graph.ir import Contract, Graph
 from minitri.graph.rewrite import rewritten
 from minitri.graph.roundable_products import is_discontinuous, roundable_products, used_by
 
 
 def round_products(graph: Graph) -> Graph:
     """Returns the graph in which products that other kernels will read are rounded to bf16."""
-    found = stored_products(graph)
+    found = roundable_products(graph) - used_by(graph, lambda n: isinstance(n, Contract) or is_discontinuous(n))
     if not found:
         return graph
     return rewritten(graph, round_products, lambda i, n, made: i.cast(i.cast(made, bf16), f32) if n in found else None)
-
-
-def stored_products(graph: Graph) -> set[Node]:
-    """Returns the products whose results this pass rounds."""
-    return roundable_products(graph) - used_by(graph, lambda n: isinstance(n, Contract) or is_discontinuous(n))

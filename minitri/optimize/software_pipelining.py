@@ -27,14 +27,14 @@ pipelined. Loops whose last block can be incomplete are not pipelined. The pass 
 persistent programs.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 
 from minitri.base.dims import Dim
 from minitri.graph.ir import postorder
-from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Spread, children, needed, rewritten, with_children
+from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Spread, children, needed, rewritten
 from minitri.optimize.online_reductions.lower import moving
 from minitri.optimize.schedules.products import is_described, may_be_described
 from minitri.tiles.ir import Loop, Program, Stmt, ends_whole, lane_number
@@ -124,20 +124,15 @@ class _Rotation:
 
     def _rotated(self, product: Op, carry: Carry, following: dict[Op, Op]) -> Loop:
         """Returns the pipelined loop: each iteration ends with the first product of the next iteration."""
-        made: dict[Op, Op] = {product: carry}
-        rest = self._rest(product, following)
-        for op in self.loop.body:
-            if op in rest:
-                made[op] = replace(with_children(op, lambda o: made.get(o, o)))
+        # An iteration keeps the ops that do not make its first product, which has moved to the iteration before. An
+        # operand of the product also stays if another op that stays uses the operand.
+        wanted = [op for op in self.loop.body if op not in following] + [n for _, n in self.loop.carries]
+        rest = {*postorder(wanted, lambda op: () if op is product else children(op))} - {product}
+        ops = [product, *(op for op in self.loop.body if op in rest)]
+        made = rewritten(ops, lambda op: carry if op is product else replace(op))
         body = _in_triton_order([new for new in made.values() if new is not carry])
         carries = (*((c, made[n]) for c, n in self.loop.carries), (carry, following[product]))
         return replace(self.loop, carries=carries, body=(*body, *following.values()))
-
-    def _rest(self, product: Op, following: Container[Op]) -> set[Op]:
-        """Returns the ops that stay in an iteration when the first product moves to the previous iteration."""
-        wanted = [op for op in self.loop.body if op not in following] + [n for _, n in self.loop.carries]
-        # An operand of the product stays if another remaining op uses the operand.
-        return {*postorder(wanted, lambda op: () if op is product else children(op))} - {product}
 
 
 def _in_triton_order(ops: Sequence[Op]) -> list[Op]:

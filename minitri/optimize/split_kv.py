@@ -165,7 +165,7 @@ class _Group:
 
 
 def _wanted(multiprocessors: int, programs: int, depth: int | None) -> int:
-    """Returns the number of parts that gives each multiprocessor two programs."""
+    """Returns how many parts a loop needs, so that each multiprocessor runs two programs."""
     if not 0 < programs <= multiprocessors // 2 or depth is not None and depth < SHORTEST:
         return 1
     # UNKNOWN is the limit for a loop of unknown length

@@ -86,10 +86,9 @@ def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
         known = (rows[x] for x, _ in _computed(n) if x in rows)
         return max((k for k, shape in known if shape == n.x.shape and _has_many_rows(n, k, chip)), default=0)
 
-    alone = [n for n in graph.nodes() if isinstance(n, Reduce)] if rows else []
-    found = {n: first for n in alone if (first := shared(n)) > 0}
-    chained = _chained(graph) if found else set[Node]()
-    return {n: first for n, first in found.items() if n not in chained}
+    chained = _chained(graph) if rows else set[Node]()
+    alone = [n for n in graph.nodes() if isinstance(n, Reduce) and n not in chained] if rows else []
+    return {n: first for n in alone if (first := shared(n)) > 0}
 
 
 def _has_many_rows(node: Reduce, first: int, chip: Chip) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minitri.base.diagnostics import CompileError
-from minitri.base.types import DType, from_numpy
+from minitri.base.types import BY_NUMPY_NAME, DType
 
 
 class ArrayView(NamedTuple):
@@ -94,7 +94,7 @@ def _refused(name: str, why: str, help: str = "", code: str = "MT0305") -> Compi
 
 
 def _numpy_view(array: Any, name: str) -> ArrayView:
-    dtype = from_numpy(array.dtype.name)
+    dtype = BY_NUMPY_NAME.get(array.dtype.name)
     if dtype is None:
         help = "arrays of floats, integers and booleans are understood"
         raise _refused(name, f"has the dtype {array.dtype}", help, "MT0303")
@@ -106,7 +106,7 @@ def _numpy_view(array: Any, name: str) -> ArrayView:
 
 
 def _torch_view(tensor: Any, name: str) -> ArrayView:
-    dtype = from_numpy(str(tensor.dtype).removeprefix("torch."))
+    dtype = BY_NUMPY_NAME.get(str(tensor.dtype).removeprefix("torch."))
     if dtype is None:
         raise _refused(name, f"has the dtype {tensor.dtype}", code="MT0303")
     torch = sys.modules["torch"]

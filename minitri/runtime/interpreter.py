@@ -127,17 +127,16 @@ LARGEST = 1 << 26  # bytes; a larger input is not copied
 class Guarded:
     """Copies of a call's arrays between guard bands, to find wrong writes.
 
-    Guard bands, outputs and temporaries are filled with the byte `poison`. The copy of an input has the strides of the
-    input. An output element that no kernel writes consists of `poison` bytes in the result.
+    Guard bands, outputs and temporaries are filled with the byte `POISON`. The copy of an input has the strides of the
+    input. An output element that no kernel writes consists of `POISON` bytes in the result.
     """
 
-    def __init__(self, poison: int = POISON) -> None:
-        self.poison = poison
+    def __init__(self) -> None:
         self.made: list[tuple[str, Any]] = []  # (description, the array with its bands as bytes)
         self.inputs: list[tuple[str, Any, Any]] = []  # (name, the copy, the caller's array)
 
     def empty(self, like: ArrayView | None, dtype: DType, shape: Numbers, strides: Numbers) -> ArrayView:
-        """Returns memory filled with `poison` for an output or a temporary.
+        """Returns memory filled with `POISON` for an output or a temporary.
 
         The parameters are those of the function `empty` in runtime/array_interop.py.
         """
@@ -153,14 +152,14 @@ class Guarded:
     def verify(self) -> None:
         """Raises AccessError if a kernel changed a guard band or an input."""
         for name, raw in self.made:
-            if not ((raw[:BAND] == self.poison).all() and (raw[-BAND:] == self.poison).all()):
+            if not ((raw[:BAND] == POISON).all() and (raw[-BAND:] == POISON).all()):
                 raise AccessError("out of bounds", f"a kernel writes outside of {name}")
         for name, copy, original in self.inputs:
             if copy.tobytes() != original.tobytes():
                 raise AccessError("input written", f"a kernel writes to the input {name}")
 
     def _memory(self, name: str, count: int, dtype: Any) -> Any:
-        raw = np.full(2 * BAND + count * dtype.itemsize, self.poison, np.uint8)
+        raw = np.full(2 * BAND + count * dtype.itemsize, POISON, np.uint8)
         self.made.append((name, raw))
         return raw[BAND : BAND + count * dtype.itemsize].view(dtype)
 

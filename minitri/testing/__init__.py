@@ -14,7 +14,7 @@ statement.
 
 `statement_forms.toml`: contains the forms of statements, with placeholders.
 `statement_writer.py`: draws forms and fills them. minitri/bench/random_programs.py uses it too.
-`statement_placeholders.py`: fills each placeholder with a parameter, a value of sample arrays, an axis or a size.
+`statement_placeholders.py`: fills each placeholder with a parameter, an earlier value, an axis or a size.
 `small_random_programs.py`: writes the statements and the text of a whole program, and shrinks failing programs.
 `equivalent_programs.py`: makes changed programs that must compute the same result.
 `random_arrays.py`: makes random arrays.

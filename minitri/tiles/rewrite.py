@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from minitri.base.nodes import grouped
 from minitri.base.types import DType
 from minitri.kernels.ir import Op, children, with_children
 from minitri.tiles.ir import Loop, Program
@@ -24,11 +25,7 @@ def carried(program: Program) -> set[Op]:
 
 def users(program: Program) -> Users:
     """Returns, for each op, the ops that have this op as an operand."""
-    found: dict[Op, list[Op]] = {op: [] for op in program.ops()}
-    for op in program.ops():
-        for o in children(op):
-            found[o].append(op)
-    return found
+    return grouped((o, op) for op in program.ops() for o in children(op))
 
 
 def connected(op: Op, users: Users) -> list[Op]:

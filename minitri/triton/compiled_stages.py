@@ -123,14 +123,13 @@ def lowered_to_ttgir(text: str, kernel: EmittedKernel, target: Target) -> Iterat
             yield stage, str(module)
 
 
-def stage_text(compiled: Sequence[Any], names: Sequence[str], stage: str) -> str:
-    """Returns the text of one stage of all kernels.
+def stage_text(texts: Mapping[str, str], stage: str) -> str:
+    """Returns the text of one stage of all kernels, from the text of each kernel.
 
     A comment with the kernel's name comes before the text of each kernel.
     """
     comment = ";" if stage in ("llir", "amdgcn") else "//"
-    texts = (kernel_text(built.asm, stage, name) for name, built in zip(names, compiled))
-    return "\n".join(f"{comment} kernel {name}\n{text}" for name, text in zip(names, texts))
+    return "\n".join(f"{comment} kernel {name}\n{text}" for name, text in texts.items())
 
 
 def disassembly(asm: Mapping[str, Any], ptx: str, kernel: EmittedKernel, target: Target) -> str:

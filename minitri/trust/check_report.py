@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minitri.base.nodes import grouped
 from minitri.base.text_tables import table
 from minitri.notebook.card_html import card, counted
 
@@ -142,9 +143,7 @@ class CheckReport(NamedTuple):
     def _table(self) -> list[tuple[str, ...]]:
         """Returns the lines of the table: the column names, then one line per pass."""
         variants = list(dict.fromkeys(r.variant for r in self.ran if r.variant))
-        steps: dict[tuple[str, str], list[CheckRow]] = {}
-        for r in self.ran:
-            steps.setdefault((r.by, r.stage), []).append(r)
+        steps = grouped(((r.by, r.stage), r) for r in self.ran)
         head = ("pass", "stage", *(PLACES.get(v, v) for v in variants), "max error", "of bound", "note")
         return [head, *(_line(rows, variants) for rows in steps.values())]
 

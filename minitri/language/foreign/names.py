@@ -29,13 +29,11 @@ import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 
-from minitri.base.nodes import Record
+from minitri.base.nodes import Record, grouped
 from minitri.base.toml_tables import table_beside
-from minitri.base.types import DTYPES, from_numpy
+from minitri.base.types import BY_NUMPY_NAME, DTYPES
 
 _TABLES = table_beside(__file__, "libraries.toml")
 LIBRARIES: dict[str, str] = _TABLES["libraries"]
@@ -137,8 +135,7 @@ def _rows(file: str) -> list[dict[str, str]]:
 
 @cache
 def _by_name() -> dict[str, list[Foreign]]:
-    name = attrgetter("name")
-    return {n: list(rows) for n, rows in groupby(sorted(table(), key=name), name)}
+    return grouped((row.name, row) for row in table())
 
 
 def rows(name: str, library: str) -> list[Foreign]:
@@ -261,7 +258,7 @@ def rewritten_call(row: Foreign, args: Sequence[str], keywords: Mapping[str, str
         return ""
     text = values.get("dtype", "")
     name = text.strip("\"'").rpartition(".")[2]
-    if dtype := DTYPES.get(name) or from_numpy(name):
+    if dtype := DTYPES.get(name) or BY_NUMPY_NAME.get(name):
         values["dtype"] = str(dtype)
     elif text[:1] in ("'", '"'):
         return values["x"] if row.name == "to" else ""  # torch's `x.to("cuda")`

@@ -8,10 +8,10 @@ the node's value for all parts. Each part computes an elementwise node for itsel
 cheaper than storing and loading the node's value. Later, minitri/optimize/fusion/partition.py merges parts.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 
 from minitri.base.dims import product
+from minitri.base.nodes import grouped
 from minitri.base.operators import OPERATORS
 from minitri.base.types import f64
 from minitri.graph.ir import Apply, Contract, Graph, Input, Node, allows, children, is_copy
@@ -38,10 +38,7 @@ class FirstParts:
         self.compute = [n for n in self.order if isinstance(n, COMPUTE)]
         self.reads = self._reads()
         self.sources = {n: [f for f in read if not isinstance(f, Input)] for n, read in self.reads.items()}
-        self.users: dict[Node, list[Node]] = defaultdict(list)
-        for node in self.compute:
-            for source in self.sources[node]:
-                self.users[source].append(node)
+        self.users: dict[Node, list[Node]] = grouped((s, node) for node in self.compute for s in self.sources[node])
         self.outputs = set(graph.outputs)
         self.parts: dict[int, set[Node]] = {}
         self.homes: dict[Node, list[int]] = {}

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from functools import cache
 from itertools import pairwise
 
 import networkx as nx
 
+from minitri.base.nodes import grouped
 from minitri.base.resource_limits import check_time
 from minitri.graph.ir import Apply, Contract, Graph, Node, Reduce, is_copy
 from minitri.kernels.demand import NotOneKernel
@@ -35,8 +37,7 @@ class Partition(FirstParts):
 
     def __init__(self, graph: Graph, stored: set[Node], free: Collection[Node] = ()) -> None:
         super().__init__(graph, stored, free)
-        self._merged: dict[int, int] = {}  # parts that are now within another part
-        self._attempts: dict[object, FusedIndexing | NotOneKernel] = {}  # for the nodes and the roots of a part
+        self._known_attempt = cache(self._attempt)
 
     def run(self) -> list[FusedIndexing]:
         """Merges parts and returns the index notation of each part, in an order in which the parts can run.
@@ -84,10 +85,8 @@ class Partition(FirstParts):
 
     def _one_kernel(self, part: set[Node], roots: Sequence[Node]) -> FusedIndexing:
         """Returns the index notation of a part (the nodes of a future kernel)."""
-        key = frozenset(part), tuple(roots)
-        if key not in self._attempts:
-            self._attempts[key] = self._attempt(*key)
-        if isinstance(found := self._attempts[key], NotOneKernel):
+        found = self._known_attempt(frozenset(part), tuple(roots))
+        if isinstance(found, NotOneKernel):
             # NotOneLoop if reductions and products of the part cannot share one loop
             raise found
         return found
@@ -166,7 +165,6 @@ class Partition(FirstParts):
     def _merge(self, joining: Sequence[int], b: int, graph: nx.DiGraph[int]) -> None:
         for a in joining:
             part = self.parts.pop(a)
-            self._merged[a] = b
             self.parts[b] |= part
             for n in part:
                 self.homes[n] = list(dict.fromkeys(b if h == a else h for h in self.homes[n]))
@@ -184,7 +182,8 @@ class Partition(FirstParts):
 
     def _merge_independent(self, homes: Sequence[int], graph: nx.DiGraph[int]) -> bool:
         """Merges independent parts if they can be one kernel, and returns whether they were merged."""
-        *joining, last = homes = list(dict.fromkeys(map(self._current, homes)))
+        # a part has the number of its first node, which is now in the part into which the part was merged
+        *joining, last = homes = list(dict.fromkeys(self.homes[self.order[h]][0] for h in homes))
         if not joining:
             return True  # the parts have been merged before
         after = {s for h in homes for s in graph.successors(h)}
@@ -192,12 +191,6 @@ class Partition(FirstParts):
             return False
         self._merge(joining, last, graph)
         return True
-
-    def _current(self, home: int) -> int:
-        """Returns the part (future kernel) that the part `home` belongs to after all merges so far."""
-        while home in self._merged:
-            home = self._merged[home]
-        return home
 
     def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
         """Moves the first elementwise operations of a kernel into another kernel that computes their operands."""
@@ -265,11 +258,9 @@ class Partition(FirstParts):
 
     def _sibling_pairs(self) -> list[tuple[int, int]]:
         """Returns pairs of parts (future kernels) that share an input array or a result shape."""
-        by_key: dict[object, list[int]] = defaultdict(list)
-        for h, part in sorted(self.parts.items()):
-            for key in (*self.leaves(part), *{r.shape for r in self.roots(h)}):
-                by_key[key].append(h)
-        pairs = Counter(pair for homes in by_key.values() for pair in pairwise(homes))
+        keys = {h: (*self.leaves(part), *{r.shape for r in self.roots(h)}) for h, part in sorted(self.parts.items())}
+        alike = grouped((key, h) for h, own in keys.items() for key in own)
+        pairs = Counter(pair for homes in alike.values() for pair in pairwise(homes))
         # the pair with the most arrays and result shapes in common comes first
         return sorted(pairs, key=lambda p: (-pairs[p], p))
 
@@ -319,8 +310,6 @@ def connected(graph: nx.DiGraph[int], starts: Iterable[int], ends: Iterable[int]
 
 def detour(graph: nx.DiGraph[int], a: int, b: int) -> bool:
     """Checks whether a path leads from `a` to `b`, besides the edge from `a` to `b`."""
-    if graph.out_degree(a) < 2 or graph.in_degree(b) < 2:  # then there is no other edge to begin or to end with
-        return False
     starts = (s for s in graph.successors(a) if s != b)
     return connected(graph, starts, (p for p in graph.predecessors(b) if p != a))
 

@@ -112,9 +112,6 @@ class KernelTerms(Terms[Op]):
     def varies(self, e: Op) -> bool:
         return bool(set(e.axes) & set(self.over))
 
-    def made_by(self, e: Op) -> Op:
-        return e
-
 
 class _Online(OpBuilder):
     """Rewrites the reductions of one kernel to online reductions, as in online softmax."""

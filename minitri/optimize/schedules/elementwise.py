@@ -74,9 +74,6 @@ def _has_vectors(kernel: Kernel, axis: Axis) -> bool:
     accesses = {op: touched(kernel, op) for op in kernel.body if isinstance(op, (Load, Store))}
     # loads and stores of small arrays, such as a bias, do not count
     large = [op for op, count in accesses.items() if count * 8 > max(accesses.values())]
-    return any(vector(op, axis.symbol) > 1 for op in large if _is_unit(op, axis))
-
-
-def _is_unit(op: Load | Store, axis: Axis) -> bool:
-    """Checks whether a load or store has stride 1 along an axis."""
-    return ((axis.symbol,), 1) in op.offset.terms
+    # of these accesses, neighbouring elements along the axis are neighbours in memory
+    near = [op for op in large if ((axis.symbol,), 1) in op.offset.terms]
+    return any(vector(op, axis.symbol) > 1 for op in near)

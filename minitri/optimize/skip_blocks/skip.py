@@ -95,12 +95,9 @@ class _Skipping:
         instruction (message C7515). Later, minitri/optimize/software_pipelining.py moves each pipelined loop before the
         other pieces of the original loop.
         """
-        pieces = self._pieces()
-        return pieces[::-1] if self._may_reverse() else pieces
-
-    def _may_reverse(self) -> bool:
-        """Checks whether the loops that replace the original loop should run in reverse order."""
-        return not any(map(self._is_ordered, self.loop.body)) and any(isinstance(op, Dot) for op in self.loop.body)
+        pieces, ops = self._pieces(), self.loop.body
+        reverse = any(isinstance(op, Dot) for op in ops) and not any(map(self._is_ordered, ops))
+        return pieces[::-1] if reverse else pieces
 
     def _is_ordered(self, op: Op) -> bool:
         match op:
