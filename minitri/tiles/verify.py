@@ -33,6 +33,7 @@ def verify(program: Program, masked: bool) -> None:
     """
     ops = list(program.ops())
     require(len(set(ops)) == len(ops), "an op stands in two places")
+    require(program.warps.bit_count() == 1, f"{program.name}: the number of warps, {program.warps}, is no power of two")
     for axis in program.axes:
         require(axis.role == "grid" or axis.lanes == axis.block, f"the block of {axis.name} is no power of two")
         held = axis.extent.constant is not None and axis.extent.constant <= axis.block

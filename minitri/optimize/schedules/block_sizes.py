@@ -145,4 +145,5 @@ def at_most(warps: int, blocks: Mapping[str, int]) -> int:
     """Returns `warps`, or fewer warps if there is little work. Each thread gets at least four elements, so that a
     thread can load four elements at once.
     """
-    return max(1, min(warps, math.prod(blocks.values()) // 128))
+    most = math.prod(blocks.values()) // 128
+    return max(1, min(warps, 1 << most.bit_length() >> 1))  # Triton requires a power of two
