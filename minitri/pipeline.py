@@ -337,7 +337,7 @@ class Compilation:
         return compiled_stages.stage_text(texts, stage)
 
     def text(self, stage: str) -> str:
-        """Returns the text of a stage that one of the passes makes."""
+        """Returns the text of a stage. The stage must be the output of a pass."""
         return next(p for p in self.table if p.stage == stage).text(self.value(stage))
 
     @property

@@ -88,7 +88,7 @@ class Proof(Record):
     never: Proof | None = None
 
     def facts(self) -> Iterator[Fact]:
-        """Yields the facts that the proof uses. A derived fact is replaced by the facts from which it was derived."""
+        """Yields the facts that the proof uses. For a fact with a proof of its own, yields the facts of this proof."""
         for s in self.steps:
             yield from s.fact.proof.facts() if s.fact.proof else (s.fact,)
         for below in (self.wider, self.never, *self.cases):
@@ -99,7 +99,7 @@ class Proof(Record):
 def in_cases(atom: Extreme) -> tuple[tuple[Dim, Dim], tuple[Dim, Dim]]:
     """Splits a maximum or minimum of a and b into two cases: its value is a, or its value is b.
 
-    Each case is a pair: the value of the maximum or minimum, and an expression that is >= 0 exactly in this case.
+    Each case is a pair (value, condition), where the condition is an expression that must be >= 0.
 
     Example: max(a, b) is a if a - b >= 0, and b if b - a - 1 >= 0.
     """

@@ -91,8 +91,8 @@ def document(
 def program(compiled: Compilation, label: str, quick: bool, measured: Seconds, tell: Tell) -> dict[str, Any]:
     """Returns all stages of one program, as data.
 
-    If `quick` is true, the slow parts of the page's data are left out. The slow parts are Triton's stages and passes,
-    the steps of execution_trace.py, the guided walk (guided_walk.py) and the fusion plans (fusion_drawings.py).
+    If `quick` is true, the slow parts of the page's data are left out. The slow parts come from Triton's stages and
+    passes, execution_trace.py, guided_walk.py and fusion_drawings.py.
     """
     trace = Trace(compiled)
     sources = _Sources(trace)

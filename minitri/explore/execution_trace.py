@@ -1,9 +1,9 @@
 """Runs a program on small arrays step by step, and records what each grid program does to each element.
 
-The function `player` takes a compilation and returns plain data. The data has the arrays, and for each kernel its text,
-the marks (numbers of graph nodes) of each line, and the steps of each grid program. A step says which elements of a
-tile are read or written, which elements a mask stops, and what values the elements have. For each masked access, the
-result also shows which elements the access would read or write without its mask.
+The function `player` takes a compilation and returns plain data. The data contains the arrays. For each kernel, it
+contains the text, the numbers of each line's graph nodes ("marks"), and the steps of each grid program. A step says
+which elements of a tile are read or written, which elements a mask stops, and what values the elements have. For each
+masked access, the result also shows which elements the access would read or write without its mask.
 
     x[7] in blocks of 3     program (2): element 0 reads x[6], elements 1 to 3 are masked
                             without the mask element 1 reads x[7], out of bounds

@@ -1,4 +1,4 @@
-"""Finds the nodes of the graph that each line of each stage comes from.
+"""For each line of each stage, finds the graph nodes from which the compiler made this line.
 
 A `Trace` is made from a compilation. The `Trace` has the nodes of the graph with their places in the source. It also
 has the text of each stage, with the numbers of the nodes that each line comes from.

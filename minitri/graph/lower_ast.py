@@ -4,7 +4,7 @@
                                              %3: f32[M, N] = view b {index = [d1]}   …
 
 The function `build` takes an `ast.Module`, the name of the entry function, and an `Instance`. It returns a `Graph`. An
-`Instance` has facts about parameters that come from the arguments of a call, such as dtypes. The builder (class
+`Instance` has facts that come from the arguments of a call, such as the dtypes of parameters. The builder (class
 `_Builder`) recurses only for calls of functions, at most `MAX_CALLS` deep.
 
 The one idea: the builder is an interpreter of the program (minitri/language/interpreter_base.py), but every array is a

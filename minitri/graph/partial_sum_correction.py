@@ -26,7 +26,7 @@ elements. The deviations from a mean add up to 0, so the means and the number of
 Online softmax uses the correction `Rescale` (Milakov and Gimelshein, "Online normalizer calculation for softmax",
 2018). The correction `Shift` updates the sum in a variance or a covariance. Welford published the formula of `Shift`
 for one new element ("Note on a method for calculating corrected sums of squares and products", 1962). Chan, Golub and
-LeVeque published the formula of `Shift` for a block of new elements ("Updating formulae and a pairwise algorithm for
+LeVeque published how a block of new elements changes a variance ("Updating formulae and a pairwise algorithm for
 computing sample variances", 1979). The compiler derives the corrections `Rescale` and `Shift` from the structure of the
 summed expression.
 

@@ -32,7 +32,7 @@ class Element(NamedTuple):
 
 
 def element(node: Node, index: tuple[Dim, ...]) -> Element:
-    """Returns the element of a node at an index.
+    """Returns the element at the position `index` of the array that `node` computes.
 
     For a view, returns the element of the viewed array that the view reads.
     """
@@ -105,7 +105,7 @@ class GraphTerms(Terms[Element]):
             return None
 
     def places(self, e: Element) -> tuple[Dim, ...] | None:
-        """If a reduction computes the element `e`, returns the index at which the reduction reads its operand.
+        """If `e` is the result of a reduction, returns the index at which the reduction reads its operand.
 
         The returned index uses the symbols d0, d1, … of the axes of `x`. Returns None if no reduction computes the
         element `e`. Returns None if the reduction does not loop over the same indices as the reduction of `x`. Unless

@@ -111,7 +111,7 @@ class _Access(_Op):
 
     @property
     def indexed_by(self) -> set[str]:
-        """The names of the axes in the index of the access."""
+        """The names of the axes on which the index of this load or store depends."""
         return axis_names(self.index)
 
 
@@ -283,8 +283,8 @@ class Kernel(Record, eq=False):
         """The names of the held axes: the axes along which one grid program computes all indices.
 
         An axis can be held only if matrix products and reductions share a loop, as in attention. The held axes are all
-        axes of the products, except the row axes and the axis of the shared loop. A grid program computes and stores a
-        value only once if the value is the same along a held axis.
+        axes of the products, except the row axes and the axis of the shared loop. If a value does not vary along a held
+        axis, each grid program computes and stores the value only once.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()
@@ -300,7 +300,7 @@ class Decision(Record):
     loads its inputs from memory again. If the producer and the consumer are fused, `bytes` is the memory traffic that
     fusion saves. If the producer and the consumer are in different kernels, `bytes` counts the write and the read of
     the value. If several kernels read a value, the write of the value is counted in only one of their ledger lines
-    (fusion decisions). The field `spans` has the source spans of the value.
+    (fusion decisions). The field `spans` has the places of the value in the program text.
     """
 
     value: str

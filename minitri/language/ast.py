@@ -214,7 +214,7 @@ def postorder(root: Node, holds: Callable[[Conditional], bool] | None = None) ->
 def rewritten(root: Node, change: Callable[[Any], Any]) -> Any:
     """Applies `change` to each node of the tree. The children of a node are changed before the node.
 
-    A node without changes below it is kept as the same object, not copied.
+    A node whose children do not change is not copied.
     """
     made: dict[int, Any] = {}
     for node in postorder(root):

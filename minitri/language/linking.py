@@ -133,8 +133,8 @@ class _Linker:
     def functions(self, entry: Definition) -> list[ast.Function]:
         """Links the entry function and all functions that it calls, and returns the linked functions.
 
-        In the returned list, the entry function is the first. The functions after the entry function have the order in
-        which the linker found them.
+        In the returned list, the entry function is the first. The called functions follow in the order in which the
+        linker found them.
         """
         self.name(entry)
         # Linking a function may add further functions to the list, and the loop then links these too.

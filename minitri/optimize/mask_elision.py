@@ -4,7 +4,7 @@
     grid i: 7 by 4         load x[i]      where i < 5      no test of i < 7, because i < 5 is tested
     whole j: 5 by 8        reduce.max x   the load of x returns -inf for j >= 5, so the maximum needs no `where`
 
-The class `MaskElision` adds masks to a tile program, but with fewer tests than minitri/tiles/mask.py. The printed
+The class `MaskElision` adds masks to a tile program. It adds fewer tests than minitri/tiles/mask.py does. The printed
 program gives the reason for each omitted test. A bounds test is omitted if another test implies this test. The bounds
 test of a grid axis is also omitted if all elements of the last block lie in the array. On a grid axis no result depends
 on elements past the end, because the mask of the store drops these elements. For an element past the end, a load

@@ -99,9 +99,9 @@ def cheapest(
 ) -> Choice:
     """Returns the number of parts and the tile (`Pace`) that have the least estimated time. The tile comes from
     `paces`, and the number of parts comes from `parts`. The arguments `sizes` are the number of products in the batch,
-    the rows, the columns and the depth. The length of a part is a multiple of `step`. The argument `loading` is the
-    time in microseconds for reading the factors from memory once. Among choices with equal times, the choice with the
-    fewest parts is returned.
+    the rows, the columns and the depth. The summed axis is divided into parts, whose length is a multiple of `step`.
+    The argument `loading` is the time in microseconds for reading the factors from memory once. Among choices with
+    equal times, the choice with the fewest parts is returned.
     """
     batch, rows, columns, depth = sizes
 

@@ -27,7 +27,7 @@ from minitri.graph.roundable_products import is_discontinuous, roundable_product
 
 
 def round_products(graph: Graph) -> Graph:
-    """Returns the graph in which products that other kernels will read are rounded to bf16."""
+    """Rounds products to bf16 if other kernels will read them."""
     found = roundable_products(graph) - used_by(graph, lambda n: isinstance(n, Contract) or is_discontinuous(n))
     if not found:
         return graph

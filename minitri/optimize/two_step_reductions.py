@@ -50,9 +50,9 @@ def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | N
     """Returns the graph in which some nodes, such as long reductions, are computed in parts. The argument `kinds` gives
     the types of the nodes that can be split. The field `splits` of the graph lists the split nodes.
 
-    The function `rule` gets an interner, a node of the old graph, and the copy of this node in the new graph. The
-    function `rule` returns None for a node that is not split. The argument `by` is the function of the calling pass;
-    reports show the name of this function for each split node.
+    The function `rule` gets three arguments: the interner that makes new nodes, a node of the old graph, and the node's
+    copy in the new graph. The function `rule` returns None for a node that is not split. The argument `by` is the
+    function of the calling pass; reports show the name of this function for each split node.
     """
     splits: list[ir.Split] = []
     if not any(isinstance(node, kinds) for node in graph.nodes()):
@@ -85,9 +85,9 @@ class Cut:
     def made(self, cuts: dict[Node, Cut]) -> Halves:
         """Returns the reduction in two steps. Records the split reduction in the dict `cuts`.
 
-        If a sum depends on a split maximum or mean, each part of the sum uses the maximum or mean of the part. If the
-        partial sums cannot be corrected, the sum reads its elements again after the maximum or mean of all elements is
-        known.
+        A sum can depend on a maximum or mean that is computed in parts. Each part of the sum then uses the maximum or
+        mean of the same part. If the partial sums cannot be corrected, the sum reads its elements again after the
+        maximum or mean of all elements is known.
         """
         elements = self.length * product([self.node.x.shape[a] for a in self.node.axes if a != self.k])
         if self.node.op in POSITIONS:

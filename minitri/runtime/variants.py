@@ -72,7 +72,7 @@ class Variants:
         return True
 
     def unchanged(self, call: Call) -> dict[str, int]:
-        """Returns each size of the call that is the same in all recorded `shapes`. A general kernel (a kernel for many
+        """Returns the sizes that the call shares with all recorded `shapes`. A general kernel (a kernel for many
         shapes) contains the unchanged sizes as constants, and receives all other sizes as arguments.
         """
         seen = [dict(sizes) for sizes, _ in self.shapes]

@@ -268,8 +268,8 @@ class BlockIndex(Record):
 
 
 def block_index(program: Program, index: Dim) -> BlockIndex | None:
-    """Converts an index to a `BlockIndex`: an index along one axis, plus a number that is equal for all elements of the
-    block. Returns None if the index cannot be written as a `BlockIndex`.
+    """Converts an index to a `BlockIndex`: the index along one axis plus a number. The number is equal for all elements
+    of the block. Returns None if the index cannot be written as a `BlockIndex`.
     """
     symbols = {s.name for s in index.symbols()}
     axis = next((a for a in program.axes if a.block > 1 and symbols & {a.name, f"{a.name}_lane"}), None)

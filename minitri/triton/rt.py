@@ -122,8 +122,7 @@ def _float_floordiv(a, b):
 def power(b, n):
     """Returns b ** n for integers. A result that is too large for the dtype wraps around.
 
-    For a negative exponent n, the result is 1 / b**-n rounded toward zero. If n is negative and b is 0, the result is
-    0.
+    For a negative exponent n, the result is 1 / b**-n rounded toward zero. For a negative n, 0 ** n is 0.
     """
     base, exponent = tl.broadcast(b, n)
     result = base * 0 + 1

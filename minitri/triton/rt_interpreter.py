@@ -65,7 +65,8 @@ def _lift(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Namespace:
-    """A replacement for a module: its attributes are the given functions, and the functions of the operator table."""
+    """An object that replaces a module. Its attributes are the given functions and the functions of the operator table.
+    """
 
     def __init__(self, name: str, functions: dict[str, Callable[..., Any]]) -> None:
         self._name, self._functions = name, functions

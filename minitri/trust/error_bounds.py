@@ -1,5 +1,4 @@
-"""Computes for each element of a result an interval that contains the result of every correct implementation of a
-graph.
+"""For each output element of a graph, computes an interval that contains the results of all correct implementations.
 
 The function `enclosures` takes a graph, its inputs, and its sizes. For each output, it returns an `Enclosure`, which
 has a value and a radius for each element. The value of an element is computed in f64. For f64 results, a longer float
@@ -233,7 +232,7 @@ class _Analysis:
         return value, radius + self.running_means_error(node) if node.op == "sum" else radius
 
     def folded(self, node: Reduce | Scan, fold: Fold) -> tuple[Any, Any]:
-        """Returns the value and the largest possible error of each element of a reduction or scan.
+        """Returns the values of a reduction or scan, and the largest possible error of each value.
 
         `fold(name, array)` applies the reduction `name` to an array.
         """

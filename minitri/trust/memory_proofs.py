@@ -42,7 +42,7 @@ class Verdict(NamedTuple):
 
     `status`: "proven", "needed", "refuted", "idle" or "not proven". "needed": an example or a reason shows that a
         bounds check is needed. "idle": the bounds check is not needed.
-    `why`: the proof, the example or the reason, as a text.
+    `why`: a text that justifies the status: a proof, an example or a reason.
     """
 
     program: str

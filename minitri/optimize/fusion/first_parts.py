@@ -24,7 +24,7 @@ MAX_PROLOGUE_OPS = 8  # the most operations on an operand of a product, which ea
 
 class FirstParts:
     """The initial parts of a graph, before fusion merges parts. A part is a set of nodes that one kernel computes. The
-    parts that contain a node are called the homes of the node.
+    homes of a node are the parts that contain the node.
 
     The set `stored` contains the nodes whose values must be stored in memory. A node that only copies elements is
     stored too, unless it is in the collection `free`.

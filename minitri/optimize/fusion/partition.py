@@ -107,7 +107,9 @@ class Partition(FirstParts):
         return found if reason is None else NotOneLoop(reason, roots[0])
 
     def quotient(self) -> nx.DiGraph[int]:
-        """Returns the graph whose nodes are the parts. An edge leads from a part to each part that reads its values."""
+        """Returns a directed graph with one node for each part. An edge leads from a part to each part that reads its
+        values.
+        """
         graph: nx.DiGraph[int] = nx.DiGraph()
         graph.add_nodes_from(self.parts)
         for h, part in self.parts.items():

@@ -191,7 +191,7 @@ class OnlineLowering(Lowering):
 
 
 def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
-    """Checks whether a running maximum is only subtracted, so that the lowest finite number can replace -inf.
+    """Checks whether the ops only subtract the running maximum `y`. The lowest finite number can then replace -inf.
 
     The maximum y of elements x may be subtracted from these elements, as in `exp(x - y)`. The maximum y may be
     subtracted from the earlier maximum `old y` (before the current block), as in `exp(old y - y)`, the correction

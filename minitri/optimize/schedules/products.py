@@ -21,7 +21,7 @@ memory. The tiles and their speeds come from measurements on an H200. The depth 
   - Few rows: most of the time is spent on loading the second factor once. Tiles are narrow, and as many blocks are in
     flight as fit into shared memory.
 
-The file schedules/attention.py chooses tiles for products that share their loop with other reductions.
+If a product and other reductions run in one loop, as in attention, schedules/attention.py chooses the tiles.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ no proof, the function `unchanged` returns None. The proof evaluates one iterati
 (optimize/skip_blocks/abstract_values.py). The proof that an iteration has no effect succeeds if the evaluated iteration
 leaves each carried value unchanged.
 
-An online sum is multiplied by exp(m - m') when its running maximum changes from m to m'
+If the running maximum changes from m to m', an online sum is multiplied by exp(m - m')
 (minitri/optimize/online_reductions/lower.py). If the running maximum m stays the same, an online sum is multiplied by
 exp(m - m). The factor exp(m - m) is 1 for a finite m and nan for any other m. The proof has a separate case for each
 kind of number that the running maximum m can be. If the running maximum m of an online sum is infinite or nan, the sum
