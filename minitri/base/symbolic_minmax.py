@@ -139,7 +139,7 @@ class Ramps(Record):
         """Returns the piecewise linear function as a `Dim`.
 
         A term c * max(n - k, 0) with c > 0 is not changed. A term c * max(n - k, 0) with c < 0 becomes c * (n - min(n,
-        k)).
+        k)), which has the same value.
         """
         total = self.plain
         for (n, k), c in self.bends.items():

@@ -51,9 +51,9 @@ class Refused(Exception):
 
 
 class Terms(Generic[E]):
-    """The interface with which `transport` reads a summed expression. One subclass of `Terms` reads expressions of
-    graphs, and another subclass reads expressions of kernels. In the expression, each broadcast is replaced by its
-    operand.
+    """The interface through which the function `transport` reads the expression inside a sum. One subclass of `Terms`
+    reads expressions of graphs, and another subclass reads expressions of kernels. In the expression, each broadcast is
+    replaced by its operand.
 
     `look`: returns the operator and the operands of an expression. The operator "cast" is a cast between f32, f16 and
         bf16. Other casts, such as i32 to f32, have the operator "conversion". A reduction over the reduced axes has the
@@ -143,7 +143,7 @@ def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[
 
 
 def above(terms: Terms[E], root: E, below: Iterable[E]) -> set[E]:
-    """Returns the expressions in `below`, and every subexpression of `root` that is computed from one of them."""
+    """Returns `below`, and all subexpressions of `root` that are computed from an expression in `below`."""
     found = set(below)
     for e in postorder([root], lambda e: () if e in found else terms.look(e)[1]):
         if any(o in found for o in terms.look(e)[1]):

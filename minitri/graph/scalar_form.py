@@ -127,7 +127,7 @@ class GraphTerms(Terms[Element]):
 def deviations(node: Reduce) -> tuple[Reduce, Reduce] | None:
     """For a sum of (x - mean(x)) * (y - mean(y)), returns the reductions that compute sum(x) and sum(y).
 
-    Returns None if `node` is not a sum of products of two deviations from a mean.
+    Returns None for any other reduction.
     """
     terms = GraphTerms(node.x, node.axes)
     if node.op != "sum" or terms.look(terms.root)[0] not in ("square", "power", "multiply"):

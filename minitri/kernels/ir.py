@@ -231,8 +231,8 @@ class Store(_Access):
 
 
 class Carry(_Op):
-    """A value that a loop passes from one iteration to the next. The field `initial` is the carried value before
-    the first iteration.
+    """A carried value: each iteration of a loop passes it to the next iteration. The field `initial` is the carried
+    value before the first iteration.
 
     Only tile programs have carried values. After the loop, a `Carry` has the value of the last iteration.
     """

@@ -63,7 +63,8 @@ class Definition(Record, eq=False):
 class Linked(Record, eq=False):
     """A module of linked functions. The last function of the module is the function for which `link` was called.
 
-    `reads`: the values that were looked up in scopes. Each value comes with the function that looks it up.
+    `reads`: the values of free variables, which the linker looked up in Python scopes. Each value comes with the
+        function that looks it up.
     `missing`: names of functions that nothing defines yet.
     """
 

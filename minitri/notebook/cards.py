@@ -28,7 +28,7 @@ def program_card(name: str, signature: str, source: str, compilation: Compilatio
 
 
 def stages_card(compilation: Compilation) -> str:
-    """Returns the HTML of a card with a tab for each stage.
+    """Returns the HTML of a card, in which each stage has a tab.
 
     The card leaves out the stages that Triton's compiler makes, unless the program is already compiled.
     """

@@ -18,8 +18,8 @@ estimated time is least. The file split_k.py divides the depth into the returned
 schedules/products.py uses the number of rows of the returned tile. For each number of rows in a tile, the time that a
 block takes was measured on an H200. The script tests/sweep_dequantised_product_cost.py measures all choices on a chip
 and compares them with the choice of the cost model. Only products whose second factor is computed from 8-bit elements
-were measured. If a second factor is computed from wider elements, such as f16, the cost model assumes the times for
-8-bit elements. The cost model does not cover products with many rows, because their second factor is converted and
+were measured. For second factors that are computed from wider elements than 8 bits, such as f16, the cost model assumes
+the same times. The cost model does not cover products with many rows, because their second factor is converted and
 stored once (pack_operands.py).
 """
 

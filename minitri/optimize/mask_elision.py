@@ -16,13 +16,13 @@ Besides mask_elision.py, four other files of minitri/optimize/ omit bounds tests
 last, shorter block a loop of its own. The loop over complete blocks then needs no test. The pass `boundary-peeling`
 runs before the pass `mask`, and marks some programs `peeled`. In a peeled program, the code for complete tiles does not
 test the end of the last grid axis. If tensor descriptors load a block (tensor_descriptors.py), the GPU's copy engine
-tests the bounds, so the program needs no test. The file deferred_tf32_checks.py adds a loop that needs no bounds test.
-Each iteration of the added loop reads a single index, which is always inside the axis.
+tests the bounds, so the program needs no test. The loop that deferred_tf32_checks.py adds needs no bounds test. Each
+iteration of the added loop reads a single index, which is always inside the axis.
 
-The proof that a test is needless uses the range of each axis (minitri/base/intervals.py). If an index is not a
-polynomial, the proof that its test is needless uses facts about blocks (minitri/tiles/index_facts.py). A test stays if
-its proof would need relations between several axes. Gupta describes how a compiler omits bounds tests ("Optimizing
-array bound checks using flow analysis", 1993).
+The proof that a test is needless uses the range of each axis (minitri/base/intervals.py). For an index that is not a
+polynomial, the proof uses facts about blocks (minitri/tiles/index_facts.py). A test stays if its proof would need
+relations between several axes. Gupta describes how a compiler omits bounds tests ("Optimizing array bound checks using
+flow analysis", 1993).
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -39,8 +39,8 @@ REACHED = 0.89  # the share of the bandwidth of a chip's memory that a copy reac
 
 
 class Pace(NamedTuple):
-    """The times, in microseconds, of a program that computes one tile of a matrix product with `rows` rows and
-    `columns` columns.
+    """How long a grid program takes to compute one tile of a matrix product, in microseconds. The tile has `rows` rows
+    and `columns` columns.
 
     `alone`: the time for STEP (128) indices of the summed axis, if one program runs on a multiprocessor.
     `beside`: the time for STEP (128) indices of the summed axis, if two programs share a multiprocessor.

@@ -1,4 +1,4 @@
-"""tile → tile: computes the maximum of a wide row of a product in parts of 16 columns ("reduction tree").
+"""tile → tile: computes maxima of a matrix product's wide rows in parts of 16 columns ("reduction tree").
 
     %5: f32[i] = reduce.max %4 {over = [j]}      becomes     {over = [j], in_parts = true}
 

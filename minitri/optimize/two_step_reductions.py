@@ -215,7 +215,7 @@ def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> 
 
 
 class Following(Record):
-    """Splits a sum into the same parts as the reductions on which the sum depends.
+    """Splits a sum into parts. The sum depends on reductions that are split into the same parts.
 
     The field `terms` is the expression that is summed.
     """
@@ -299,9 +299,9 @@ class Following(Record):
     # ---- means -----------------------------------------------------------------------
 
     def shifted(self, cut: Cut, found: Shift[Element]) -> Node:
-        """Returns a sum such as a variance: each term is a product of two deviations from a mean. The sum of each part
-        uses deviations from the means of this part. Before the sums of the parts are added, each sum is corrected, so
-        that it contains deviations from the means of all elements.
+        """Returns a sum of products of two deviations from a mean, such as a variance. The sum of each part uses
+        deviations from the means of this part. Before the sums of the parts are added, each sum is corrected, so that
+        it contains deviations from the means of all elements.
         """
         i, counts = self.i, self._counts(cut)
         own = {m: compute(i, "divide", self.cuts[m.y.y.node].first, counts) for m in dict.fromkeys(found.means)}

@@ -119,8 +119,8 @@ class Lowering:
         return max((levels[o] + bool(self.looped_over(o)) for o in ir.children(op)), default=0)
 
     def looped_over(self, op: Op) -> list[str]:
-        """Returns the looped axes that an op reduces. If an op reduces a looped axis, its result exists only after the
-        loop. An op that reduces a looped axis ends its phase (a group of loops).
+        """Returns the axes that an op reduces by a loop. If an op reduces a looped axis, its result exists only after
+        the loop. An op that reduces a looped axis ends its phase (a group of loops).
         """
         return [a for a in self.looped if a in ir.reduced_by(op)]
 

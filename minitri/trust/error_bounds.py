@@ -195,8 +195,8 @@ class _Analysis:
     def cast(self, node: Apply) -> tuple[Any, Any]:
         """Returns each element's value and radius (largest possible error) after a conversion to another dtype.
 
-        Rounding is monotone, so it is enough to round both ends of the operand's interval. In a fused kernel, a value
-        that is not an output can stay unrounded, and a later result is rounded instead. For example, a kernel for
+        Rounding is monotone, so it is enough to round both ends of the operand's interval. A fused kernel can keep a
+        value unrounded if the value is not an output, and round a later result instead. For example, a kernel for
         `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums by s. For a
         node that is not an output, the analysis keeps the unrounded value, and adds one rounding error to the radius.
         """

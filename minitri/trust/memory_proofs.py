@@ -38,7 +38,7 @@ BOUNDS, NEEDED, ONCE = "in bounds", "needed", "written once"
 
 
 class Verdict(NamedTuple):
-    """The verdict on one claim about an access.
+    """Says whether one claim about a load or store is proven.
 
     `status`: "proven", "needed", "refuted", "idle" or "not proven". "needed": an example or a reason shows that a
         bounds check is needed. "idle": the bounds check is not needed.

@@ -38,7 +38,8 @@ class FusedIndexing(Indexing):
         one_kernel.py sets `loop` and `held`.
     `in_parts`: the results of which each program of a split reduction stores a part. The value is True if the axes of
         the result are permuted.
-    `transposed`: whether the columns of products come before the rows. computed_factor_first.py sets this field.
+    `transposed`: whether a product's column axis comes before its row axis. The file computed_factor_first.py sets
+        `transposed`.
     """
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> None:

@@ -6,11 +6,11 @@ the value.
     m = maximum(m', -inf)                            m', whatever it is
     exp(m - m), m finite                             1
 
-The function `computed` takes an op, and a `Value` for each operand. It returns a `Value`, which says what is known
-about the result of the op. A `Value` contains the kinds of numbers that the result can be. If only one number is
-possible, the `Value` also contains this number. Each `Value` has a name, called its term. Two values with the same term
-(name) are equal in every element. Each function returns every possible kind of number, and sometimes also kinds that
-are impossible (Cousot and Cousot, "Abstract interpretation", POPL 1977).
+The function `computed` takes an op, and a `Value` for each operand. The returned `Value` says what is known about the
+result of the op. A `Value` contains the kinds of numbers that the result can be. If only one number is possible, the
+`Value` also contains this number. Each `Value` has a name, called its term. Two values with the same term (name) are
+equal in every element. Each function returns every possible kind of number, and sometimes also kinds that are
+impossible (Cousot and Cousot, "Abstract interpretation", POPL 1977).
 
 A kind stands for many numbers, for example for all negative numbers. The table `MONOTONE` lists the operators, such as
 `multiply`, that are monotone in an operand whose numbers all belong to one kind. If an operator is monotone, all its
@@ -85,8 +85,8 @@ def anything(dtype: DType, term: Hashable, kinds: Iterable[str] | None = None) -
 
 
 def joined(values: Sequence[Value], dtype: DType, term: Hashable) -> Value:
-    """Returns what is known about a result that is one of `values`. For example, a `where` with an unknown condition
-    selects one of two values.
+    """Combines what is known about several values, one of which is the result. For example, a `where` with an unknown
+    condition selects one of two values.
     """
     if len({v.term for v in values}) == 1:
         return values[0]

@@ -22,8 +22,8 @@ is 0 or nan, as induction over the iterations proves.
     m is -inf          the sum is 0 or nan: the sum starts at 0, and an element -inf adds 0
     m is inf or nan    the sum is nan: the element that made m inf or nan adds nan to the sum
 
-If all elements of one factor are zero, a product does not read the other factor. A product with a factor of zeros does
-not change the sum that the product is added to (docs/reference/semantics.md).
+If one factor of a product contains only zeros, the product does not read the other factor. A product with a factor of
+zeros does not change the sum that the product is added to (docs/reference/semantics.md).
 """
 
 from collections.abc import Mapping, Sequence

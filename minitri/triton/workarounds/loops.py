@@ -21,7 +21,7 @@ block and add the result to an accumulator. The pass transforms a loop only if t
 constant. The pass assumes that only one operation reads the accumulator after the loop. If several operations read the
 accumulator of a loop after the loop, Triton 3.6 stops with "PassManager::run failed" (triton-lang/triton, pull request
 11305). The function `rt.unknown` hides the constant from the pass, so that the pass skips the loop. LLVM later removes
-the code of `rt.unknown`, so the machine code has no additional instructions.
+the code of the function `rt.unknown`, so it adds no instructions to the machine code.
 
     m = rt.unknown(tl.full((8, ), float("-inf"), tl.float32))
     for r_start in range(0, 66, BLOCK_R):
