@@ -136,7 +136,7 @@ class Ramps(Record):
         return Ramps(self.plain + other.plain * factor, {bend: c for bend, c in bends.items() if c})
 
     def dim(self) -> Dim:
-        """Returns the piecewise linear function as a `Dim`.
+        """Converts the piecewise linear function to a `Dim` (an integer expression).
 
         A term c * max(n - k, 0) with c > 0 is not changed. A term c * max(n - k, 0) with c < 0 becomes c * (n - min(n,
         k)), which has the same value.

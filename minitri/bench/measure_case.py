@@ -167,7 +167,7 @@ def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: A
 
     For each implementation, the error and the time to the first result are stored in `peers`.
 
-    If an implementation fails, its exception becomes a note in `peers`. The report prints the notes.
+    If an implementation fails, its exception becomes a note in `peers`. The printed report shows this note.
     """
     ready: dict[str, Calls] = {}
     for name, make in makers.items():

@@ -311,7 +311,8 @@ _ROLES = {role: re.compile(pattern) for role, pattern in MACHINES[TENSOR].items(
 
 def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
     """Returns the given rows, and adds the name `TENSOR` to the rows of instructions that use tensor memory.
-    Allocations of tensor memory define the name `TENSOR`, and accesses to tensor memory use the name.
+    Instructions that allocate tensor memory define the name `TENSOR`. Instructions that access tensor memory use this
+    name.
 
     An instruction whose source line is `head`, the first line of the kernel, counts as an instruction without a source
     line.

@@ -20,9 +20,10 @@ command:
 
     minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
 
-The command that makes a page again is a line of Python if the program comes from neither a file nor an expression. For
-a compilation with options for schedules, the page shows a line of Python instead of a shell command. The command that
-makes a page also says which program to compare with, and which panes of the page are open.
+The page shows a command that makes the page again. If the program comes from neither a file nor an expression, this
+command is a line of Python. For a compilation with options for schedules, the page shows a line of Python instead of a
+shell command. The command that makes a page also says which program to compare with, and which panes of the page are
+open.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Finds the graph nodes that each line of a stage comes from, for the stage `triton` and for Triton's own stages.
+"""For each line of the stage `triton` and of Triton's own stages, finds the graph nodes that the line comes from.
 
 The function `generated_lines` takes the generated Triton source, its kernels and the graph nodes of each op. The
 function `machine_lines` takes a `MachineCode` and the name of one of Triton's own stages. Both functions return an

@@ -48,7 +48,7 @@ class Session(Record):
     `jobs`: the number of worker processes.
     `on`: the device that runs the programs: "cpu" or "gpu".
     `directory`: the folder for files of failures. None writes no files.
-    `programs`: the largest number of programs. None sets no limit.
+    `programs`: the session ends after this number of programs. None sets no limit.
     """
 
     seconds: float

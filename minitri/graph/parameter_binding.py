@@ -38,7 +38,7 @@ FAR = 2 * MAX_ELEMENTS  # larger than every index; its sum with an index still f
 
 
 class Instance(Record):
-    """The facts about parameters of the entry function that come from the arguments of a call, not from annotations.
+    """Facts about the parameters of the entry function. They come from the arguments of a call, not from annotations.
 
     `packs`: the number of axes of each pack, by the pack's name. A pack such as `*B` stands for any number of axes.
     `types`: the types of the parameters without annotation, by name.

@@ -19,9 +19,9 @@ for the same value of m.
     anything else   refused
 
 In an exponent X - m, m must be the maximum of X itself: then no exponent is positive, and no exponential overflows. A
-mean is the sum over n elements divided by n. A deviation is the difference X - m of an element and the mean m of all
-elements. The deviations from a mean add up to 0, so the means and the number of elements suffice for the correction
-`Shift`. The square of a deviation, (X - m) ** 2, is the product of two equal deviations.
+mean is the sum over n elements divided by n. A deviation is the difference X - m, where X is an element and m is the
+mean of all elements. The deviations from a mean add up to 0, so the means and the number of elements suffice for the
+correction `Shift`. The square of a deviation, (X - m) ** 2, is the product of two equal deviations.
 
 Online softmax uses the correction `Rescale` (Milakov and Gimelshein, "Online normalizer calculation for softmax",
 2018). The correction `Shift` updates the sum in a variance or a covariance. Welford published the formula of `Shift`
@@ -67,7 +67,9 @@ class Terms(Generic[E]):
     count: Dim
 
     def made_by(self, e: E) -> Any:
-        """Returns the node or op that computes an expression. In a kernel, the expression is this op."""
+        """Returns the graph node, or the op of a kernel, that computes an expression. In a kernel, the expression is
+        this op.
+        """
         return e
 
     def is_number(self, e: E, value: float) -> bool:
@@ -84,7 +86,7 @@ class Terms(Generic[E]):
 
 
 class Reduced(NamedTuple, Generic[E]):
-    """A reduction inside a summed expression, such as the maximum m in the sum of exp(x - m).
+    """A reduction inside a summed expression. For example, exp(x - m) contains the maximum m.
 
     The field `y` is the result of the reduction, `op` is its operator, such as "max", and `x` is the operand.
     """

@@ -100,7 +100,7 @@ class Typer:
     def array(self, value: Value) -> Array:
         """Returns a value as an `Array`.
 
-        Numbers and dimensions become weak 0-d arrays (without a fixed dtype). The items of a tuple are stacked.
+        A number or dimension becomes a 0-d array whose dtype is weak (not fixed). The items of a tuple are stacked.
 
         Raises CompileError MT0202 for a value that cannot become an array, such as a string.
         """

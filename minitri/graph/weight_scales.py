@@ -81,8 +81,8 @@ def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
 
 
 def scaled(i: Interner, sums: Contract, scale: Node) -> Node:
-    """Returns a matrix product multiplied by the scale of its weights. At the end, the function adds 0, because this
-    addition turns -0.0 into 0.0, as in a sum of zeros.
+    """Returns a matrix product multiplied by the scale of its weights. The final addition of 0 turns -0.0 into 0.0. A
+    sum of zeros is 0.0 too.
     """
     return compute(i, "add", compute(i, "multiply", sums, scale), number(i, sums, 0.0))
 

@@ -3,7 +3,7 @@
 The function `graph_work` makes a prediction from the graph, `kernel_work` from the kernels, and `tile_work` from a tile
 program. The sizes of all arrays must be known. A prediction is a `Work`, which holds bytes and operations.
 
-`graph`: each needed input is read once, each output is written once, and each node is computed once.
+`graph`: counts one read of each needed input, one write of each output, and one computation of each node.
 `kernels`: the reads and writes of temporaries between kernels are added (kernels/memory_traffic.py).
 `tiles`: repeated reads and unused elements are added. For example, x is read once for each column of tiles. A second
     loop reads a row again. Elements past the end of an axis are computed too.

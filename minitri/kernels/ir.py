@@ -296,8 +296,8 @@ class Decision(Record):
     producer) passes to another node (the consumer). The field `fused` says whether the producer and the consumer are in
     one kernel, and the field `rule` says why.
 
-    The field `again` is true if the consumer is in a later loop of the producer's kernel. In a later loop, the kernel
-    loads its inputs from memory again. If the producer and the consumer are fused, `bytes` is the memory traffic that
+    The field `again` is true if the consumer is in a later loop of the producer's kernel. The later loop must load the
+    kernel's inputs from memory again. If the producer and the consumer are fused, `bytes` is the memory traffic that
     fusion saves. If the producer and the consumer are in different kernels, `bytes` counts the write and the read of
     the value. If several kernels read a value, the write of the value is counted in only one of their ledger lines
     (fusion decisions). The field `spans` has the places of the value in the program text.
@@ -331,7 +331,7 @@ DOT_PRECISIONS = (*PRECISIONS, "tf32x3_unchecked")
 
 
 def buffers_of(body: Iterable[Op]) -> tuple[Buffer, ...]:
-    """Returns the buffers that some ops access, each buffer once, in the order of their first access."""
+    """Returns the buffers that the ops load or store, in the order of their first access. Each buffer occurs once."""
     return tuple(dict.fromkeys(op.buffer for op in body if isinstance(op, (Load, Store, Scalar))))
 
 

@@ -96,7 +96,7 @@ class Compare(Node):
 
 
 class Conditional(Node):
-    """The expression `body if test else orelse`. The value of the condition `test` must be known at compile time."""
+    """The expression `body if test else orelse`. The condition `test` must be known at compile time."""
 
     body: Expr
     test: Expr

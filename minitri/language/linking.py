@@ -12,7 +12,8 @@
 
 The function `link` takes a `Definition`, which has the syntax tree of a function and the scope around the function. It
 returns a `Linked`, which has a module without free variables, and the value of each variable that was read. Each later
-call of the program checks whether a variable such as EPS has changed. After a change, the function is linked again.
+call of the program checks whether a variable such as EPS has changed. If a variable has changed, the function is linked
+again.
 
 A name is looked up in the order of Python: first in the function, then in the functions around it, then in the
 function's Python module. A name with a dot, such as `other.EPS` or `other.squares`, is looked up in the Python module

@@ -16,7 +16,7 @@ SHOWN = ("graph.simplified", "kernels")  # stages on the card of a program
 def program_card(name: str, signature: str, source: str, compilation: Compilation | None) -> str:
     """Returns the HTML of a card that shows the source of a program and the program's kernels.
 
-    `compilation` is None if the types of the parameters are not known before a call.
+    `compilation` is None if only a call determines the types of the parameters.
     """
     facts, stages = "", []
     if compilation is not None:

@@ -62,8 +62,8 @@ def _narrowed(program: Program) -> Mapping[Op, DType]:
 
     def stays_integer(op: Op, kept: set[Op]) -> bool:
         """Checks whether an integer op gets the dtype i32 instead of f32. Ops that use each other's values get the same
-        dtype. The dtype f32 saves time only if the program later converts one of the values to a float. Without a
-        conversion to a float, i32 and f32 are equally fast.
+        dtype. The dtype f32 saves time only if one of the integers is later converted to a float. Without a conversion
+        to a float, i32 and f32 are equally fast.
         """
         return not any(map(_converts, used_by[op])) and exact.intersection(connected(op, used_by)) <= kept
 

@@ -84,7 +84,7 @@ def time_of_copy(chip: Chip, elements: int) -> float:
 
 
 class Choice(NamedTuple):
-    """How a product is divided: the number of parts of its depth (the summed axis), and the tile.
+    """How a product is divided: its tile, and the number of parts of its summed axis.
 
     The field `time` is the estimated time of the product in microseconds.
     """

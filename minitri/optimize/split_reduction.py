@@ -11,8 +11,8 @@ the same elements, both reductions are split into the same parts. In a chain of 
 a mean and a variance, each part stays in registers and is read once. A sum of all elements of a matrix can depend on
 reductions of its single rows. For example, each part of the sum of `x - mean(x, axis=1)` is a row, so one kernel
 computes the mean and the sum of a row. The file minitri/optimize/two_step_reductions.py describes how parts are
-computed and combined. Reductions that share a loop with a product are not split by this pass: only
-minitri/optimize/split_kv.py can split a loop with a product.
+computed and combined. This pass does not split a reduction in a loop with a product. Only minitri/optimize/split_kv.py
+can split such a loop.
 
 A kernel that computes partial results can store further results of the same elements, so that it reads each element
 once (minitri/optimize/fusion/shared_axes.py). For example, in the program `sum(x), 2 * x`, the kernel that computes

@@ -128,8 +128,8 @@ class Cut:
         return self.i.reduce(op, x, inner)
 
     def position(self) -> Node:
-        """Returns the result of argmax or argmin: finds the part with the best value, and the index of this value in
-        that part.
+        """Returns the result of argmax or argmin. Finds the part with the best value, and then the index of this value
+        inside the part.
 
         If several values are equally good, the result is the index of the first of these values. If there is a nan, the
         result is the index of the first nan.
@@ -151,8 +151,8 @@ Cuts = Mapping[Node, Cut]  # by the result of the reduction
 
 
 def parts_of(extent: Dim, parts: int, step: int = 1) -> tuple[int, Dim]:
-    """Returns the number of parts that cover an axis, and the length of a part. The number of parts is at most `parts`,
-    and the length is a multiple of `step`. The last part of the axis can be shorter than the other parts.
+    """Returns how many parts cover an axis, and how long a part is. The number of parts is at most `parts`, and the
+    length is a multiple of `step`. The last part of the axis can be shorter than the other parts.
     """
     length = (extent + (parts * step - 1)) // (parts * step) * step
     return parts if extent.constant is None else -(-extent.constant // int(length)), length

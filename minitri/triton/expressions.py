@@ -31,7 +31,7 @@ STEP = "    "
 class Lines:
     """The lines of a Triton function that is being written.
 
-    `texts`: the lines of source text with their indentation. A line computes at most one operation.
+    `texts`: the lines of source text, including their indentation. A line computes at most one operation.
     `ops`: pairs of a line number, counted from 1, and the operation that the line computes.
     `sizes`: maps each expression over unknown sizes to the name of a kernel argument. The argument holds the value of
         the expression.

@@ -68,7 +68,7 @@ def prove(program: Program, conditions: Sequence[Condition] = (), needed: bool =
     """Returns all verdicts on a masked program, in the order of its statements.
 
     The proofs can assume that the `conditions` hold, because each call checks them before the program runs. If `needed`
-    is false, there are no verdicts about whether each bounds check is needed.
+    is false, the function does not examine whether each bounds check is needed.
     """
     return _Proving(program, conditions).run(needed)
 

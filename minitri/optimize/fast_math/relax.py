@@ -6,12 +6,12 @@
                                                       %6: f32[i, r] = multiply %3, %5
 
 A kernel is *relaxed* (allowed to use fast math) if 16-bit results hide the rounding errors of fast math. A relaxed
-kernel writes floats only to f16 and bf16 arrays, and to temporaries that only relaxed kernels read. A kernel is not
-relaxed if a discontinuous operation depends on its arithmetic: a comparison, floor, argmax or conversion to an integer.
-In a relaxed kernel, the compiler is allowed to round x * y + z once instead of twice. The operators of a relaxed kernel
-are allowed to use faster instructions with a relative error of about 2**-18 (`Operator.relaxed`). In a relaxed kernel
-(one that may use fast math), rewrite rules replace slow operators by faster ones, for example a division by a
-multiplication:
+kernel writes floats only to f16 and bf16 arrays, and to temporaries that only relaxed kernels read. Discontinuous
+operations are comparisons, floor, argmax and conversions to integers. If a discontinuous operation uses the results of
+a kernel's arithmetic, the kernel is not relaxed. In a relaxed kernel, the compiler is allowed to round x * y + z once
+instead of twice. The operators of a relaxed kernel are allowed to use faster instructions with a relative error of
+about 2**-18 (`Operator.relaxed`). In a relaxed kernel (one that may use fast math), rewrite rules replace slow
+operators by faster ones, for example a division by a multiplication:
 
     x / y, y without some axis of x         x * (1 / y): one division per row
     1 + tanh(x)                             2 * sigmoid(2 * x)

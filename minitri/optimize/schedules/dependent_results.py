@@ -23,8 +23,8 @@ def streams_results(kernel: Kernel) -> bool:
 
 
 def is_chained(kernel: Kernel) -> bool:
-    """Checks whether a reduction uses the result of another reduction, as a variance uses the mean. If one reduction
-    uses another, a loop would have to read the elements twice or correct its sums.
+    """Checks whether a reduction uses the result of another reduction, as a variance uses the mean. If a reduction uses
+    the result of another, a kernel must read the elements twice or correct its partial sums.
     """
     reductions = {op for op in kernel.body if isinstance(op, Reduce)}
     return any(not reductions.isdisjoint(needed(op.x)) for op in reductions)

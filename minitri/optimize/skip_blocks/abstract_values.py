@@ -14,9 +14,9 @@ impossible (Cousot and Cousot, "Abstract interpretation", POPL 1977).
 
 A kind stands for many numbers, for example for all negative numbers. The table `MONOTONE` lists the operators, such as
 `multiply`, that are monotone in an operand whose numbers all belong to one kind. If an operator is monotone, all its
-results for negative numbers lie between its results for the smallest and the largest negative number. The library numpy
-computes the results of an operator for the smallest and the largest number of each kind. The numbers 0.0 and -0.0
-belong to the same kind, because a sum of both can have either sign (docs/reference/semantics.md).
+results for negative numbers lie between its results for the smallest and the largest negative number. For each kind of
+operand, numpy computes the operator at the smallest and at the largest number. The numbers 0.0 and -0.0 belong to the
+same kind, because a sum of both can have either sign (docs/reference/semantics.md).
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -47,7 +47,7 @@ Operand = tuple[DType, frozenset[str], tuple[Any, ...]]  # dtype, possible kinds
 
 
 class Value(Record):
-    """What is known about the value of an op.
+    """What the analysis knows about the value of an op.
 
     `kinds`: the kinds of numbers that the value can be, such as positive numbers or nan.
     `term`: the name of the value. Two values with the same name are equal in every element.
