@@ -1,10 +1,10 @@
 """Measures one case on a GPU: every implementation gets the same inputs, and its result is compared with the reference.
 
-The function `compare` takes a case and a clock. The clock is a function that times the calls of several
-implementations. It returns a `Row` with the time and error of each implementation. The `Row` also has the memory of a
-call of minitri, and the predicted bytes and operations. The file alternating_timer.py has the clock for a GPU. An error
-is |result - reference| / |reference| in the 2-norm, where the reference is computed in f64. If a case has no matrix
-products (`flops` is 0), a copy of memory is timed too, for comparison.
+The function `compare` takes a case and a clock (a function that times the calls of several implementations). It returns
+a `Row` with the time and error of each implementation. The `Row` also has the memory of a call of minitri, and the
+predicted bytes and operations. The file alternating_timer.py has the clock for a GPU. An error is |result - reference|
+/ |reference| in the 2-norm, where the reference is computed in f64. If a case has no matrix products (`flops` is 0), a
+copy of memory is timed too, for comparison.
 
 The file result_tables.py makes the tables of measurements on a GPU.
 

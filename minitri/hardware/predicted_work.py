@@ -50,8 +50,7 @@ class Work(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The total number of predicted operations. The unit "special" is left out: f32 and f64 include its operations.
-        """
+        """The total number of operations. The unit "special" is left out: f32 and f64 include its operations."""
         return sum(n for unit, n in self.operations.items() if unit != "special")
 
     @property

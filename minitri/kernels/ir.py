@@ -284,7 +284,7 @@ class Kernel(Record, eq=False):
 
         An axis can be held only if matrix products and reductions share a loop, as in attention. The held axes are all
         axes of the products, except the row axes and the axis of the shared loop. If a value does not vary along a held
-        axis, each grid program computes and stores the value only once.
+        axis, the grid program computes and stores this value only once.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()

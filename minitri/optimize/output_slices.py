@@ -15,7 +15,7 @@ results of the program. After fusion, all slices of a result lie in one array ag
 Operations after a concatenation are applied to each slice. For example, `relu(concat((x, y)))` has the slices `relu(x)`
 and `relu(y)`.
 
-The function `with_slices` takes a graph and its plan (list of kernels) without slices. The returned plan has kernels
+The function `with_slices` takes a graph and its plan (list of kernels) without slices. It returns a plan with kernels
 that store slices of results. It returns the plan without slices if slices would increase a cost, such as the memory
 traffic. One kernel must store all slices of a result.
 

@@ -8,7 +8,7 @@
     %6: f32[4100, 3072] = contract %3, %5
 
 The hardware can copy a block of a factor directly to shared memory under two conditions. The rows of the factor must
-begin at multiples of 16 bytes, and nothing may be computed during the copy. In TF32 products, both factors must also be
+begin at multiples of 16 bytes, and nothing may be computed during the copy. TF32 products also need factors that are
 contiguous along the depth, the summed axis ("K-major"). If tensor cores multiply f32 arrays (f32_products.py), only the
 second factor must be contiguous along the depth. If the second factor has another layout, there are three choices:
 copying the second factor, swapping the factors, or using f32 units. The factors of a product can be swapped because `x
@@ -21,15 +21,15 @@ packed copy, which is made only once, is cheaper than repeated slow reads if eac
 
 If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory without
 packing. A first factor with rows at multiples of 4 bytes is packed only if each element has at least REUSE_OF_ASYNC
-(1536) uses. If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each element needs a load of its own. If
-the rows of a factor begin at odd multiples of 2 bytes, the factor is copied even if the product has few operations. For
-example, `pad(x, ((0, 0), (1, 1))) @ w` loads blocks of x that begin at x[i, r - 1], one element before an aligned
-address. A first factor made by concatenation is copied if more than one tile of result columns reads it. Without
-packing, each element of a concatenation needs several loads and a test. If several tiles of rows use a computed second
-factor, the factor is stored in memory before the product starts. Without a copy of a computed factor, the tensor core
-waits until each block is computed. Weights of 8 bits are copied only if the product has many rows. The copy of 8-bit
-weights contains the weights without their scale (weight_scales.py). If the product has few rows, tensor cores take
-8-bit weights from registers (fusion/computed_factor_first.py).
+(1536) uses. If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each element needs a load of its own.
+Such a misaligned factor is copied even if the product has few operations. For example, `pad(x, ((0, 0), (1, 1))) @ w`
+loads blocks of x that begin at x[i, r - 1], one element before an aligned address. A first factor made by concatenation
+is copied if more than one tile of result columns reads it. Without packing, each element of a concatenation needs
+several loads and a test. If several tiles of rows use a computed second factor, the factor is stored in memory before
+the product starts. Without a copy of a computed factor, the tensor core waits until each block is computed. Weights of
+8 bits are copied only if the product has many rows. The copy of 8-bit weights contains the weights without their scale
+(weight_scales.py). If the product has few rows, tensor cores take 8-bit weights from registers
+(fusion/computed_factor_first.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).

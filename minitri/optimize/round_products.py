@@ -7,8 +7,8 @@
 
 The sum over a row of a product needs several tiles of the product. One kernel stores the product, and another kernel
 computes the sum. If a product is padded or stacked, as in `pad(x @ w, …)`, a second kernel reads its elements at
-shifted indices. For bf16 arrays, `x @ w` is a bf16 array, because numpy and torch round each element to bf16. A rounded
-product in memory has 2 bytes for each element instead of 4.
+shifted indices. For bf16 factors, the result `x @ w` has the dtype bf16: numpy and torch round each element to bf16. A
+rounded product in memory has 2 bytes for each element instead of 4.
 
 A product is rounded to bf16 only if its factors are bf16, and all results of the graph are bf16. A product is rounded
 to bf16 only if a reduction, a scan or a concat uses its result. A product is not rounded if another product, or a

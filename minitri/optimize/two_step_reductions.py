@@ -215,7 +215,7 @@ def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> 
 
 
 class Following(Record):
-    """Splits a sum into parts. The sum depends on reductions that are split into the same parts.
+    """Splits a sum into the same parts as the reductions inside the sum, such as a maximum.
 
     The field `terms` is the expression that is summed.
     """

@@ -122,7 +122,7 @@ def _float_floordiv(a, b):
 def power(b, n):
     """Returns b ** n for integers. A result that is too large for the dtype wraps around.
 
-    For a negative n, the result is 1 / b**(-n), rounded toward zero. For a negative n, 0 ** n is 0.
+    For a negative n, the result is 1 / b**(-n), rounded toward zero. The power 0 ** n with a negative n is 0.
     """
     base, exponent = tl.broadcast(b, n)
     result = base * 0 + 1

@@ -65,8 +65,7 @@ def _lift(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Namespace:
-    """An object that replaces a module. Its attributes are the given functions and the functions of the operator table.
-    """
+    """Replaces a module. Its attributes are the given functions and the functions of the operator table."""
 
     def __init__(self, name: str, functions: dict[str, Callable[..., Any]]) -> None:
         self._name, self._functions = name, functions

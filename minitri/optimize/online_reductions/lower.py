@@ -11,7 +11,7 @@ Maximum: while all elements so far are -inf, a finite number replaces the maximu
     maximum is only subtracted, this number is the lowest float, and the correction factor and the sum are 0. If the
     maximum is used in other ways, this number is 0, and the correction factor is 1. After the loop, one more factor
     corrects the sum to the true maximum. So a row that contains only -inf gives the result that the definition gives.
-    Mean: while no element has been counted, the mean is 0 / 0. Because 0 / 0 is nan, 0 replaces the correction that is
+Mean: while no element has been counted, the mean is 0 / 0. Because 0 / 0 is nan, 0 replaces the correction that is
     added to the sum (the shift).
 """
 
