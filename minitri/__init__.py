@@ -4,9 +4,9 @@
     f = mt.compile("softmax(x, axis=-1)", x="f32[M, N]")
     f(x)
 
-The stub file __init__.pyi lists the public names and the modules that define them, for type checkers and for this
-module. Importing minitri is fast, because a module is imported only when one of its public names is first used. For
-example, numpy, lark, networkx, triton and torch are imported only when the first program needs them.
+The stub file __init__.pyi lists the public names, and the module that defines each name. Type checkers and this module
+read the stub file. Importing minitri is fast, because a module is imported only when one of its public names is first
+used. For example, numpy, lark, networkx, triton and torch are imported only when the first program needs them.
 """
 
 import re

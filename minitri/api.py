@@ -108,7 +108,7 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     enclosing function (`EPS`, `other.EPS`). A constant is a number, a dtype, or a tuple that contains only numbers and
     dtypes. If a number or dtype that the function uses changes, the next call compiles the function again.
 
-    `options`: the keyword arguments `without`, `options` and `effort` of the class `Program`.
+    `options`: keyword arguments for the class `Program`: `without`, `options` and `effort`.
 
     Raises CompileError MT0003 if the text of the function cannot be found, and ParseError if the text is not in the
     language.

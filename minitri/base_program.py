@@ -40,7 +40,7 @@ class BaseProgram:
     """One function of a module, and the stages that the function is compiled to. The docstring of the class `Program`
     explains the settings `without`, `options` and `effort`.
 
-    `limits`: the limits on the time and memory of compilations. They were in force when the program was made.
+    `limits`: the limits on the time and memory of compilations. The limits were in force when the program was made.
     `start`: the first stage of a program that was read from the text of a stage. None for other programs.
     `against`: the program with which `check` compares this program. None if the user gave no such program.
     `watched`: the functions and constants that the program's Python function uses, with their values at the

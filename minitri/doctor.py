@@ -161,7 +161,7 @@ def trial(name: str, found: Mapping[str, Any]) -> Row:
 
 
 def gpu(torch: Mapping[str, Any]) -> Row:
-    """Returns the row of the GPU in the report of `minitri doctor`.
+    """Returns the row about the GPU for the report of `minitri doctor`.
 
     The command `nvidia-smi` is run first, because it finds a GPU even if the installed torch supports only CPUs.
     """

@@ -237,7 +237,8 @@ class Compilation:
     `context`: the context of the compilation, which every pass receives.
     `values`: the stages made so far, by name. At first, these are the stages in the argument `known`.
     `table`: all passes, in their order.
-    `steps`: the passes that run. If the program was read from a stage, only the later passes run.
+    `steps`: the passes that run. If the program was loaded from the text of a stage, only the passes after this stage
+        run.
     `seconds`: the seconds that each pass took, by the name of the pass.
 
     Raises CompileError MT0402 for a name in `context.without` that is not an optimisation.
@@ -337,7 +338,7 @@ class Compilation:
         return compiled_stages.stage_text(texts, stage)
 
     def text(self, stage: str) -> str:
-        """Returns the text of a stage that one of the passes makes."""
+        """Returns the text of a stage. The stage must be the output of a pass."""
         return next(p for p in self.table if p.stage == stage).text(self.value(stage))
 
     @property

@@ -48,7 +48,7 @@ MAX_STAGES = 8  # compilations kept for one program, with all their stages
 
 @hides_frames_of_methods
 class Program(BaseProgram):
-    """A function of the language, which is compiled again for each new dtype, size or device of its arguments.
+    """A compiled function of the language. Each new dtype, size or device of the arguments causes another compilation.
 
     `without`: the names of optimisations to leave out, or "all". `OPTIONAL` in minitri/optimize/pass_table.py has the
         names.

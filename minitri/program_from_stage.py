@@ -165,7 +165,7 @@ class Loaded(Program):
         return _head(self.value).conditions
 
     def compilation(self, context: Context) -> Compilation:
-        """Returns a compilation whose first stage is the loaded text.
+        """Returns a compilation that starts at the stage whose text was loaded.
 
         If the address of an array is not a multiple of 16 bytes, the tensor descriptors are removed.
         """

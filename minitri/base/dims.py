@@ -86,7 +86,7 @@ class Dim:
 
     @property
     def constant(self) -> int | None:
-        """The value of a polynomial without symbols, or None if the polynomial has symbols."""
+        """The value of a polynomial that has no symbols. None for other polynomials."""
         if not self.terms:
             return 0
         return self.terms[0][1] if len(self.terms) == 1 and not self.terms[0][0] else None
@@ -234,8 +234,8 @@ class Dim:
         (i, -1, N).
 
         The result (s, 1, bound) means `s >= bound`, and the result (s, -1, bound) means `s < bound`. Symbols s with
-        `varies(s)` are tried first. The returned bound contains no symbol for which `varies` returns True. Returns None
-        if no symbol of the condition can be isolated.
+        `varies(s)` are tried first. The returned bound contains only symbols s for which `varies(s)` is false. Returns
+        None if no symbol of the condition can be isolated.
         """
         symbols = [s for s in self.symbols() if s.kind != "size"]
         for symbol in sorted(symbols, key=lambda s: (not varies(s), s.name)):
@@ -382,7 +382,7 @@ def axis_names(exprs: Iterable[Dim]) -> set[str]:
 
 
 def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
-    """Returns the sign of d if the sign is proven for all sizes, and otherwise None.
+    """Returns the sign of the expression d if the sign is proven for all sizes, and otherwise None.
 
     The result is 0 if d is the polynomial 0, 1 if d >= 0 is proven, and -1 if d <= 0 is proven. The sign is proven if
     all coefficients have the same sign, and all factors of the terms are >= 0. The sizes in the set `positive` are >=

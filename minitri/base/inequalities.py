@@ -4,10 +4,10 @@
     facts   4*N - 1 - i >= 0,  i - 4*(i//4) >= 0
     proof   4 * goal + 3  ==  (4*N - 1 - i)  +  (i - 4*(i//4))
 
-A fact is an expression that is known to be >= 0, with a reason. The goal is the expression to prove >= 0. The function
-`prove` takes a goal and facts. It returns a `Proof`, or None if it finds no proof. The one idea: a proof is an equation
-that writes a multiple of the goal as a sum of facts with factors >= 0. The left side of a proof is scale * goal + room,
-for a positive integer `scale` and an integer `room` from 0 to scale - 1.
+A fact is an expression that is known to be >= 0, with a reason. The goal is an expression, and a proof shows that the
+goal is >= 0. The function `prove` takes a goal and facts. It returns a `Proof`, or None if it finds no proof. The one
+idea: a proof is an equation that writes a multiple of the goal as a sum of facts with factors >= 0. The left side of a
+proof is scale * goal + room, for a positive integer `scale` and an integer `room` from 0 to scale - 1.
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
@@ -88,7 +88,7 @@ class Proof(Record):
     never: Proof | None = None
 
     def facts(self) -> Iterator[Fact]:
-        """Yields the facts that the proof uses. A derived fact is replaced by the facts from which it was derived."""
+        """Yields the facts that the proof uses. For a fact with a proof of its own, yields the facts of this proof."""
         for s in self.steps:
             yield from s.fact.proof.facts() if s.fact.proof else (s.fact,)
         for below in (self.wider, self.never, *self.cases):
@@ -99,7 +99,7 @@ class Proof(Record):
 def in_cases(atom: Extreme) -> tuple[tuple[Dim, Dim], tuple[Dim, Dim]]:
     """Splits a maximum or minimum of a and b into two cases: its value is a, or its value is b.
 
-    Each case is a pair: the value of the maximum or minimum, and an expression that is >= 0 exactly in this case.
+    Each case is a pair (value, condition), where the condition is an expression that must be >= 0.
 
     Example: max(a, b) is a if a - b >= 0, and b if b - a - 1 >= 0.
     """

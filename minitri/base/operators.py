@@ -57,8 +57,8 @@ from minitri.base.types import DType, bool_, f32
 class Operator(Record):
     """One elementwise operator.
 
-    `name`: the name of the operator's function in the language. It is the name in the array API standard, if the
-        standard has the function.
+    `name`: the name of the operator's function in the language. If the array API standard has the function, `name` is
+        the name in this standard.
     `arity`: the number of array operands.
     `numpy`: the numpy function that defines the operator. It takes numpy arrays of compute dtypes, which were converted
         as `operands` says. It returns an array of the result dtype. A row of operators.toml names a function of

@@ -4,11 +4,11 @@
 
 The function `combine` takes polynomials (the columns) and a polynomial to reach (the target). Each polynomial is a map
 from monomials, such as x*y, to coefficients. `combine` returns a weight >= 0 for each column, such that the weighted
-sum of the columns is the target. It returns None if no weights have this sum. The one idea: each monomial gives an
-equation with an artificial variable, the difference between the target and the weighted sum. The simplex algorithm
-starts with all weights equal to 0, and changes the weights until all artificial variables are 0. In each step, the
-simplex algorithm increases the weight of the first column that brings the weighted sum closer to the target. The rule
-to take the first possible column (Bland's rule) guarantees that the simplex algorithm ends.
+sum of the columns is the target. It returns None if no weights have this sum. The one idea: for each monomial, an
+artificial variable is the difference between its coefficients in the target and in the weighted sum. The simplex
+algorithm starts with all weights equal to 0, and changes the weights until all artificial variables are 0. In each
+step, the simplex algorithm increases the weight of the first column that brings the weighted sum closer to the target.
+The rule to take the first possible column (Bland's rule) guarantees that the simplex algorithm ends.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,8 +21,8 @@ ALMOST = Fraction(999_999, 1_000_000)  # a constant just below 1, which may be a
 
 def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None:
     """Writes the polynomial `goal` as a constant >= 0 plus a sum of polynomials in `columns`, each multiplied by a
-    weight > 0. If no weights are found for `goal`, the function looks for weights for `goal` + 0.999999. An integer
-    goal is >= 0 if goal + 0.999999 is >= 0.
+    weight > 0. If the function finds no weights for `goal`, it tries `goal` + 0.999999 instead. An integer goal is >= 0
+    if goal + 0.999999 is >= 0.
 
     Returns a dict of weights: a key is the position of a polynomial in `columns`, and the value is the weight of the
     polynomial. Returns None if the function finds no weights.

@@ -122,8 +122,8 @@ def at_most_one(d: Dim) -> bool:
 class Ramps(Record):
     """A piecewise linear function, stored as the sum of a linear function `plain` and terms c * max(n - k, 0).
 
-    The dict `bends` stores a term c * max(n - k, 0) as `bends[n, k] == c`. The term c * max(n - k, 0) changes the slope
-    by c at n = k.
+    The dict `bends` stores a term c * max(n - k, 0) as `bends[n, k] == c`. The term c * max(n - k, 0) adds c to the
+    slope of the function for n > k.
     """
 
     plain: Dim
@@ -136,10 +136,10 @@ class Ramps(Record):
         return Ramps(self.plain + other.plain * factor, {bend: c for bend, c in bends.items() if c})
 
     def dim(self) -> Dim:
-        """Returns the piecewise linear function as a `Dim`.
+        """Converts the piecewise linear function to a `Dim` (an integer expression).
 
         A term c * max(n - k, 0) with c > 0 is not changed. A term c * max(n - k, 0) with c < 0 becomes c * (n - min(n,
-        k)).
+        k)), which has the same value.
         """
         total = self.plain
         for (n, k), c in self.bends.items():

@@ -2,8 +2,8 @@
 
     minitri bench --ablate --json ablation.json
 
-The function `measure` takes a case and names of optimisations, and returns a list of `Cell`s. If an optimisation does
-not change the generated code of the case, `measure` returns no `Cell` for this optimisation. A `Cell` holds three
+The function `measure` takes a case and names of optimisations, and returns a list of `Cell`s. If the generated code for
+the case stays the same without an optimisation, `measure` returns no `Cell` for this optimisation. A `Cell` holds three
 ratios: one for the time of a call, one for its memory, and one for the time to a first result. Each ratio of a `Cell`
 is the time or memory without the optimisation, divided by the time or memory with the optimisation. For example, a time
 ratio of 1.25 means that the optimisation saves a fifth of the time, because 1 / 1.25 is 0.8.

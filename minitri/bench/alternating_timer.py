@@ -17,9 +17,9 @@ inputs and results of a call out of the L2 cache before their next use (measure_
 L2 cache by writing zeros to it, because the GPU would write the zeros back to memory during the call. If the GPU also
 had to copy zeros from its cache to memory, a kernel that mostly reads would be slower.
 
-Before each call, the GPU spins: it is kept busy without touching memory. While the GPU spins, the host queues the call,
-so the measured time of the call does not include the host's time. The file call_costs.py measures the host's time of a
-call.
+Before each call, the GPU waits in a loop ("spins"), without touching memory. While the GPU spins, the host queues the
+call, so the measured time of the call does not include the host's time. The file call_costs.py measures the host's time
+of a call.
 """
 
 import math
@@ -48,7 +48,7 @@ LEAST = 5  # least number of calls in a measurement
 class Pace(NamedTuple):
     """How long the warm-up and the measurement of a call last, in seconds.
 
-    The times of the warm-up and of the measurement include the time in which the GPU spins between the calls.
+    Both times include the pauses between calls, in which the GPU waits in a loop.
     """
 
     warm_up: float

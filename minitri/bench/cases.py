@@ -14,7 +14,7 @@ the program is `f32[M, N]` has f32 elements, 512 rows (M) and 131072 columns (N)
 minitri's language, are functions of the module programs.mt.
 
 For eager torch, torch_twin.py translates the text of a case's program into a function of torch. Eager torch runs one
-kernel for each operation of the torch function of a case, and torch.compile compiles this function. The result of the
+kernel for each operation of the case's torch function. torch.compile compiles the torch function. The result of the
 torch function in f64 is the reference for the errors of all implementations. If torch has one library function for the
 whole computation of a case, the library function is timed too.
 
@@ -41,7 +41,7 @@ INTERPRETED = "interpreted"  # the kind of a case that Triton's interpreter runs
 
 
 class Input(NamedTuple):
-    """A random input array of a case.
+    """An input array of a benchmark case, filled with random numbers.
 
     `below`: random integers of the array are smaller than `below`. 0 if the elements are random floats.
     `signed`: whether random integers start at -below. Otherwise they start at 0.
@@ -70,7 +70,7 @@ class Case(NamedTuple):
     `kind`: the group of the case, such as "memory". Tables show a mean for each group.
     `tf32`: whether torch may round the f32 factors of matrix products to TF32.
     `peers`: other implementations of the same computation, by name. All of them need a GPU.
-    `tuned`: whether minitri and torch are also timed with measured block sizes.
+    `tuned`: whether minitri and torch are also timed with block sizes chosen by measurement.
     `beside`: other programs of the language, by name. They are timed on the same inputs, but compute something else.
     """
 

@@ -1,6 +1,6 @@
 """Measures one case on a GPU: every implementation gets the same inputs, and its result is compared with the reference.
 
-The function `compare` takes a case and a clock, a function that times the calls of several implementations. It returns
+The function `compare` takes a case and a clock (a function that times the calls of several implementations). It returns
 a `Row` with the time and error of each implementation. The `Row` also has the memory of a call of minitri, and the
 predicted bytes and operations. The file alternating_timer.py has the clock for a GPU. An error is |result - reference|
 / |reference| in the 2-norm, where the reference is computed in f64. If a case has no matrix products (`flops` is 0), a
@@ -167,7 +167,7 @@ def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: A
 
     For each implementation, the error and the time to the first result are stored in `peers`.
 
-    If an implementation fails, its exception becomes a note in `peers`. The report prints the notes.
+    If an implementation fails, its exception becomes a note in `peers`. The printed report shows this note.
     """
     ready: dict[str, Calls] = {}
     for name, make in makers.items():

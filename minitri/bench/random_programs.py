@@ -206,8 +206,8 @@ class EverydayWriter(StatementWriter):
         return self.array(name, shape, shape[DEPTHS[name]] if name in DEPTHS else 1)
 
     def scores(self, filled: Filled, of: Shape) -> Shape:
-        """Returns the shape of the keys of attention. The keys have the same shape as the queries, which is the
-        argument `of`.
+        """Returns the shape that the keys of an attention program must have. The keys have the same shape as the
+        queries, which is the argument `of`.
 
         Raises DoesNotFit if the matrix of attention scores would be too large.
         """

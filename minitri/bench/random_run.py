@@ -120,7 +120,8 @@ def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int
 def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Measure) -> Row:
     """Searches a slow program for its smallest slow part, and returns the measured row of this part.
 
-    The returned part causes at least half of the loss: the seconds by which minitri is slower than torch.
+    The loss is the time that minitri needs more than torch. The returned part causes at least half of the loss of the
+    whole program.
 
     `whole`: the measured row of the whole program. It is returned if no slow part causes half of the loss.
     `bound`: a part is slow if torch's time divided by minitri's time is smaller than `bound`.

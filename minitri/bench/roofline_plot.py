@@ -4,11 +4,11 @@ minitri.
     minitri bench --json out.json --plot out.svg
     minitri bench --from docs/log/benchmarks.json --plot docs/log/benchmarks.svg       without a GPU
 
-The function `plot_file` reads the output of `bench --json`, and writes an SVG file. The left figure shows the
-operations per byte of each case (counted in the graph), and its operations per second. Two lines in the left figure
-show the limits: the rate of a copy, and the rate of the fastest matrix product. The right figure shows the speedups of
-minitri over the best other implementation and over torch.compile. The figures need matplotlib, which is not installed
-with minitri.
+The function `plot_file` reads the output of `bench --json`, and writes an SVG file. For each case, the left figure
+shows the operations per byte and the operations per second. The operations per byte are counted in the graph. Two lines
+in the left figure show the limits: the rate of a copy, and the rate of the fastest matrix product. The right figure
+shows the speedups of minitri over the best other implementation and over torch.compile. The figures need matplotlib,
+which is not installed with minitri.
 """
 
 import json

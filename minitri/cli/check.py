@@ -57,8 +57,8 @@ def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, 
 
 
 def error_text(report: CheckReport) -> str:
-    """Returns a text such as "error 1e-07, allowed 3e-06". The two numbers are from the row of the report with the
-    largest quotient of error and allowed error.
+    """Returns a text such as "error 1e-07, allowed 3e-06". Both numbers come from the row of the report that has the
+    largest error relative to the allowed error.
 
     In `report`, the result of every pass must be right.
     """

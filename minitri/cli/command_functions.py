@@ -39,7 +39,7 @@ from minitri.trust import check_passes as trust
 def compile(
     request: Request, emit: Sequence[str], print_after: str | None, directory: str | None, as_json: bool
 ) -> int:
-    """Runs `minitri compile`: prints the requested stages, and the program after each of the requested passes.
+    """Runs `minitri compile`: prints the requested stages. For each requested pass, prints the program after the pass.
 
     If `directory` is given, the stages are written to files in this directory, and are not printed. Returns the exit
     code, which is 3 if a stage is not available on this machine.

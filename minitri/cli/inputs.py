@@ -86,7 +86,7 @@ def read_files(function: ast.Function, given: Mapping[str, str], sizes: dict[str
     its file.
 
     The sizes that follow from the shapes of the arrays in the files are added to `sizes`. Raises InputError if two
-    arrays give one dimension different sizes.
+    arrays have different sizes for the same dimension.
     """
     require_known("parameter", given, [p.name for p in function.params])
     files: dict[str, Array] = {}

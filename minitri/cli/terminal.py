@@ -293,7 +293,7 @@ def _end(error: Mapping[str, Any], text: str, code: int, as_json: bool) -> NoRet
 def exit_code(error: CompileError) -> int:
     """Returns the exit code for an error:
 
-    `3`: this machine cannot make a stage.
+    `3`: a stage is not available on this machine.
     `2`: a stage, target, pass or option does not exist.
     `1`: any other error.
     """

@@ -56,8 +56,8 @@ class Example(Record):
     reads: str = ""
 
     def run(self) -> None:
-        """Compiles the program of this `Example`. Calls the program if the field `call` is set, and lowers the program
-        if the field `lower` is set. If the program is wrong, its CompileError is raised.
+        """Compiles the program of this `Example`. If the field `call` is set, calls the program. If the field `lower`
+        is set, lowers the program. If the program is wrong, its CompileError is raised.
         """
         types: dict[str, Any] = dict(self.types)
         with limits(**self.limits):

@@ -9,8 +9,8 @@ source the operation comes from.
     ptx, amdgcn    .loc 1 19 10   before the instructions of that place
     sass           //## File "<minitri …>", line 19   the same, from nvdisasm
 
-If the location of an operation is in a function that Triton has inlined (minitri/triton/rt.py), the `Row` has the line
-that calls the function.
+Triton inlines some functions (minitri/triton/rt.py). For an operation of an inlined function, the `Row` has the line of
+the call.
 
 On Blackwell GPUs, matrix products are computed in tensor memory. The instructions that allocate and free tensor memory
 have no source line. The module treats tensor memory like a register called `TENSOR`: an allocation defines `TENSOR`,
@@ -311,7 +311,8 @@ _ROLES = {role: re.compile(pattern) for role, pattern in MACHINES[TENSOR].items(
 
 def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
     """Returns the given rows, and adds the name `TENSOR` to the rows of instructions that use tensor memory.
-    Allocations of tensor memory define the name `TENSOR`, and accesses to tensor memory use the name.
+    Instructions that allocate tensor memory define the name `TENSOR`. Instructions that access tensor memory use this
+    name.
 
     An instruction whose source line is `head`, the first line of the kernel, counts as an instruction without a source
     line.

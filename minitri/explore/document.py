@@ -20,9 +20,10 @@ command:
 
     minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
 
-The command that makes a page again is a line of Python if the program comes from neither a file nor an expression. For
-a compilation with options for schedules, the page shows a line of Python instead of a shell command. The command that
-makes a page also says which program to compare with, and which panes of the page are open.
+The page shows a command that makes the page again. If the program comes from neither a file nor an expression, this
+command is a line of Python. For a compilation with options for schedules, the page shows a line of Python instead of a
+shell command. The command that makes a page also says which program to compare with, and which panes of the page are
+open.
 """
 
 import re
@@ -60,7 +61,7 @@ def document(
     `quick`: whether parts that need Triton's compiler are left out.
     `compare`: changed settings of the second program, by name, such as {"target": "cuda:80"}.
     `measured`: the measured seconds of the first program's kernels, by the name of the kernel.
-    `panes`: the names of the panes that are open. If it is empty, the usual panes are open.
+    `panes`: the names of the panes that are open. If `panes` is empty, the usual panes are open.
     `tell`: a function that reports progress. It gets the finished fraction, from 0 to 1, and the name of the next step.
 
     Raises CompileError (MT0404) if `panes` names a pane that the page does not have.
@@ -91,8 +92,8 @@ def document(
 def program(compiled: Compilation, label: str, quick: bool, measured: Seconds, tell: Tell) -> dict[str, Any]:
     """Returns all stages of one program, as data.
 
-    If `quick` is true, the slow parts of the page's data are left out. The slow parts are Triton's stages and passes,
-    the steps of execution_trace.py, the guided walk (guided_walk.py) and the fusion plans (fusion_drawings.py).
+    If `quick` is true, the slow parts of the page's data are left out. The slow parts come from Triton's stages and
+    passes, execution_trace.py, guided_walk.py and fusion_drawings.py.
     """
     trace = Trace(compiled)
     sources = _Sources(trace)

@@ -1,9 +1,9 @@
 """Runs a program on small arrays step by step, and records what each grid program does to each element.
 
-The function `player` takes a compilation and returns plain data. The data has the arrays, and for each kernel its text,
-the marks (numbers of graph nodes) of each line, and the steps of each grid program. A step says which elements of a
-tile are read or written, which elements a mask stops, and what values the elements have. For each masked access, the
-result also shows which elements the access would read or write without its mask.
+The function `player` takes a compilation and returns plain data. The data contains the arrays. For each kernel, it
+contains the text, the numbers of each line's graph nodes ("marks"), and the steps of each grid program. A step lists
+the elements of a tile that are read or written, the elements that a mask excludes, and the values of all elements. For
+each masked access, the result also shows which elements the access would read or write without its mask.
 
     x[7] in blocks of 3     program (2): element 0 reads x[6], elements 1 to 3 are masked
                             without the mask element 1 reads x[7], out of bounds
@@ -19,10 +19,10 @@ The evaluator of tile programs (tiles/evaluate.py) computes all values, and the 
 each access. The module execution_trace.py only records the values and accesses.
 
 The sizes are so small that a screen can show the arrays. Most sizes are no multiples of a block size, so masks have an
-effect. Several combinations of sizes are tried, until the sizes fulfil the program's conditions. Programs with matrix
-products get larger sizes, because a tile of a matrix product has at least 16 elements along an axis. When the recorded
-steps have about `MAX_CELLS` elements in total, the recording stops, and the steps of the remaining grid programs are
-left out.
+effect. The recording tries several combinations of sizes, until the sizes fulfil the program's conditions. Programs
+with matrix products get larger sizes, because a tile of a matrix product has at least 16 elements along an axis. When
+the recorded steps have about `MAX_CELLS` elements in total, the recording stops, and the steps of the remaining grid
+programs are left out.
 """
 
 from __future__ import annotations
@@ -130,9 +130,7 @@ class _Recorder(Watch):
     line: Mapping[int, int]
 
     def copy(self) -> _Recorder:
-        """Returns a copy of the recorder and of its memory, so that runs of the recorder and of the copy do not affect
-        each other.
-        """
+        """Returns an independent copy of the recorder. The copy has its own memory."""
         made = _Recorder(self.plan, self.programs, deepcopy(self.memory), self.sizes)
         made.writers, made.runs = deepcopy(self.writers), [*self.runs]
         return made
@@ -254,7 +252,7 @@ def _fits(compiled: Compilation) -> bool:
 
 
 def buffers(plan: Plan) -> list[Buffer]:
-    """Returns the inputs, temporary arrays and outputs of a plan of kernels, without scalars."""
+    """Returns all arrays of a plan of kernels: the inputs, temporaries and outputs. Scalars are left out."""
     return [b for b in (*plan.inputs, *plan.temporaries, *plan.outputs) if b.role != "scalar"]
 
 

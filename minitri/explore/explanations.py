@@ -4,7 +4,7 @@
     tl.load    "reads a tile from memory; where the mask is false it reads nothing"
 
 The table `ABOUT` explains each pane. The function `words_of` takes the name and the text of each stage of a program. It
-returns a line for each common name in the stages. The texts of the explanations are in stages.toml and
+returns a line of explanation for each known name in the stages. The texts of the explanations are in stages.toml and
 explanations.toml. The file page/text.js finds the word under the pointer.
 """
 

@@ -1,8 +1,8 @@
 """Draws plans of kernels, with the arrays between kernels and the bytes moved: the plan that fusion chose, and plans
 with less fusion.
 
-The function `plans` takes a `Trace`, which is a compilation with the graph nodes of each line (provenance.py). It
-returns plain data:
+The function `plans` takes a `Trace`, which is a compilation with the graph nodes of each line (provenance.py). The
+result is plain data:
 
     {assumed, plans, decisions}
     plan      {title, kernels, bytes, view}      the chosen plan, the plan without fusion, plans without one fusion

@@ -8,8 +8,8 @@ drawings of the graph as plain data.
 In a graph of more than `LARGE` nodes, the nodes that come from one library call or source line form a group. In the
 first view of a large graph, all groups are folded: each group is drawn as one box. If the graph has at most `MOST`
 nodes, a second view shows all nodes. For each group of at most `MOST` nodes, another view shows the nodes of this
-group, and one box for each other group. For a small graph, the only view (drawing) shows all nodes. The page switches
-between the views, and computes no layout.
+group. Each other group is one box in this view. For a small graph, the only view (drawing) shows all nodes. The page
+switches between the views, and computes no layout.
 
 A constant has no box: the value of the constant is part of the label of each box that uses the constant.
 

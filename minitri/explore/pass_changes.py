@@ -17,9 +17,9 @@ where, patch, rules and fresh.
 The key `patch` says how to change the text before a pass into the text after the pass. A patch is a list [[start, end,
 new lines, renumbered], …]: the new lines replace the old lines from `start` up to `end`. A patch does not repeat
 unchanged text, and the page shows a patch as a diff. The flag `renumbered` is true if the lines differ only in the
-numbers of values, such as `%3` and `%4`. The key `fresh` is true if no earlier text exists: for the pass `parse`, and
-for the text of a kernel before Triton's first pass. The key `rules` lists the rules that the pass applied, as the field
-`rules` of `Step` does.
+numbers of values, such as `%3` and `%4`. The key `fresh` is true if there is no earlier text. This is so for the pass
+`parse`, and for a kernel's text before Triton's first pass. The key `rules` lists the rules that the pass applied
+(`Step.rules`).
 """
 
 import inspect
@@ -231,7 +231,7 @@ def our_passes(compiled: Compilation) -> list[dict[str, Any]]:
 def triton_passes(machine: MachineCode) -> list[dict[str, Any]]:
     """Returns Triton's passes as data, kernel by kernel.
 
-    The list is empty if Triton cannot print its passes.
+    Returns an empty list if Triton cannot print its passes.
     """
     try:
         steps = triton_steps(machine)

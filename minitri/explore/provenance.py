@@ -1,4 +1,4 @@
-"""Finds the nodes of the graph that each line of each stage comes from.
+"""For each line of each stage, finds the graph nodes from which the compiler made this line.
 
 A `Trace` is made from a compilation. The `Trace` has the nodes of the graph with their places in the source. It also
 has the text of each stage, with the numbers of the nodes that each line comes from.
@@ -14,8 +14,8 @@ comes from the graph nodes of the results of the loop. The head of a kernel come
 that the kernel stores.
 
 The number of a node is its index in the stage `graph`. If a program was loaded from the text of a kernels or tile
-stage, the trace numbers the ops of this stage, not graph nodes. A `Trace` does not say which part of a line belongs to
-which node.
+stage, the trace numbers the ops of this stage, not graph nodes. A `Trace` assigns nodes to whole lines, not to parts of
+a line.
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence

@@ -229,8 +229,8 @@ def listening(port: int | None = 0, first: Mapping[str, Any] | None = None) -> S
 
     When a browser opens the page, the page shows the program in the request `first`.
 
-    `port`: the number of the port. 0 stands for any free port. None stands for the usual port, or for any free port if
-        the usual port is taken.
+    `port`: the number of the port. 0 stands for any free port. With `port` None, the server uses the usual port, or any
+        free port if the usual port is taken.
     """
     try:
         server = Server(PORT if port is None else port, first)

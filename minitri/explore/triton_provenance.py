@@ -1,4 +1,4 @@
-"""Finds the graph nodes that each line of a stage comes from, for the stage `triton` and for Triton's own stages.
+"""For each line of the stage `triton` and of Triton's own stages, finds the graph nodes that the line comes from.
 
 The function `generated_lines` takes the generated Triton source, its kernels and the graph nodes of each op. The
 function `machine_lines` takes a `MachineCode` and the name of one of Triton's own stages. Both functions return an
@@ -15,8 +15,8 @@ the head of a loop gets the graph nodes of all lines in the loop's body. Some li
 head of the function, the heads of its branches, and lines that wait for an earlier kernel. A line that serves the
 kernel as a whole gets the graph nodes of all stores of the kernel.
 
-In Triton's own stages, the location of an operation leads to a line of the generated source (debug_locations.py). An
-operation with a location gets the graph nodes of the line that the location names. Some operations have no location,
+An operation in Triton's own stages can have a location, which is a line of the generated source (debug_locations.py).
+An operation with a location gets the graph nodes of the line that the location names. Some operations have no location,
 such as an address, an allocation of tensor memory, or a constant that Triton moves out of a loop. An operation without
 a location gets the graph nodes of the operations that use its result. If no operation uses the result, the operation
 gets the graph nodes of all stores of the kernel. An operation whose location is the head of the function is treated as

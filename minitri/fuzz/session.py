@@ -1,7 +1,7 @@
 """Runs a session of random programs. A session ends when its time is up, or after a given number of programs.
 
-The function `fuzz` takes a `Session`, which has the settings. It returns a `Summary`, which counts the checked programs
-and lists the failures. The seeds of a session are consecutive numbers, so the first seed and the number of programs
+The function `fuzz` takes a `Session`, which has the settings. The returned `Summary` has the number of checked programs
+and the list of failures. The seeds of a session are consecutive numbers, so the first seed and the number of programs
 determine all programs of the session. A seed alone determines a program and its arguments.
 
 Worker processes check the programs (trial.py): each worker gets one seed after another, and a thread waits for each
@@ -48,7 +48,7 @@ class Session(Record):
     `jobs`: the number of worker processes.
     `on`: the device that runs the programs: "cpu" or "gpu".
     `directory`: the folder for files of failures. None writes no files.
-    `programs`: the largest number of programs. None sets no limit.
+    `programs`: the session ends after this number of programs. None sets no limit.
     """
 
     seconds: float

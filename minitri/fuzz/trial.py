@@ -9,8 +9,8 @@ two kinds of comparisons:
     (minitri/testing/equivalent_programs.py).
 
 To make a failing program smaller, `trial` simplifies the random choices that made the program. Next, `trial` simplifies
-the sizes and elements of the arguments. For a simplified program or simplified arguments, `trial` repeats only the
-comparison that failed for the original program. The file session.py, not `trial`, reports crashes and hangs.
+the sizes and elements of the arguments. After each simplification, `trial` repeats only the comparison that failed for
+the original program. The file session.py, not `trial`, reports crashes and hangs.
 
 The file that stores a failure contains the failing program. Comments above the program contain everything that is
 needed to repeat the failure:
@@ -104,8 +104,7 @@ class Outcome(Record):
     `stages`: the number of stages whose results were compared with the reference.
     `pairs`: the number of changed programs whose results were compared with the program's results.
     `case`: the failure, or None if the program did not fail.
-    `refused`: the number of changed programs that were not compared. Triton cannot compile the block sizes of these
-        programs.
+    `refused`: the number of changed programs that Triton cannot compile, because of their block sizes.
     """
 
     stages: int = 0
@@ -224,7 +223,7 @@ def written(case: Case, name: str) -> str:
 
 
 def read(text: str) -> Case:
-    """Returns the test case that the text of a file describes: the inverse of the function `written`.
+    """Reads a test case from the text of a file. The function `written` writes this text.
 
     Raises CompileError MT0003 if the text is not a test case that `minitri fuzz` has written.
     """

@@ -243,7 +243,8 @@ def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) 
 
 
 def allows(conditions: Iterable[Condition]) -> Allows:
-    """Returns a function `allowed(size, n)`, which says whether the conditions allow the size to have the value n.
+    """Returns a function `allowed(size, n)` that checks whether the conditions on the symbol `size` hold for the number
+    n.
 
     The returned function ignores a condition that contains more than one size.
     """

@@ -68,7 +68,7 @@ def constants_in(node: Node) -> list[int | float | bool]:
 
 def names_in(value: Dim) -> str:
     """Returns the names of the sizes in an expression, such as "M, N". An error message shows the names of the sizes
-    beside its carets (^^^).
+    next to the carets (^^^) that mark the error.
 
     When a call breaks a condition, the sizes are known, and the text beside the carets shows them: "M=2, N=3". For a
     single name such as N, returns "", because the error message already shows the size of N.

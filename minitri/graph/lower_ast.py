@@ -4,16 +4,16 @@
                                              %3: f32[M, N] = view b {index = [d1]}   …
 
 The function `build` takes an `ast.Module`, the name of the entry function, and an `Instance`. It returns a `Graph`. An
-`Instance` has facts about parameters that come from the arguments of a call, such as dtypes. The builder (class
+`Instance` has facts that come from the arguments of a call, such as the dtypes of parameters. The builder (class
 `_Builder`) recurses only for calls of functions, at most `MAX_CALLS` deep.
 
 The one idea: the builder is an interpreter of the program (minitri/language/interpreter_base.py), but every array is a
 graph node instead of data. Other files do parts of the builder's work: unknown_names.py explains unknown names, and
-partial_evaluation.py evaluates operators. The file shape_unification.py matches the arguments of a call with
-parameters. After an error, the builder goes on with the next expression. After the last expression, the builder raises
-the error that comes first in the program text. A wrong expression has the value `BROKEN`. An expression that uses a
-`BROKEN` value has the value `BROKEN` too. Thanks to the value `BROKEN`, the builder finds mistakes after the first
-wrong expression too, and reports each mistake only once.
+partial_evaluation.py evaluates operators. The file shape_unification.py gives the arguments of a call the sizes that
+the parameters declare. After an error, the builder goes on with the next expression. After the last expression, the
+builder raises the error that comes first in the program text. A wrong expression has the value `BROKEN`. An expression
+that uses a `BROKEN` value has the value `BROKEN` too. Thanks to the value `BROKEN`, the builder finds mistakes after
+the first wrong expression too, and reports each mistake only once.
 """
 
 import math
@@ -284,7 +284,7 @@ class _Builder(Interpreter):
         return partial_evaluation.operator_call(self.typer, name, args, keywords)
 
     def structured(self, name: str, arguments: Scope) -> Value:
-        """Calls a function that is not elementwise.
+        """Calls a function of the language that is not elementwise.
 
         A parameter that is annotated as `Array` or `Strong` gets an argument of this type.
         """

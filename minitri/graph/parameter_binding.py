@@ -38,7 +38,7 @@ FAR = 2 * MAX_ELEMENTS  # larger than every index; its sum with an index still f
 
 
 class Instance(Record):
-    """The facts about parameters of the entry function that come from the arguments of a call, not from annotations.
+    """Facts about the parameters of the entry function. They come from the arguments of a call, not from annotations.
 
     `packs`: the number of axes of each pack, by the pack's name. A pack such as `*B` stands for any number of axes.
     `types`: the types of the parameters without annotation, by name.
@@ -126,7 +126,7 @@ def _eval_node(expr: ast.Node, values: Mapping[int, Dim], sizes: Sizes) -> Dim:
 
 
 def static_argument(param: ast.Param, value: Value, function: ast.Function) -> Value:
-    """Returns the value of a parameter that takes a number, or a string such as "tanh".
+    """Returns the argument for a parameter that takes either a number or a string such as "tanh".
 
     Raises CompileError MT0102 if the argument is invalid.
     """
@@ -165,7 +165,7 @@ def require_count(function: ast.Function, given: int) -> None:
 
 
 def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Array:
-    """Returns an array with the sizes of `type`, the type that the program declares for the array.
+    """Gives an array the sizes of its declared type `type`.
 
     If a size of the array and the declared size are different expressions, each call checks that their values are
     equal. Raises CompileError MT0207 if the dtype or the rank of the array differs from `type`. The argument `what` is

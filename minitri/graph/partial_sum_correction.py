@@ -19,14 +19,14 @@ for the same value of m.
     anything else   refused
 
 In an exponent X - m, m must be the maximum of X itself: then no exponent is positive, and no exponential overflows. A
-mean is the sum over n elements divided by n. A deviation is the difference X - m of an element and the mean m of all
-elements. The deviations from a mean add up to 0, so the means and the number of elements suffice for the correction
-`Shift`. The square of a deviation, (X - m) ** 2, is the product of two equal deviations.
+mean is the sum over n elements divided by n. A deviation is the difference X - m, where X is an element and m is the
+mean of all elements. The deviations from a mean add up to 0, so the means and the number of elements suffice for the
+correction `Shift`. The square of a deviation, (X - m) ** 2, is the product of two equal deviations.
 
 Online softmax uses the correction `Rescale` (Milakov and Gimelshein, "Online normalizer calculation for softmax",
 2018). The correction `Shift` updates the sum in a variance or a covariance. Welford published the formula of `Shift`
 for one new element ("Note on a method for calculating corrected sums of squares and products", 1962). Chan, Golub and
-LeVeque published the formula of `Shift` for a block of new elements ("Updating formulae and a pairwise algorithm for
+LeVeque published how a block of new elements changes a variance ("Updating formulae and a pairwise algorithm for
 computing sample variances", 1979). The compiler derives the corrections `Rescale` and `Shift` from the structure of the
 summed expression.
 
@@ -51,9 +51,9 @@ class Refused(Exception):
 
 
 class Terms(Generic[E]):
-    """The interface with which `transport` reads a summed expression. One subclass of `Terms` reads expressions of
-    graphs, and another subclass reads expressions of kernels. In the expression, each broadcast is replaced by its
-    operand.
+    """The interface through which the function `transport` reads the expression inside a sum. One subclass of `Terms`
+    reads expressions of graphs, and another subclass reads expressions of kernels. In the expression, each broadcast is
+    replaced by its operand.
 
     `look`: returns the operator and the operands of an expression. The operator "cast" is a cast between f32, f16 and
         bf16. Other casts, such as i32 to f32, have the operator "conversion". A reduction over the reduced axes has the
@@ -67,7 +67,9 @@ class Terms(Generic[E]):
     count: Dim
 
     def made_by(self, e: E) -> Any:
-        """Returns the node or op that computes an expression. In a kernel, the expression is this op."""
+        """Returns the graph node, or the op of a kernel, that computes an expression. In a kernel, the expression is
+        this op.
+        """
         return e
 
     def is_number(self, e: E, value: float) -> bool:
@@ -84,7 +86,7 @@ class Terms(Generic[E]):
 
 
 class Reduced(NamedTuple, Generic[E]):
-    """A reduction inside a summed expression, such as the maximum m in the sum of exp(x - m).
+    """A reduction inside a summed expression. For example, exp(x - m) contains the maximum m.
 
     The field `y` is the result of the reduction, `op` is its operator, such as "max", and `x` is the operand.
     """
@@ -143,7 +145,7 @@ def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[
 
 
 def above(terms: Terms[E], root: E, below: Iterable[E]) -> set[E]:
-    """Returns the expressions in `below`, and every subexpression of `root` that is computed from one of them."""
+    """Returns `below`, and all subexpressions of `root` that are computed from an expression in `below`."""
     found = set(below)
     for e in postorder([root], lambda e: () if e in found else terms.look(e)[1]):
         if any(o in found for o in terms.look(e)[1]):

@@ -63,7 +63,7 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
 def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, Node, Node], Node | None]) -> Graph:
     """Returns a copy of the graph in which the function `rule` has replaced some nodes.
 
-    Each replacement is logged as a rewrite of the pass `by` (minitri/base/pass_logs.py).
+    The log records each replacement as a rewrite by the pass `by` (minitri/base/pass_logs.py).
 
     The function `rule` takes an interner, the old node and the node's copy in the new graph. If `rule` returns None,
     the new graph keeps the copy of the old node.
@@ -189,7 +189,7 @@ def thin_contract(i: Interner, node: Node, view: MakeView = Interner.view) -> No
 
 
 def spread(i: Interner, constant: Node, shape: Shape) -> Node:
-    """Returns an array of this shape. Every element of the array is the constant."""
+    """Returns an array of the shape `shape`. Every element of the array is the constant."""
     return constant if shape == () else i.view(constant, shape, ())
 
 

@@ -1,5 +1,5 @@
-"""Writes the operand of a reduction as an expression for one element (scalar form). Instead of a view, the expression
-reads an element of the viewed array.
+"""Writes one element of a reduction's operand as an expression (scalar form). Instead of a view, the expression reads
+an element of the viewed array.
 
     %5: f32[M, N] = view %4 {index = [d0]}          the element (d0, d1) of %6
     %6: f32[M, N] = subtract x, %5                  is x at (d0, d1), minus %4 at (d0)
@@ -32,7 +32,7 @@ class Element(NamedTuple):
 
 
 def element(node: Node, index: tuple[Dim, ...]) -> Element:
-    """Returns the element of a node at an index.
+    """Returns the element at the position `index` of the array that `node` computes.
 
     For a view, returns the element of the viewed array that the view reads.
     """
@@ -105,11 +105,12 @@ class GraphTerms(Terms[Element]):
             return None
 
     def places(self, e: Element) -> tuple[Dim, ...] | None:
-        """If a reduction computes the element `e`, returns the index at which the reduction reads its operand.
+        """If `e` is the result of a reduction, returns the index at which the reduction reads its operand.
 
         The returned index uses the symbols d0, d1, … of the axes of `x`. Returns None if no reduction computes the
-        element `e`. Returns None if the reduction does not loop over the same indices as the reduction of `x`. Unless
-        `permuted` is true, also returns None if the two reductions have different axes or operands of different shapes.
+        element `e`. Returns None if the reduction does not loop over the same indices as the reduction of `x`. If
+        `permuted` is false, also returns None if the axes of the two reductions differ, or the shapes of their
+        operands.
         """
         node = self.cut.get(e.node, e.node)
         if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):
@@ -127,7 +128,7 @@ class GraphTerms(Terms[Element]):
 def deviations(node: Reduce) -> tuple[Reduce, Reduce] | None:
     """For a sum of (x - mean(x)) * (y - mean(y)), returns the reductions that compute sum(x) and sum(y).
 
-    Returns None if `node` is not a sum of products of two deviations from a mean.
+    Returns None for any other reduction.
     """
     terms = GraphTerms(node.x, node.axes)
     if node.op != "sum" or terms.look(terms.root)[0] not in ("square", "power", "multiply"):
@@ -143,7 +144,7 @@ def deviations(node: Reduce) -> tuple[Reduce, Reduce] | None:
 def build(
     i: Interner, terms: GraphTerms, root: Element, shape: Shape, axes: Axes, given: Mapping[Element, Node]
 ) -> Node:
-    """Returns a node of this shape that computes the expression `root`.
+    """Returns a node with the shape `shape` that computes the expression `root`.
 
     The argument `axes` says which index replaces each axis symbol of the expression, such as d0. The argument `given`
     maps some elements to nodes that already have their values.

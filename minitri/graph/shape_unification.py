@@ -40,8 +40,9 @@ def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, funct
 def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes) -> Scope:
     """Returns the array arguments by name, each with the sizes that its annotation declares.
 
-    The function also finds the sizes of dimension names that occur only in expressions such as `2 * N`. A size from one
-    parameter can determine a size in another parameter, so the search is repeated until no new size is found.
+    The function also finds the sizes of dimension names that occur only in expressions such as `2 * N`. A size that is
+    found from one parameter can determine a size of another parameter. So the search continues until it finds no new
+    size.
     """
     arrays = [(p, p.annotation) for p in function.params if isinstance(p.annotation, ast.ArrayType)]
     arguments = [(p, type, t.array(scope[p.name]), f"argument `{p.name}` of {function.name} is") for p, type in arrays]

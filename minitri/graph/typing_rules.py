@@ -32,8 +32,8 @@ KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": 
 class Array(Record):
     """An array value.
 
-    The field `dtype` is the dtype that the program sees. The dtype of the field `node` is the compute dtype of `dtype`:
-    f32 for f16 and bf16, otherwise `dtype` itself.
+    The field `dtype` is the dtype that the program sees. The graph node in the field `node` has the dtype f32 if
+    `dtype` is f16 or bf16, and otherwise `dtype` itself.
 
     `weak`: whether the value is a weak scalar. A weak scalar takes the dtype of the other operand.
     `wide`: a node that computes the same values in f64, or None. Only values that are f32 by default, such as a
@@ -100,7 +100,7 @@ class Typer:
     def array(self, value: Value) -> Array:
         """Returns a value as an `Array`.
 
-        Numbers and dimensions become weak 0-d arrays (without a fixed dtype). The items of a tuple are stacked.
+        A number or dimension becomes a 0-d array whose dtype is weak (not fixed). The items of a tuple are stacked.
 
         Raises CompileError MT0202 for a value that cannot become an array, such as a string.
         """

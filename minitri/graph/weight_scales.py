@@ -11,9 +11,9 @@ s. Weights without a scale are whole numbers that f16 represents without roundin
 power for small whole numbers, so a chip that runs at its power limit computes faster.
 
 The function `taken_out` takes a matrix product (a `Contract` node). It returns the new second factor of the product,
-and the scale for the sums of the product. It changes only products of f16 arrays. A bf16 number x can be so large that
-the sum of x * w overflows without the scale s. Two kinds of scales are not moved: scales of the first factor, and
-scales that change along the summed axis.
+and the scale for the sums of the product. It changes only products of f16 arrays. Elements of bf16 arrays can be so
+large that a sum of their products with unscaled weights overflows. Two kinds of scales are not moved: scales of the
+first factor, and scales that change along the summed axis.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ LARGEST, EXACT = float(np.finfo(np.float16).max), 1 << 11  # f16's largest numbe
 
 
 class Scale(Record):
-    """The scale that multiplies the weights in the second factor of a product.
+    """The scale of quantised weights. A matrix product has the scaled weights as its second factor.
 
     `product`: the node that multiplies the weights by the scale.
     `rounded`: the node that casts `product` to f16.
@@ -81,8 +81,8 @@ def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
 
 
 def scaled(i: Interner, sums: Contract, scale: Node) -> Node:
-    """Returns a matrix product multiplied by the scale of its weights. At the end, the function adds 0, because this
-    addition turns -0.0 into 0.0, as in a sum of zeros.
+    """Returns a matrix product multiplied by the scale of its weights. The final addition of 0 turns -0.0 into 0.0. A
+    sum of zeros is 0.0 too.
     """
     return compute(i, "add", compute(i, "multiply", sums, scale), number(i, sums, 0.0))
 

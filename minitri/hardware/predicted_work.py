@@ -3,16 +3,16 @@
 The function `graph_work` makes a prediction from the graph, `kernel_work` from the kernels, and `tile_work` from a tile
 program. The sizes of all arrays must be known. A prediction is a `Work`, which holds bytes and operations.
 
-`graph`: each needed input is read once, each output is written once, and each node is computed once.
+`graph`: counts one read of each needed input, one write of each output, and one computation of each node.
 `kernels`: the reads and writes of temporaries between kernels are added (kernels/memory_traffic.py).
 `tiles`: repeated reads and unused elements are added. For example, x is read once for each column of tiles. A second
     loop reads a row again. Elements past the end of an axis are computed too.
 
 If several tiles read the same bytes, a cache serves most of the repeated reads.
 
-An operator on floats counts as one operation. "Special" operators, such as exp, are counted twice: with all operators,
-and in a separate number. A matrix product counts two operations for each multiplication. Selections, conversions,
-comparisons and integer arithmetic count as zero operations.
+An operator on floats counts as one operation. "Special" operators, such as exp, are also counted separately. A matrix
+product counts two operations for each multiplication. Selections, conversions, comparisons and integer arithmetic count
+as zero operations.
 """
 
 import itertools
@@ -50,7 +50,7 @@ class Work(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The number of all operations. The unit "special" is left out: f32 and f64 include its operations."""
+        """The total number of operations. The unit "special" is left out: f32 and f64 include its operations."""
         return sum(n for unit, n in self.operations.items() if unit != "special")
 
     @property

@@ -3,16 +3,16 @@
     relu(x @ w).mT at [i, j]  →  relu at [j, i]  →  x @ w at [j, i]  →  x at [j, r], w at [r, i]
 
 The class `Indexing` takes the nodes of the part of the graph that becomes one kernel, and the roots of this part. Roots
-are the nodes whose values the kernel stores. The kernel computes the nodes of its part of the graph and reads the
-values of all other nodes from memory. An `Indexing` has the axes of the kernel, and the demands of each node. A demand
-is an index at which the kernel needs a node, such as `x[i, r]`. From the demands, minitri/kernels/lower_graph.py makes
-the ops of a kernel. The file minitri/optimize/fusion/one_kernel.py decides whether the nodes of a part of the graph can
-be one kernel.
+are the nodes whose values the kernel stores. The kernel computes only the nodes of its part of the graph, and loads all
+other values from memory. An `Indexing` has the axes of the kernel, and the demands of each node. A demand is an index
+at which the kernel needs a node, such as `x[i, r]`. The file minitri/kernels/lower_graph.py makes the ops of a kernel
+from the demands (needed indices). The file minitri/optimize/fusion/one_kernel.py decides whether the nodes of a part of
+the graph can be one kernel.
 
-The one idea: the index of a needed element of a result determines which elements of the operands are needed. For a
-stored node, the index consists of new axes, such as `[i, j]`. A View reads its operand at another index: `x.mT` at `[i,
-j]` reads `x` at `[j, i]`. A Reduce reads its operand along additional axes: `sum(x, axis=1)` at `[i]` reads `x` at `[i,
-r]`. A Gather reads its operand at a computed index: `x[k]` at `[i]` reads `x` at `[k[i]]`.
+The one idea: the index of a needed element of a result determines which elements of the operands are needed. The index
+of a stored node consists of new axes of the kernel, such as `[i, j]`. A View reads its operand at another index: `x.mT`
+at `[i, j]` reads `x` at `[j, i]`. A Reduce reads its operand along additional axes: `sum(x, axis=1)` at `[i]` reads `x`
+at `[i, r]`. A Gather reads its operand at a computed index: `x[k]` at `[i]` reads `x` at `[k[i]]`.
 
 If a kernel has only one operation, each dimension of the result and each summed dimension gets a new axis. If a kernel
 has several operations, minitri/optimize/fusion/shared_axes.py decides which axes the operations share.
@@ -37,8 +37,8 @@ COMPUTE = (ir.Apply, ir.Reduce, ir.Scan, ir.Contract)
 
 
 class NotOneKernel(Exception):
-    """Raised if some nodes of the graph cannot be computed in one kernel. The argument `reason` says why the nodes need
-    more than one kernel.
+    """The error for nodes of the graph that cannot be computed in one kernel. The argument `reason` says why the nodes
+    need more than one kernel.
 
     The argument `nodes` has the nodes to store in memory, so that a kernel can load their values instead of computing
     them.
@@ -108,9 +108,8 @@ class AxisRanges:
         return tuple(c for c in conditions if not self._closed[c])
 
     def narrowed(self, guards: tuple[Dim, ...], conditions: Sequence[Dim]) -> tuple[Dim, ...] | None:
-        """Returns the items of the list `guards`, and each item of the list `conditions` that does not follow from the
-        guards. Both the guards and the conditions are integer expressions that must be >= 0. Returns None if no index
-        meets all guards and conditions.
+        """Returns all `guards`, and the `conditions` that the guards do not imply. Both the guards and the conditions
+        are integer expressions that must be >= 0. Returns None if no index meets all guards and conditions.
         """
         for c in self.open_guards(conditions):
             rooms = [room for g in guards if (room := (c - g).constant) is not None]
@@ -131,7 +130,7 @@ class Indexing:
     """The axes of one kernel, and all indices at which the kernel needs each node. The file
     minitri/kernels/lower_graph.py makes a kernel from an `Indexing`.
 
-    Raises NotOneKernel if a node is needed at too many different indices.
+    Raises NotOneKernel if the kernel needs a node at too many different indices.
     """
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> None:

@@ -10,7 +10,7 @@ combines two values along the axes that have the same name.
                   %1: f32[i] = reduce.sum %0        an array (I, 1)
 
 Memory is flat: a buffer is a shape and strides over a one-dimensional array. The class `Values` computes the value of
-one op. The evaluator of tile programs (minitri/tiles/evaluate.py) adds loops and masks in a subclass of `Values`.
+one op. For tile programs, minitri/tiles/evaluate.py has a subclass of `Values` that also evaluates loops and masks.
 """
 
 from collections.abc import Mapping, Sequence

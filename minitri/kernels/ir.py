@@ -111,7 +111,7 @@ class _Access(_Op):
 
     @property
     def indexed_by(self) -> set[str]:
-        """The names of the axes in the index of the access."""
+        """The names of the axes on which the index of this load or store depends."""
         return axis_names(self.index)
 
 
@@ -231,8 +231,8 @@ class Store(_Access):
 
 
 class Carry(_Op):
-    """A value that a loop passes from one iteration to the next. The field `initial` is the carried value before
-    the first iteration.
+    """A carried value: each iteration of a loop passes it to the next iteration. The field `initial` is the carried
+    value before the first iteration.
 
     Only tile programs have carried values. After the loop, a `Carry` has the value of the last iteration.
     """
@@ -283,8 +283,8 @@ class Kernel(Record, eq=False):
         """The names of the held axes: the axes along which one grid program computes all indices.
 
         An axis can be held only if matrix products and reductions share a loop, as in attention. The held axes are all
-        axes of the products, except the row axes and the axis of the shared loop. A grid program computes and stores a
-        value only once if the value is the same along a held axis.
+        axes of the products, except the row axes and the axis of the shared loop. If a value does not vary along a held
+        axis, the grid program computes and stores this value only once.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()
@@ -296,11 +296,11 @@ class Decision(Record):
     producer) passes to another node (the consumer). The field `fused` says whether the producer and the consumer are in
     one kernel, and the field `rule` says why.
 
-    The field `again` is true if the consumer is in a later loop of the producer's kernel. In a later loop, the kernel
-    loads its inputs from memory again. If the producer and the consumer are fused, `bytes` is the memory traffic that
+    The field `again` is true if the consumer is in a later loop of the producer's kernel. The later loop must load the
+    kernel's inputs from memory again. If the producer and the consumer are fused, `bytes` is the memory traffic that
     fusion saves. If the producer and the consumer are in different kernels, `bytes` counts the write and the read of
     the value. If several kernels read a value, the write of the value is counted in only one of their ledger lines
-    (fusion decisions). The field `spans` has the source spans of the value.
+    (fusion decisions). The field `spans` has the places of the value in the program text.
     """
 
     value: str
@@ -331,7 +331,7 @@ DOT_PRECISIONS = (*PRECISIONS, "tf32x3_unchecked")
 
 
 def buffers_of(body: Iterable[Op]) -> tuple[Buffer, ...]:
-    """Returns the buffers that some ops access, each buffer once, in the order of their first access."""
+    """Returns the buffers that the ops load or store, in the order of their first access. Each buffer occurs once."""
     return tuple(dict.fromkeys(op.buffer for op in body if isinstance(op, (Load, Store, Scalar))))
 
 

@@ -3,8 +3,8 @@
     exp(x) + 1      becomes      k0: t0 = exp(x)      k1: out = t0 + 1
 
 Views, constants and index values get no kernel of their own. If a kernel needs a view, a constant or an index value,
-this kernel computes the value itself. An output that is only a view of another value becomes a copy in memory. If one
-kernel would need a view at too many different indices, the view is copied to memory.
+this kernel computes the value itself. If an output is only a view of another value, a kernel copies the value to
+memory. If one kernel would need a view at too many different indices, the view is copied to memory.
 
 With optimisations, minitri/optimize/fusion/ decides which nodes run in one kernel. `plan_of` makes the plan (list of
 kernels), with or without fusion. `build` makes one kernel from an `Indexing` (minitri/kernels/demand.py), which says
@@ -36,8 +36,8 @@ O = TypeVar("O")
 
 
 def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:
-    """Makes the plan (list of kernels) with one kernel for each node that computes something, in the order of the
-    graph.
+    """Makes a plan (list of kernels). Each node that computes something gets its own kernel. The kernels have the same
+    order as their nodes.
 
     `layouts`: the strides, in elements, of each input that is not contiguous in memory. The key is the input's name.
     """
@@ -94,8 +94,8 @@ def label(node: Node) -> str:
 
 
 def with_stored_outputs(graph: Graph) -> Graph:
-    """Returns the graph with a copy of each output that only rearranges elements, such as a view. If an output were
-    only a view, no kernel would store it.
+    """Replaces each output that only rearranges elements, such as a view, by a copy. If an output were only a view, no
+    kernel would store it.
     """
     copies: dict[Node, Node] = {}
     spans = dict(graph.spans)
@@ -155,7 +155,7 @@ class OpBuilder:
     """Makes the ops of a kernel, of a tile program or of a loop, one after another.
 
     `axes`: the names of the axes, in the order of the kernel.
-    `ops`: the ops that were made so far. In a tile program, loops are included.
+    `ops`: the ops that were made so far. In a tile program, `ops` also contains the loops.
     """
 
     def __init__(self, axes: Iterable[str]) -> None:

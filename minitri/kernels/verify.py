@@ -36,7 +36,7 @@ def verify(plan: Plan) -> None:
 
 def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None:
     """Checks that exactly one kernel writes each buffer, and that no kernel reads a buffer before it is written.
-    Several stores of a kernel into one buffer must store different slices of it.
+    Several stores of a kernel into the same buffer must write different slices of the buffer.
 
     `bodies` has the name and the ops of each kernel, in launch order. Raises ValueError if a check fails.
     """

@@ -96,7 +96,7 @@ class Compare(Node):
 
 
 class Conditional(Node):
-    """The expression `body if test else orelse`. The value of the condition `test` must be known at compile time."""
+    """The expression `body if test else orelse`. The condition `test` must be known at compile time."""
 
     body: Expr
     test: Expr
@@ -214,7 +214,7 @@ def postorder(root: Node, holds: Callable[[Conditional], bool] | None = None) ->
 def rewritten(root: Node, change: Callable[[Any], Any]) -> Any:
     """Applies `change` to each node of the tree. The children of a node are changed before the node.
 
-    A node without changes below it is kept as the same object, not copied.
+    A node whose children do not change is not copied.
     """
     made: dict[int, Any] = {}
     for node in postorder(root):

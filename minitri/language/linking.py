@@ -12,7 +12,8 @@
 
 The function `link` takes a `Definition`, which has the syntax tree of a function and the scope around the function. It
 returns a `Linked`, which has a module without free variables, and the value of each variable that was read. Each later
-call of the program checks whether a variable such as EPS has changed. After a change, the function is linked again.
+call of the program checks whether a variable such as EPS has changed. If a variable has changed, the function is linked
+again.
 
 A name is looked up in the order of Python: first in the function, then in the functions around it, then in the
 function's Python module. A name with a dot, such as `other.EPS` or `other.squares`, is looked up in the Python module
@@ -63,7 +64,8 @@ class Definition(Record, eq=False):
 class Linked(Record, eq=False):
     """A module of linked functions. The last function of the module is the function for which `link` was called.
 
-    `reads`: the values that were looked up in scopes. Each value comes with the function that looks it up.
+    `reads`: the values of free variables, which the linker looked up in Python scopes. Each value comes with the
+        function that looks it up.
     `missing`: names of functions that nothing defines yet.
     """
 
@@ -133,8 +135,8 @@ class _Linker:
     def functions(self, entry: Definition) -> list[ast.Function]:
         """Links the entry function and all functions that it calls, and returns the linked functions.
 
-        In the returned list, the entry function is the first. The functions after the entry function have the order in
-        which the linker found them.
+        In the returned list, the entry function is the first. The called functions follow in the order in which the
+        linker found them.
         """
         self.name(entry)
         # Linking a function may add further functions to the list, and the loop then links these too.

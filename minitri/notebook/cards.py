@@ -16,7 +16,7 @@ SHOWN = ("graph.simplified", "kernels")  # stages on the card of a program
 def program_card(name: str, signature: str, source: str, compilation: Compilation | None) -> str:
     """Returns the HTML of a card that shows the source of a program and the program's kernels.
 
-    `compilation` is None if the types of the parameters are not known before a call.
+    `compilation` is None if only a call determines the types of the parameters.
     """
     facts, stages = "", []
     if compilation is not None:
@@ -28,7 +28,7 @@ def program_card(name: str, signature: str, source: str, compilation: Compilatio
 
 
 def stages_card(compilation: Compilation) -> str:
-    """Returns the HTML of a card with a tab for each stage.
+    """Returns the HTML of a card, in which each stage has a tab.
 
     The card leaves out the stages that Triton's compiler makes, unless the program is already compiled.
     """

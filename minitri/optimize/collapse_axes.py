@@ -8,15 +8,15 @@ Two axes i and j are merged only if both are parallel or both are reduced. The a
 of the kernel has both axes or neither. The axes i and j are merged only if i comes directly before j in the index of
 every load and store. The axes i and j are merged only if no loaded or stored buffer has gaps between its rows along j.
 In a buffer without gaps, the stride of i is the extent of j times the stride of j. After two axes are merged, a block
-can continue in the next row, so no block is padded at the end of a row. If all matrices of a batch are multiplied by
-the same matrix, the batch becomes one matrix with the rows of all these matrices. Axes i and j stay separate if a load
-or store would need a quotient or a remainder of the merged index. For example, if i and j became one axis k, the load
-of a bias `b[j]` would need `k % N` for an extent N of j.
+can cover the end of one row and the start of the next, so rows need no padding. If all matrices of a batch are
+multiplied by the same matrix, the batch becomes one matrix with the rows of all these matrices. Axes i and j stay
+separate if a load or store would need a quotient or a remainder of the merged index. For example, if i and j became one
+axis k, the load of a bias `b[j]` would need `k % N` for an extent N of j.
 
 As an exception, the last two axes of a kernel may be merged although the index of a load then needs a quotient or a
 remainder. The last two axes stay separate if a merged axis costs more instructions for each element. The number of
-instructions for each element includes the instructions for quotients and remainders. The function `_cost` estimates the
-number of instructions for each element. In two example programs, one merged axis saves instructions:
+instructions for each element includes the instructions for quotients and remainders. The function `_cost` estimates how
+many instructions each element needs. In two example programs, one merged axis saves instructions:
 
     x[:, 1:] * 2, rows of 4095 elements      stores across the ends of rows are aligned, and so are wide
     concat((x, y), axis=1), rows of 400      no block of 512 elements has 112 elements past the end of a row

@@ -9,17 +9,17 @@ but an H200 GPU has 132 multiprocessors. To get 256 grid programs from 64 tiles,
 over) is divided into four parts for each tile. If the depth is divided into parts, a second kernel adds the results of
 the parts (split_k.py).
 
-If the tiles have fewer rows, more programs share the work, but the second factor is read more often. If the depth is
-divided into more parts, more additions are needed. The cost model in product_cost.py estimates the time of the product
-for each number of parts and each number of rows in a tile.
+If the tiles have fewer rows, more programs share the work, but the second factor is read more often. If the summed axis
+is divided into more parts, more partial results must be added. The cost model in product_cost.py estimates the time of
+the product for each number of parts and each number of rows in a tile.
 
 The function `choose` takes a chip and the sizes of a product. It returns the number of parts and the tile for which the
 estimated time is least. The file split_k.py divides the depth into the returned number of parts. The file
 schedules/products.py uses the number of rows of the returned tile. For each number of rows in a tile, the time that a
 block takes was measured on an H200. The script tests/sweep_dequantised_product_cost.py measures all choices on a chip
 and compares them with the choice of the cost model. Only products whose second factor is computed from 8-bit elements
-were measured. If a second factor is computed from wider elements, such as f16, the cost model assumes the times for
-8-bit elements. The cost model does not cover products with many rows, because their second factor is converted and
+were measured. For second factors that are computed from wider elements than 8 bits, such as f16, the cost model assumes
+the same times. The cost model does not cover products with many rows, because their second factor is converted and
 stored once (pack_operands.py).
 """
 

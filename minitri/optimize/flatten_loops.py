@@ -7,7 +7,7 @@ Each grid program of a persistent kernel computes several tiles in a loop. Insid
 has an inner loop over the summed axis. Triton's option `flatten` merges the outer and the inner loop. In the merged
 loop, the blocks of the next tile are loaded while the present tile is stored.
 
-The pass `flatten-loops` marks a persistent program `flattened` if its loops carry nothing except the sum of one matrix
+The pass `flatten-loops` marks a persistent program `flattened` if its loops carry only one value, the sum of a matrix
 product. Loops that carry more values than one sum, as in attention, are not merged. If loops that carry several values
 were merged, Triton 3.6 would read sums that are not yet computed.
 """

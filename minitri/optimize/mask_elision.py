@@ -4,7 +4,7 @@
     grid i: 7 by 4         load x[i]      where i < 5      no test of i < 7, because i < 5 is tested
     whole j: 5 by 8        reduce.max x   the load of x returns -inf for j >= 5, so the maximum needs no `where`
 
-The class `MaskElision` adds masks to a tile program, but with fewer tests than minitri/tiles/mask.py. The printed
+The class `MaskElision` adds masks to a tile program. It adds fewer tests than minitri/tiles/mask.py does. The printed
 program gives the reason for each omitted test. A bounds test is omitted if another test implies this test. The bounds
 test of a grid axis is also omitted if all elements of the last block lie in the array. On a grid axis no result depends
 on elements past the end, because the mask of the store drops these elements. For an element past the end, a load
@@ -16,13 +16,13 @@ Besides mask_elision.py, four other files of minitri/optimize/ omit bounds tests
 last, shorter block a loop of its own. The loop over complete blocks then needs no test. The pass `boundary-peeling`
 runs before the pass `mask`, and marks some programs `peeled`. In a peeled program, the code for complete tiles does not
 test the end of the last grid axis. If tensor descriptors load a block (tensor_descriptors.py), the GPU's copy engine
-tests the bounds, so the program needs no test. The file deferred_tf32_checks.py adds a loop that needs no bounds test.
-Each iteration of the added loop reads a single index, which is always inside the axis.
+tests the bounds, so the program needs no test. The loop that deferred_tf32_checks.py adds needs no bounds test. Each
+iteration of the added loop reads a single index, which is always inside the axis.
 
-The proof that a test is needless uses the range of each axis (minitri/base/intervals.py). If an index is not a
-polynomial, the proof that its test is needless uses facts about blocks (minitri/tiles/index_facts.py). A test stays if
-its proof would need relations between several axes. Gupta describes how a compiler omits bounds tests ("Optimizing
-array bound checks using flow analysis", 1993).
+The proof that a test is needless uses the range of each axis (minitri/base/intervals.py). For an index that is not a
+polynomial, the proof uses facts about blocks (minitri/tiles/index_facts.py). A test stays if its proof would need
+relations between several axes. Gupta describes how a compiler omits bounds tests ("Optimizing array bound checks using
+flow analysis", 1993).
 """
 
 from collections.abc import Collection, Mapping, Sequence

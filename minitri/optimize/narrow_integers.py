@@ -9,10 +9,9 @@ The pass `narrow-integers` takes a tile program with masks, and gives some of it
 narrowed (computed in 32 bits) only if its value and all its operands fit into 32 bits. The value of a narrowed op is
 used only by comparisons, conversions to floats or booleans, and other narrowed ops. The new dtype of a narrowed op is
 usually i32. Narrowed ops that use each other's values get the dtype f32 if one of these ops is converted to a float. An
-integer op gets the dtype f32 only if its value fits into 24 bits, because f32 represents integers of 24 bits exactly.
-An example of attention with f32 positions is ALiBi, which adds to each score a multiple of the distance between two
-positions. With f32 positions, the kernel of ALiBi converts each position to a float, and not each distance between two
-positions.
+integer op gets the dtype f32 only if its value fits into 24 bits: f32 represents such integers exactly. An example of
+attention with f32 positions is ALiBi, which adds to each score a multiple of the distance between two positions. With
+f32 positions, ALiBi needs fewer conversions to float: one for each position, not one for each pair of positions.
 
 Programs whose indices need 64 bits are not changed (optimize/index_width.py). An integer is not narrowed if it is
 stored, carried by a loop, or used as an index.
@@ -63,8 +62,8 @@ def _narrowed(program: Program) -> Mapping[Op, DType]:
 
     def stays_integer(op: Op, kept: set[Op]) -> bool:
         """Checks whether an integer op gets the dtype i32 instead of f32. Ops that use each other's values get the same
-        dtype. The dtype f32 saves time only if one of these ops is converted to a float. Without a conversion to a
-        float, i32 and f32 are equally fast.
+        dtype. The dtype f32 saves time only if one of the integers is later converted to a float. Without a conversion
+        to a float, i32 and f32 are equally fast.
         """
         return not any(map(_converts, used_by[op])) and exact.intersection(connected(op, used_by)) <= kept
 

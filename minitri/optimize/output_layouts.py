@@ -4,12 +4,13 @@
       -> out: f32[2048, 4096]                  -> out: f32[2048, 4096] {strides = [1, 2048]}
       store out[i, j] %7                       store out[j, i] %7      (out seen as f32[4096, 2048])
 
-After the pass `output-layouts`, a kernel that loads a transposed array stores its result in the same memory order. Grid
-programs then store neighbouring elements. The libraries numpy and torch also keep the layout of operands: the result of
-`2 * x.T` has the strides of `x.T`. Only the strides of a result change, not its shape and its elements. If operands
-have different layouts, the result gets the most frequent layout of the operands. An operand of f32 counts twice as much
-as an operand of f16, because its elements have twice as many bytes. If two layouts are equally frequent, the row-major
-layout is preferred. A temporary is treated as a result of the kernel that stores it.
+After the pass `output-layouts`, a kernel that loads a transposed array stores its result in the same memory order. With
+the same order for loads and stores, grid programs store neighbouring elements. The libraries numpy and torch also keep
+the layout of operands: the result of `2 * x.T` has the strides of `x.T`. Only the strides of a result change, not its
+shape and its elements. If operands have different layouts, the result gets the most frequent layout of the operands. An
+operand of f32 counts twice as much as an operand of f16, because its elements have twice as many bytes. If two layouts
+are equally frequent, the row-major layout is preferred. A temporary is treated as a result of the kernel that stores
+it.
 
 The pass `output-layouts` also aligns the rows of some temporaries. A temporary that a product loads gets rows that
 begin at multiples of 16 bytes, with gaps between the rows if necessary. Tensor descriptors (tensor_descriptors.py) and

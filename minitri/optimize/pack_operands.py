@@ -8,38 +8,36 @@
     %6: f32[4100, 3072] = contract %3, %5
 
 The hardware can copy a block of a factor directly to shared memory under two conditions. The rows of the factor must
-begin at multiples of 16 bytes, and nothing may be computed during the copy. Products in TF32 also need factors that are
-contiguous along the depth, the axis that is summed over ("K-major"). If tensor cores multiply f32 arrays
-(f32_products.py), only the second factor must be contiguous along the depth. If the second factor has another layout,
-there are three choices: copying the second factor, swapping the factors, or using f32 units. The factors of a product
-can be swapped because `x @ w` equals `(w.mT @ x.mT).mT`. The choice with the least estimated time is taken
-(product_cost.py). For example, the factors are swapped in a batch of 256 products `x @ w` with `x: f32[64, 768]` and
-`w: f32[768, 256]`. Transposed copies of all 256 matrices `w` would take longer than the products themselves. F32
-products that do not run on tensor cores run on the f32 units of the chip. The f32 units need a second factor that is
-contiguous along the column index. A factor without the layout that its product needs is slow to read, and each tile of
-the result reads the factor again. A packed copy, which is made only once, is cheaper than repeated slow reads if each
-element is used often enough.
+begin at multiples of 16 bytes, and nothing may be computed during the copy. TF32 products also need factors that are
+contiguous along the depth, the summed axis ("K-major"). If tensor cores multiply f32 arrays (f32_products.py), only the
+second factor must be contiguous along the depth. If the second factor has another layout, there are three choices:
+copying the second factor, swapping the factors, or using f32 units. The factors of a product can be swapped because `x
+@ w` equals `(w.mT @ x.mT).mT`. The pass makes the choice with the least estimated time (product_cost.py). For example,
+the factors are swapped in a batch of 256 products `x @ w` with `x: f32[64, 768]` and `w: f32[768, 256]`. Transposed
+copies of all 256 matrices `w` would take longer than the products themselves. F32 products that do not run on tensor
+cores run on the f32 units of the chip. The f32 units need a second factor that is contiguous along the column index. A
+factor without the layout that its product needs is slow to read, and each tile of the result reads the factor again. A
+packed copy, which is made only once, is cheaper than repeated slow reads if each element is used often enough.
 
 If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory without
 packing. A first factor with rows at multiples of 4 bytes is packed only if each element has at least REUSE_OF_ASYNC
-(1536) uses. If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each element needs a load of its own. A
-factor whose rows begin at odd multiples of 2 bytes is packed even if the product has few operations. For example,
-`pad(x, ((0, 0), (1, 1))) @ w` loads blocks of x that begin at x[i, r - 1], one element before an aligned address. A
-first factor that is a concatenation is packed if more than one tile of columns uses it. Without packing, each element
-of a concatenation needs several loads and a test. If several tiles of rows use a computed second factor, the factor is
-stored in memory before the product starts. Without a copy of a computed factor, the tensor core waits until each block
-is computed. Weights of 8 bits are copied only if the product has many rows. The copy of 8-bit weights contains the
-weights without their scale (weight_scales.py). If the product has few rows, tensor cores take 8-bit weights from
-registers (fusion/computed_factor_first.py).
+(1536) uses. If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each element needs a load of its own.
+Such a misaligned factor is copied even if the product has few operations. For example, `pad(x, ((0, 0), (1, 1))) @ w`
+loads blocks of x that begin at x[i, r - 1], one element before an aligned address. A first factor made by concatenation
+is copied if more than one tile of result columns reads it. Without packing, each element of a concatenation needs
+several loads and a test. If several tiles of rows use a computed second factor, the factor is stored in memory before
+the product starts. Without a copy of a computed factor, the tensor core waits until each block is computed. Weights of
+8 bits are copied only if the product has many rows. The copy of 8-bit weights contains the weights without their scale
+(weight_scales.py). If the product has few rows, tensor cores take 8-bit weights from registers
+(fusion/computed_factor_first.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
 
 The pass `pack-operands` takes a graph, and the strides of inputs that are not contiguous. It does not change products
 of unknown sizes and products of integers. It does not change products of 16-bit factors with a small depth. In
-attention, for example, the depth of a product is small, and one program reads all indices along the depth. A product
-that shares a loop with other reductions, as in attention, is not changed if its first factor is computed or has dtype
-f32.
+attention, for example, the summed axis of a product is short, and one program reads the whole axis. A product that
+shares a loop with other reductions, as in attention, is not changed if its first factor is computed or has dtype f32.
 """
 
 import math
@@ -214,8 +212,8 @@ def in_loops(graph: Graph, parts: bool) -> set[Node]:
 
     A loop of products of f32 arrays is divided into one kernel for each product if the products can be computed from
     TF32 parts. A loop of products is not divided into several kernels if its scores (the results of the first product)
-    would take too much memory. A loop with a mask that depends on positions, such as a causal mask, stays one kernel,
-    because one kernel can skip blocks of scores.
+    would take too much memory. A mask that depends on positions, such as a causal mask, lets one kernel skip blocks of
+    scores. A loop with such a mask is therefore not divided.
     """
     found: set[Node] = set()
     for node in {group.node for groups in loops(graph).values() for group in groups}:
@@ -250,9 +248,9 @@ def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: in
 
 
 def is_along_depth(factor: Node, depth: int, layouts: Layouts, alignment: int = ALIGNMENT) -> bool:
-    """Checks whether every array that a factor is computed from is contiguous along `depth`, the summed axis. The rows
-    of the arrays that a factor is computed from must begin at multiples of `alignment` bytes. An array that does not
-    vary along `depth` may have any layout.
+    """Checks whether every array that a factor is computed from is contiguous along `depth`, the summed axis. If an
+    array varies along `depth`, its rows must begin at multiples of `alignment` bytes. An array that does not vary along
+    `depth` may have any layout.
     """
 
     def suits(node: Node, offset: Dim) -> bool:

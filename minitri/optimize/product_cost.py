@@ -39,8 +39,8 @@ REACHED = 0.89  # the share of the bandwidth of a chip's memory that a copy reac
 
 
 class Pace(NamedTuple):
-    """The times, in microseconds, of a program that computes one tile of a matrix product with `rows` rows and
-    `columns` columns.
+    """How long a grid program takes to compute one tile of a matrix product, in microseconds. The tile has `rows` rows
+    and `columns` columns.
 
     `alone`: the time for STEP (128) indices of the summed axis, if one program runs on a multiprocessor.
     `beside`: the time for STEP (128) indices of the summed axis, if two programs share a multiprocessor.
@@ -84,7 +84,7 @@ def time_of_copy(chip: Chip, elements: int) -> float:
 
 
 class Choice(NamedTuple):
-    """How a product is divided: the number of parts of its depth (the summed axis), and the tile.
+    """How a product is divided: its tile, and the number of parts of its summed axis.
 
     The field `time` is the estimated time of the product in microseconds.
     """
@@ -99,9 +99,9 @@ def cheapest(
 ) -> Choice:
     """Returns the number of parts and the tile (`Pace`) that have the least estimated time. The tile comes from
     `paces`, and the number of parts comes from `parts`. The arguments `sizes` are the number of products in the batch,
-    the rows, the columns and the depth. The length of a part is a multiple of `step`. The argument `loading` is the
-    time in microseconds for reading the factors from memory once. Among choices with equal times, the choice with the
-    fewest parts is returned.
+    the rows, the columns and the depth. The summed axis is divided into parts, whose length is a multiple of `step`.
+    The argument `loading` is the time in microseconds for reading the factors from memory once. Among choices with
+    equal times, the choice with the fewest parts is returned.
     """
     batch, rows, columns, depth = sizes
 

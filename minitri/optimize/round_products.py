@@ -7,12 +7,12 @@
 
 The sum over a row of a product needs several tiles of the product. One kernel stores the product, and another kernel
 computes the sum. If a product is padded or stacked, as in `pad(x @ w, …)`, a second kernel reads its elements at
-shifted indices. In the minitri program, `x @ w` is a bf16 array: numpy and torch round each element to bf16. A rounded
-product in memory has 2 bytes for each element instead of 4.
+shifted indices. For bf16 factors, the result `x @ w` has the dtype bf16: numpy and torch round each element to bf16. A
+rounded product in memory has 2 bytes for each element instead of 4.
 
 A product is rounded to bf16 only if its factors are bf16, and all results of the graph are bf16. A product is rounded
-only if a reduction, a scan or a concat uses it. A product is not rounded if another product, or a discontinuous
-operation such as a comparison, is computed from it.
+to bf16 only if a reduction, a scan or a concat uses its result. A product is not rounded if another product, or a
+discontinuous operation such as a comparison, is computed from it.
 
 Each element of a rounded product has one more rounding error, which is at most `2**-9` of its value, as in numpy. The
 error bounds of a program include the error of rounding a product (minitri/trust/error_bounds.py). Products of f16
@@ -27,7 +27,7 @@ from minitri.graph.roundable_products import is_discontinuous, roundable_product
 
 
 def round_products(graph: Graph) -> Graph:
-    """Returns the graph in which products that other kernels will read are rounded to bf16."""
+    """Rounds products to bf16 if other kernels will read them."""
     found = roundable_products(graph) - used_by(graph, lambda n: isinstance(n, Contract) or is_discontinuous(n))
     if not found:
         return graph

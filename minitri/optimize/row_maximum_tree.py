@@ -1,10 +1,10 @@
-"""tile → tile: computes the maximum of a wide row of a product in parts of 16 columns ("reduction tree").
+"""tile → tile: computes maxima of a matrix product's wide rows in parts of 16 columns ("reduction tree").
 
     %5: f32[i] = reduce.max %4 {over = [j]}      becomes     {over = [j], in_parts = true}
 
-After a product, each thread of a warp holds many elements of a row of the result. Triton compares the elements of a
-thread one after another, so each comparison waits for the previous comparison. If a row is divided into parts, several
-independent chains of comparisons run at the same time.
+After a matrix product, each thread of a warp holds many elements from a row of the result. Triton compares the elements
+of a thread one after another, so each comparison waits for the previous comparison. If a row is divided into parts,
+several independent chains of comparisons run at the same time.
 
 The maximum of each row of a product gets the hint `in_parts` if the product has at least COLUMNS (128) columns. A
 maximum gets the hint `in_parts` only if each warp computes complete rows. If a loop carries the product from one

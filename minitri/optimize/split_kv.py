@@ -11,16 +11,16 @@ idle. This optimisation works for every product whose first factor depends on a 
 for attention. The file minitri/graph/partial_sum_correction.py decides whether a product that was computed with an old
 maximum can be corrected for a new maximum.
 
-A loop is split into the same number of parts for all products that it computes. In attention, the maximum, the sum of
-the exponentials, and the product with v are all split into the same parts. If the first factor of a product is divided
-by a sum, as in a softmax, the pass divides the product by this sum instead.
+All products in a loop are split into the same number of parts. In attention, the maximum, the sum of the exponentials,
+and the product with v are all split into the same parts. If the first factor of a product is divided by a sum, as in a
+softmax, the pass divides the product by this sum instead.
 
 A loop of unknown length gets at most 32 parts, and some of these parts can be empty. A loop is not split if another
 size is unknown, or if its products have too many columns for one grid program. If a loop cannot be split into equal
-parts, its last part is padded with elements that add 0 to the product. The loop can be padded only if the operand of
-the maximum is the only array that varies in the numerator of the first factor. For example, exp(s - max s) @ v can be
-padded, because exp(-inf) is 0. If w is an array with the shape of s, (w * exp(s - max s)) @ v cannot be padded. A loop
-that needs padding and cannot be padded is not split.
+parts, its last part is padded with elements that add 0 to the product. The loop can be padded only if a single array
+varies in the numerator of the first factor: the operand of the maximum. For example, exp(s - max s) @ v can be padded,
+because exp(-inf) is 0. If w is an array with the shape of s, (w * exp(s - max s)) @ v cannot be padded. A loop that
+needs padding and cannot be padded is not split.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class _Group:
         return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
 
     def in_parts(self, following: Following, cut: Cut) -> Node:
-        """Returns the product, computed in parts. The argument `cut` is the maximum that the first factor uses. The
-        product gets the same parts as this maximum.
+        """Returns the product, computed in parts. The argument `cut` describes how the maximum in the first factor is
+        split into parts. The product gets the same parts as this maximum.
         """
         i, node, lead = following.i, self.node, self.node.rank - 2
         a = following.with_own(self.numerator, self.found, cut)

@@ -11,8 +11,8 @@ the same elements, both reductions are split into the same parts. In a chain of 
 a mean and a variance, each part stays in registers and is read once. A sum of all elements of a matrix can depend on
 reductions of its single rows. For example, each part of the sum of `x - mean(x, axis=1)` is a row, so one kernel
 computes the mean and the sum of a row. The file minitri/optimize/two_step_reductions.py describes how parts are
-computed and combined. Reductions that share a loop with a product are not split by this pass: only
-minitri/optimize/split_kv.py can split a loop with a product.
+computed and combined. This pass does not split a reduction in a loop with a product. Only minitri/optimize/split_kv.py
+can split such a loop.
 
 A kernel that computes partial results can store further results of the same elements, so that it reads each element
 once (minitri/optimize/fusion/shared_axes.py). For example, in the program `sum(x), 2 * x`, the kernel that computes
@@ -66,9 +66,9 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
 
 
 def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
-    """Returns the reductions that are computed in two steps: first a result for each row, then the combined result of
-    the rows. The returned dict maps each reduction to an axis k: a row has the axes k, k + 1 and so on, up to the last
-    axis.
+    """Returns the reductions that are computed in two steps. The first step reduces each row, and the second step
+    combines the results of the rows. The returned dict maps each reduction to an axis k: a row has the axes k, k + 1
+    and so on, up to the last axis.
 
     A reduction is computed row by row if another reduction or a scan runs along the same rows, so that one kernel can
     compute both. For example, in a program with `max(x, axis=1)` and `sum(x)`, the sum is computed row by row. Left
@@ -125,7 +125,7 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, chained: bool = Fals
     """Returns the axis to split, the number of parts and the length of a part. The number of parts is 1 if a split
     would not make the reduction faster.
 
-    `chained`: whether the reduction belongs to a chain of reductions of the same elements.
+    `chained`: whether a chain of dependent reductions over the same elements contains the reduction `node`.
     """
     whole = node.axes[0], 1, node.x.shape[node.axes[0]]
     if any(e.constant is None for e in node.x.shape):

@@ -50,9 +50,9 @@ def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | N
     """Returns the graph in which some nodes, such as long reductions, are computed in parts. The argument `kinds` gives
     the types of the nodes that can be split. The field `splits` of the graph lists the split nodes.
 
-    The function `rule` gets an interner, a node of the old graph, and the copy of this node in the new graph. The
-    function `rule` returns None for a node that is not split. The argument `by` is the function of the calling pass;
-    reports show the name of this function for each split node.
+    The function `rule` gets three arguments: the interner that makes new nodes, a node of the old graph, and the node's
+    copy in the new graph. The function `rule` returns None for a node that is not split. The argument `by` is the
+    function of the calling pass; reports show the name of this function for each split node.
     """
     splits: list[ir.Split] = []
     if not any(isinstance(node, kinds) for node in graph.nodes()):
@@ -85,9 +85,9 @@ class Cut:
     def made(self, cuts: dict[Node, Cut]) -> Halves:
         """Returns the reduction in two steps. Records the split reduction in the dict `cuts`.
 
-        If a sum depends on a split maximum or mean, each part of the sum uses the maximum or mean of the part. If the
-        partial sums cannot be corrected, the sum reads its elements again after the maximum or mean of all elements is
-        known.
+        A sum can depend on a maximum or mean that is computed in parts. Each part of the sum then uses the maximum or
+        mean of the same part. If the partial sums cannot be corrected, the sum reads its elements again after the
+        maximum or mean of all elements is known.
         """
         elements = self.length * product([self.node.x.shape[a] for a in self.node.axes if a != self.k])
         if self.node.op in POSITIONS:
@@ -128,8 +128,8 @@ class Cut:
         return self.i.reduce(op, x, inner)
 
     def position(self) -> Node:
-        """Returns the result of argmax or argmin: finds the part with the best value, and the index of this value in
-        that part.
+        """Returns the result of argmax or argmin. Finds the part with the best value, and then the index of this value
+        inside the part.
 
         If several values are equally good, the result is the index of the first of these values. If there is a nan, the
         result is the index of the first nan.
@@ -151,8 +151,8 @@ Cuts = Mapping[Node, Cut]  # by the result of the reduction
 
 
 def parts_of(extent: Dim, parts: int, step: int = 1) -> tuple[int, Dim]:
-    """Returns the number of parts that cover an axis, and the length of a part. The number of parts is at most `parts`,
-    and the length is a multiple of `step`. The last part of the axis can be shorter than the other parts.
+    """Returns how many parts cover an axis, and how long a part is. The number of parts is at most `parts`, and the
+    length is a multiple of `step`. The last part of the axis can be shorter than the other parts.
     """
     length = (extent + (parts * step - 1)) // (parts * step) * step
     return parts if extent.constant is None else -(-extent.constant // int(length)), length
@@ -215,7 +215,7 @@ def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> 
 
 
 class Following(Record):
-    """Splits a sum into the same parts as the reductions on which the sum depends.
+    """Splits a sum into the same parts as the reductions inside the sum, such as a maximum.
 
     The field `terms` is the expression that is summed.
     """
@@ -299,9 +299,9 @@ class Following(Record):
     # ---- means -----------------------------------------------------------------------
 
     def shifted(self, cut: Cut, found: Shift[Element]) -> Node:
-        """Returns a sum such as a variance: each term is a product of two deviations from a mean. The sum of each part
-        uses deviations from the means of this part. Before the sums of the parts are added, each sum is corrected, so
-        that it contains deviations from the means of all elements.
+        """Returns a sum of products of two deviations from a mean, such as a variance. The sum of each part uses
+        deviations from the means of this part. Before the sums of the parts are added, each sum is corrected, so that
+        it contains deviations from the means of all elements.
         """
         i, counts = self.i, self._counts(cut)
         own = {m: compute(i, "divide", self.cuts[m.y.y.node].first, counts) for m in dict.fromkeys(found.means)}

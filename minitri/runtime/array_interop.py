@@ -47,7 +47,7 @@ class ArrayView(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """The largest distance in memory between the first element and any element, counted in elements."""
+        """The largest distance in memory between the first element and another element, as a number of elements."""
         return sum((n - 1) * abs(s) for n, s in zip(self.shape, self.strides) if n > 1)
 
     def numpy(self) -> Any:
@@ -61,7 +61,7 @@ class ArrayView(NamedTuple):
 
 
 def returned(views: Iterable[ArrayView]) -> Any:
-    """Returns the results of a call as the caller gets them: one array, or a tuple of arrays."""
+    """Returns the results of a call in the form that the caller gets: one array, or a tuple of arrays."""
     results = tuple(v.returned() for v in views)
     return results[0] if len(results) == 1 else results
 

@@ -93,7 +93,7 @@ class Call(NamedTuple):
 
     @property
     def device(self) -> str:
-        """The GPU that holds an array of the call, such as "cuda:0"; "cpu" if no array is on a GPU."""
+        """The name of the GPU that holds an array of the call, such as "cuda:0". "cpu" if no array is on a GPU."""
         return getattr(self.model, "device", "cpu")
 
 

@@ -42,7 +42,7 @@ class InterpretedKernel(NamedTuple):
         return HostPointer(array)
 
     def described(self, d: Descriptor, pointers: Sequence[Any]) -> Any:
-        """Returns the tensor descriptor that the kernel in the interpreter gets as its argument."""
+        """Makes a tensor descriptor, an argument for a kernel that runs in Triton's interpreter."""
         from triton.tools.tensor_descriptor import TensorDescriptor
 
         return TensorDescriptor(pointers[d.pointer], list(d.shape), list(d.strides), list(d.block))
@@ -125,7 +125,7 @@ LARGEST = 1 << 26  # bytes; a larger input is not copied
 
 
 class Guarded:
-    """Copies of a call's arrays between guard bands, to find wrong writes.
+    """Copies the arrays of a call, and puts guard bands around the copies, to find wrong writes.
 
     Guard bands, outputs and temporaries are filled with the byte `POISON`. The copy of an input has the strides of the
     input. An output element that no kernel writes consists of `POISON` bytes in the result.

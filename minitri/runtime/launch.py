@@ -38,7 +38,7 @@ Step = NativeKernel | InterpretedKernel  # one kernel, with the function that ru
 
 
 class Launch(NamedTuple):
-    """One kernel launch of a plan with its arguments. A kernel without grid programs is not launched."""
+    """One kernel launch of a plan with its arguments. If the grid of a kernel is empty, the kernel is not launched."""
 
     step: Step
     programs: int
@@ -84,8 +84,8 @@ class Bound:
     The outputs belong to the `Bound` object: each call overwrites the results of the previous call. On a GPU, making a
     `Bound` object compiles the kernels of all its launches.
 
-    `memory`: the inputs and the new arrays for temporaries and outputs, by name. They are kept because launches have
-        only addresses.
+    `memory`: the arrays of the call, by name: inputs, temporaries and outputs. They are kept because launches have only
+        addresses.
     `launches`: the launches of the call, in order.
     `outputs`: the arrays of the results.
     `results`: the results as the caller gets them: one array of the caller's library, or a tuple.
@@ -155,7 +155,7 @@ def on_device(like: ArrayView | None) -> AbstractContextManager[Any]:
 
 
 def executable(plan: Plan, kernels: Sequence[EmittedKernel], text: str, target: Target) -> Executable:
-    """Returns a plan with the functions that run its kernels.
+    """Combines a plan with the functions that run the plan's kernels.
 
     On a GPU, a kernel runs as machine code, which is compiled at the first launch. On a CPU, the kernel runs in
     Triton's interpreter.

@@ -102,7 +102,7 @@ def trials(
     `build`: a function that compiles a candidate. It returns a function that launches the compiled candidate.
     `seconds`: the time limit for compilation. Candidates that are not compiled in time are left out, but never the
         first one.
-    `scale`: the magnitude of the operands. The tolerance of the function `close` depends on it.
+    `scale`: the magnitude of the operands. The magnitude determines the tolerance of the comparison (`close`).
     `progress`: a function that reports progress. It gets the number of finished candidates and the number of all
         candidates.
 

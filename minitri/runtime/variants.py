@@ -2,9 +2,9 @@
 chooses the `Executable` for each call.
 
 On a GPU, each of the first eight shapes gets its own kernels, in which sizes and strides are literals. From the ninth
-shape on, all shapes share general kernels. General kernels receive the sizes as arguments. A size is a literal in a
-general kernel only if all of the first eight shapes had the same size. The interpreter always gets kernels for the
-sizes of the call.
+shape on, all shapes share general kernels. General kernels receive the sizes as arguments. General kernels contain a
+size as a literal only if this size was the same in all of the first eight shapes. The interpreter always gets kernels
+for the sizes of the call.
 
 A program with the effort "quick" or "full" measures schedules at the first call of a shape (tuning_policy.py). Left
 out: calls that repeat an earlier call (replay.py).
@@ -31,7 +31,7 @@ class Variants:
     """The `Executable` objects (compiled kernels) of one program.
 
     `kept`: the `Executable` objects, one for each compilation context.
-    `shapes`: the sizes and strides of the calls that got their own kernels.
+    `shapes`: the sizes and strides of each call that got kernels for its own shape.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Variants:
         return True
 
     def unchanged(self, call: Call) -> dict[str, int]:
-        """Returns each size of the call that is the same in all recorded `shapes`. A general kernel (a kernel for many
+        """Returns the sizes that the call shares with all recorded `shapes`. A general kernel (a kernel for many
         shapes) contains the unchanged sizes as constants, and receives all other sizes as arguments.
         """
         seen = [dict(sizes) for sizes, _ in self.shapes]

@@ -42,7 +42,7 @@ __all__ = ["Parameter", "RandomProgram", "arrays", "programs", "random_array", "
 def programs(max_ops: int = 8) -> SearchStrategy[RandomProgram]:
     """Returns a hypothesis strategy for well-typed programs of up to `max_ops` statements.
 
-    hypothesis shrinks a failing program to few and simple statements.
+    The library hypothesis shortens a failing program to few and simple statements.
     """
     from hypothesis import strategies as st
 

@@ -70,7 +70,7 @@ def with_dead_code(text: str) -> Program:
 
 
 def renamed(text: str) -> Program:
-    """Returns the program with new names, which sort in the reverse order of the old names."""
+    """Renames a program's own names, so that their alphabetical order is reversed."""
     start = text.index("def program(")
     own = dict.fromkeys(w for w in re.findall(r"(?<![\w.])[A-Za-z_]\w*", text[start:]) if OWN_NAMES.fullmatch(w))
     other = {name: f"{'N' if name.isupper() else 'q'}{len(own) - k}" for k, name in enumerate(own)}

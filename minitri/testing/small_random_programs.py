@@ -56,8 +56,8 @@ HELPER_FUNCTIONS = parse_module("\n\n".join(HELPERS.values()), "<helpers>").func
 
 
 class RandomProgram(Record):
-    """The text of a module, and a number for each dimension of the program. The program is the module's last function,
-    `program`.
+    """A random program: the text of its module, and a number for each of its dimensions. The program is the module's
+    last function, `program`.
     """
 
     text: str
@@ -205,7 +205,7 @@ def _parsed(text: str) -> ast.Module:
 
 
 class Tape:
-    """Makes the choices that the list `numbers` records: each number is the index of the chosen option.
+    """Repeats recorded choices. Each number in the list `numbers` is the index of the chosen option.
 
     After the last recorded choice, a `Tape` makes random choices with `rng`, or takes the first option if there is no
     `rng`.

@@ -210,7 +210,7 @@ class FormFiller(StatementWriter):
 
     def factor(self, filled: Filled, x: Value) -> str:
         """Returns the name of an array y for the matrix product `x @ y`. A random choice decides between an existing
-        value and a new parameter. If no existing value has a suitable shape, y is a new parameter.
+        value and a new parameter. If no existing value has a shape that fits x, y is a new parameter.
         """
         name = self.found(lambda v: _product(x.shape, v.shape) <= MAX_ELEMENTS)
         if name is not None and self.choose((True, False)):

@@ -39,7 +39,7 @@ class Statement(Record):
 
 
 class Filled(dict[str, Any]):
-    """A dictionary from the placeholders of a statement to the texts that replace them.
+    """Maps each placeholder of a statement to the text that replaces it.
 
     Most placeholders become the same text everywhere in a statement. A placeholder in `words` or in `drawn_again` gets
     a new text at each occurrence.
@@ -107,7 +107,7 @@ class StatementWriter:
         return True
 
     def ends(self) -> list[Statement]:
-        """Returns the statements whose results no other statement reads."""
+        """Returns the statements whose results are not used by other statements of the program."""
         read = names_read(self.statements)
         return [s for s in self.statements if s.name not in read]
 

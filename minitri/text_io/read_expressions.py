@@ -104,7 +104,7 @@ class Names:
     def condition(self, e: Node) -> Dim:
         """Returns an expression that is >= 0 exactly if the condition `e` holds.
 
-        The returned expression is b - a - 1 for the condition `a < b`, and a - b for `a >= b`.
+        For the condition `a < b`, the result is b - a - 1. For the condition `a >= b`, the result is a - b.
         """
         if e.kind not in ("<", ">="):
             raise Mistake(e, "a condition is written `a < b` or `a >= b`")

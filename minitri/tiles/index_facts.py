@@ -4,8 +4,8 @@
 
 The function `known` takes a tile program, and one load or store of this program. It returns facts
 (minitri/base/inequalities.py) that are true whenever the given load or store runs. The one idea: all facts follow from
-the blocks of each axis, and from the rule that a grid program runs only if no axis of the grid is empty. A loaded value
-can be any number, so there are no facts about loaded values.
+the blocks of each axis, and from the fact that grid programs exist only if no grid axis is empty. A loaded value can be
+any number, so there are no facts about loaded values.
 """
 
 from collections.abc import Iterator, Sequence

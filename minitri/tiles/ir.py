@@ -164,8 +164,8 @@ class Program(LaunchOptions, eq=False):
         return self.hints.get(about, PLAIN)
 
     def hinted(self, about: Iterable[Op | Loop], **more: Any) -> Program:
-        """Returns the tile program with the hints `more` added to the ops and loops in `about`. If the argument `about`
-        contains no op and no loop, the method returns this tile program itself.
+        """Adds the hints `more` to the ops and loops in `about`, and returns the new tile program. If the argument
+        `about` contains no op and no loop, the method returns this tile program itself.
         """
         found = {x: replace(self.hint(x), **more) for x in about}
         return replace(self, hints={**self.hints, **found}) if found else self
@@ -257,7 +257,7 @@ def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
 class BlockIndex(Record):
     """The array index of each element of a block along the axis `axis`.
 
-    If the field `walks` is true, an element's array index is `offset` plus the element's index along the axis. If the
+    If the field `walks` is true, the index of an element in the array is its index along the axis plus `offset`. If the
     field `walks` is false, an element's array index is `offset` plus the element's position in the block (0, 1, …). If
     the field `axis` is None, all elements have the array index `offset`.
     """
@@ -268,8 +268,8 @@ class BlockIndex(Record):
 
 
 def block_index(program: Program, index: Dim) -> BlockIndex | None:
-    """Converts an index to a `BlockIndex`: an index along one axis, plus a number that is equal for all elements of the
-    block. Returns None if the index cannot be written as a `BlockIndex`.
+    """Converts an index to a `BlockIndex`: the index along one axis plus a number. The number is equal for all elements
+    of the block. Returns None if the index cannot be written as a `BlockIndex`.
     """
     symbols = {s.name for s in index.symbols()}
     axis = next((a for a in program.axes if a.block > 1 and symbols & {a.name, f"{a.name}_lane"}), None)

@@ -14,8 +14,8 @@ The one idea: the body of a tile program consists of phases, which are executed 
 loops) ends with its reductions over looped axes. Within a phase, results that need loops over the same axes are
 computed in one loop nest. If a loop nest needs elements that an earlier phase (group of loops) used, the loop nest
 loads and computes these elements again. An axis with the role "whole" needs no loop, so a row along this axis is read
-once. For a reduction, a loop carries a partial result for each position in a block. After the loop, one reduction
-combines the partial results of all positions in a block.
+once. For a reduction, a loop carries a partial result for each position in a block. After the loop, a final reduction
+over the block combines the partial results.
 
 The class `Lowering` puts two reductions into separate loops if the second reduction depends on the result of the first
 reduction. The file minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose reductions share a
@@ -113,14 +113,14 @@ class Lowering:
         return self.out.ops
 
     def level(self, op: Op, levels: dict[Op, int]) -> int:
-        """Returns the number of phases (groups of loops) that must end before an op can run. The argument `levels` maps
-        each operand of the op to its number of phases.
+        """Returns the number of phases (groups of loops) that must end before an op can run. The dict `levels` contains
+        the result of this method for each operand of the op.
         """
         return max((levels[o] + bool(self.looped_over(o)) for o in ir.children(op)), default=0)
 
     def looped_over(self, op: Op) -> list[str]:
-        """Returns the looped axes that an op reduces. If an op reduces a looped axis, its result exists only after the
-        loop. An op that reduces a looped axis ends its phase (a group of loops).
+        """Returns the axes that an op reduces by a loop. If an op reduces a looped axis, its result exists only after
+        the loop. An op that reduces a looped axis ends its phase (a group of loops).
         """
         return [a for a in self.looped if a in ir.reduced_by(op)]
 

@@ -29,12 +29,12 @@ def users(program: Program) -> Users:
 
 
 def connected(op: Op, users: Users) -> list[Op]:
-    """Returns three kinds of ops: the operands of `op`, the ops that use `op`, and all operands of these users."""
+    """Returns the operands of `op`, the users of `op`, and the operands of the users."""
     return [*children(op), *users[op], *(o for u in users[op] for o in children(u))]
 
 
 def largest_subset(ops: Iterable[Op], users: Users, keeps: Callable[[Op, set[Op]], bool]) -> set[Op]:
-    """Returns the largest subset of `ops` for which `keeps(op, subset)` is true for each op in the subset.
+    """Returns the largest subset of `ops` in which each op meets the condition `keeps(op, subset)`.
 
     To decide about an op, `keeps` may look only at this op, its operands, its users, and the operands of its users (see
     `connected`).
@@ -55,8 +55,8 @@ def exchange(program: Program, old: Op, new: Op) -> Program:
 
 
 def retyped(program: Program, dtypes: Mapping[Op, DType]) -> Program:
-    """Returns the program in which the ops in `dtypes` have the given dtypes. If `dtypes` is empty, returns the program
-    unchanged.
+    """Changes the dtypes of ops, and returns the new program. The dict `dtypes` has the new dtype of each changed op.
+    If `dtypes` is empty, returns the program unchanged.
     """
     return rebuilt(program, lambda op: replace(op, dtype=dtypes[op]) if op in dtypes else op) if dtypes else program
 

@@ -6,8 +6,9 @@
       store out[i] %0
     }
 
-Values are numbered in the order of computation. The text of tile programs begins with the inputs, outputs, conditions
-and temporaries of the plan, as in minitri/kernels/text.py. Each program lists its compile options after its buffers:
+The text numbers values in the order in which the program computes them. The text of tile programs begins with the
+inputs, outputs, conditions and temporaries of the plan, as in minitri/kernels/text.py. Each program lists its compile
+options after its buffers:
 
     warps 8 stages 4 group 8 registers 128 wide
 

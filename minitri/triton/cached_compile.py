@@ -1,8 +1,8 @@
 """Runs the stages of Triton's compiler, and caches the machine code on disk under minitri's own keys.
 
 The function `compiled` takes the input of Triton's compiler (`compiled_stages.ast_source`), the kernel, and a target.
-It returns the kernel, compiled by Triton now or read from Triton's cache folder. The one idea: minitri's cache key
-takes less time to compute than Triton's cache key. Triton's own cache key contains a hash of all files of Triton. Each
+The returned kernel was either compiled now, or read from Triton's cache folder. The one idea: minitri's cache key takes
+less time to compute than Triton's cache key. Triton's own cache key contains a hash of all files of Triton. Each
 process needs 0.3 s to compute this hash before its first compilation. minitri's cache key contains the version, size
 and date of Triton's library instead of a hash of Triton's files. Two installations of Triton differ in the version,
 size or date of Triton's library.
@@ -109,7 +109,7 @@ def stages(source: Any, kernel: EmittedKernel, target: Target, metadata: dict[st
     """Yields the name and result of each stage of Triton's compiler. A stage runs only when the caller requests the
     stage's result.
 
-    The stages write into the dictionary `metadata`, which describes the compiled kernel.
+    Each stage of the compiler adds facts about the kernel to the dictionary `metadata`.
     """
     from triton._C.libtriton import ir
     from triton.compiler.compiler import make_backend

@@ -31,10 +31,10 @@ STEP = "    "
 class Lines:
     """The lines of a Triton function that is being written.
 
-    `texts`: the lines of source text with their indentation. A line computes at most one operation.
+    `texts`: the lines of source text, including their indentation. A line computes at most one operation.
     `ops`: pairs of a line number, counted from 1, and the operation that the line computes.
-    `sizes`: the name of the kernel argument for each expression over unknown sizes. The argument holds the value of the
-        expression.
+    `sizes`: maps each expression over unknown sizes to the name of a kernel argument. The argument holds the value of
+        the expression.
     """
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ class Expressions:
     """Writes expressions over the values and axes of one tile program.
 
     `extents`: the number of elements of a tile along each axis. Axes along which a tile has one element are left out.
-    `names`: the name in the source of each computed operation, such as v3.
+    `names`: maps each operation that is already computed to its name in the source, such as v3.
     `predicates`: the name in the source of each computed condition, such as m5. A key is a condition, in which names
         such as v3 stand for the loaded values.
     """

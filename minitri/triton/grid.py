@@ -6,9 +6,9 @@
     j = j_tile * BLOCK_J + tl.arange(0, BLOCK_J)   each tile number gives the indices of the tile's elements
 
 The class `Grid` takes a tile program, and writes lines of Triton source. Three options of a tile program change the
-order of its tiles. With the option `group`, the tiles are numbered in groups of several rows of tiles. With the option
-`descending`, the tiles along the last grid axis are numbered from the end of the axis. With the option `persistent`,
-each grid program computes several tiles, one after another.
+order of its tiles. With the option `group`, several rows of tiles form a group, and the tiles are numbered group by
+group. With the option `descending`, the tiles along the last grid axis are numbered from the end of the axis. With the
+option `persistent`, each grid program computes several tiles, one after another.
 """
 
 from collections.abc import Sequence

@@ -122,8 +122,7 @@ def _float_floordiv(a, b):
 def power(b, n):
     """Returns b ** n for integers. A result that is too large for the dtype wraps around.
 
-    For a negative exponent n, the result is 1 / b**-n rounded toward zero. If n is negative and b is 0, the result is
-    0.
+    For a negative n, the result is 1 / b**(-n), rounded toward zero. The power 0 ** n with a negative n is 0.
     """
     base, exponent = tl.broadcast(b, n)
     result = base * 0 + 1
@@ -250,10 +249,10 @@ def reduce_max_in_parts(x):
     """Returns the maximum of each row of a matrix product. The function first splits each row into blocks of 16
     columns, and computes the elementwise maximum of the blocks.
 
-    When tensor cores have computed the product, each thread holds a quarter of a row. Without elementwise maxima, a
-    thread would compute the maximum of its elements by one chain of instructions. Each instruction of a chain waits for
-    the previous instruction. While elementwise maxima reduce a row to 16 columns, each thread computes four independent
-    maxima. The GPU overlaps the instructions of independent maxima.
+    After a product on tensor cores, each thread holds a quarter of a row in its registers. Without elementwise maxima,
+    a thread would compute the maximum of its elements by one chain of instructions. Each instruction of a chain waits
+    for the previous instruction. While elementwise maxima reduce a row to 16 columns, each thread computes four
+    independent maxima. The GPU overlaps the instructions of independent maxima.
     """
     parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))
     return tl.reduce(tl.reduce(parts, 1, maximum), 1, maximum)

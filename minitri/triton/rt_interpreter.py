@@ -9,8 +9,8 @@ wrong. In Triton's own interpreter, reductions are slow Python loops over elemen
 nothing, conversions to bf16 truncate, and maxima ignore NaN.
 
 Elementwise functions come from the operator table. Each row of the operator table has the spelling of an operator in
-Triton, and a numpy function. If Triton computes an operator by a single call, such as `libdevice.tanh({0})`, the
-interpreted kernel calls the numpy function of the operator instead.
+Triton, and a numpy function. Some operators are a single call in Triton, such as `libdevice.tanh({0})`. For these
+operators, an interpreted kernel calls the numpy function instead.
 
 Interpreted kernels add elements in numpy's order, which differs from the order in compiled kernels.
 """
@@ -65,7 +65,7 @@ def _lift(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Namespace:
-    """A replacement for a module: its attributes are the given functions, and the functions of the operator table."""
+    """Replaces a module. Its attributes are the given functions and the functions of the operator table."""
 
     def __init__(self, name: str, functions: dict[str, Callable[..., Any]]) -> None:
         self._name, self._functions = name, functions

@@ -20,7 +20,7 @@ SHOWN = 24  # elements of an array that a report prints
 
 
 class CheckRow(NamedTuple):
-    """The result of checking one stage. The field `by` has the name of the pass that made the stage.
+    """The outcome of checking one compilation stage. The field `by` has the name of the pass that made the stage.
 
     `max_error` and `bound` belong to the element of the result that has the largest error relative to its bound.
     """
@@ -94,7 +94,7 @@ class CheckReport(NamedTuple):
 
     @property
     def ran(self) -> list[CheckRow]:
-        """The rows of stages that this machine could run."""
+        """The check results of all stages that this machine could run."""
         return [r for r in self.rows if r.ran]
 
     @property

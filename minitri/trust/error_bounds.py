@@ -1,5 +1,4 @@
-"""Computes for each element of a result an interval that contains the result of every correct implementation of a
-graph.
+"""For each output element of a graph, computes an interval that contains the results of all correct implementations.
 
 The function `enclosures` takes a graph, its inputs, and its sizes. For each output, it returns an `Enclosure`, which
 has a value and a radius for each element. The value of an element is computed in f64. For f64 results, a longer float
@@ -196,8 +195,8 @@ class _Analysis:
     def cast(self, node: Apply) -> tuple[Any, Any]:
         """Returns each element's value and radius (largest possible error) after a conversion to another dtype.
 
-        Rounding is monotone, so it is enough to round both ends of the operand's interval. In a fused kernel, a value
-        that is not an output can stay unrounded, and a later result is rounded instead. For example, a kernel for
+        Rounding is monotone, so it is enough to round both ends of the operand's interval. A fused kernel can keep a
+        value unrounded if the value is not an output, and round a later result instead. For example, a kernel for
         `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums by s. For a
         node that is not an output, the analysis keeps the unrounded value, and adds one rounding error to the radius.
         """
@@ -233,7 +232,7 @@ class _Analysis:
         return value, radius + self.running_means_error(node) if node.op == "sum" else radius
 
     def folded(self, node: Reduce | Scan, fold: Fold) -> tuple[Any, Any]:
-        """Returns the value and the largest possible error of each element of a reduction or scan.
+        """Returns the values of a reduction or scan, and the largest possible error of each value.
 
         `fold(name, array)` applies the reduction `name` to an array.
         """

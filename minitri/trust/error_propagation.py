@@ -45,8 +45,8 @@ Fold = Callable[[str, Any], Any]  # (name of a reduction, array) → the reducti
 
 
 def moved(row: Operator, operand: DType, args: Arrays, radii: Arrays, centre: Any) -> Any:
-    """Returns how far an operator's result can lie from the value `centre`. The error of the operand `args[k]` is at
-    most `radii[k]`.
+    """Returns the largest possible distance between an operator's result and the value `centre`. The error of the
+    operand `args[k]` is at most `radii[k]`.
     """
     far = farthest(centre, [row.numpy(*c) for c in corners(args, radii)])
     if operand.is_integer:
@@ -69,8 +69,9 @@ def shifted(x: Any, e: Any, sign: int) -> Any:
     """Returns x + sign * e: the largest possible value of x if `sign` is 1, and the smallest if `sign` is -1. An
     element with the error bound e = 0 is returned unchanged.
 
-    An integer result is limited to the range of its dtype. A bool whose error bound is not 0 becomes True if `sign` is
-    1, and False if `sign` is -1. A NaN whose error bound is inf becomes the largest float, with the sign `sign`.
+    An integer result is limited to the range of its dtype. If the error bound of a bool is not 0, the bool becomes True
+    for `sign` 1, and False for `sign` -1. A NaN whose error bound is inf becomes the largest float, with the sign
+    `sign`.
     """
     if x.dtype.kind == "b":
         return np.where(e > 0, sign > 0, x)

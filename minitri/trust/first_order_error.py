@@ -146,8 +146,8 @@ class _Magnitudes:
         return self.scaled(self.op("maximum", *changes), 1 / (STEP * UNITS[dtype.name]))
 
     def of_factor(self, x: Node) -> Node:
-        """Returns 1 + e(x) / |x| for each factor x of a product, where e(x) is the scale of the rounding errors of x.
-        The relative error of a product is at most about the sum of these numbers of its factors.
+        """Returns 1 + e(x) / |x| for a factor x of a product. Here, e(x) is the scale of the errors that rounding
+        causes in x. The relative error of a product is at most about the sum of these numbers of its factors.
         """
         size = self.absolute(x)
         one = number(self.i, size, 1.0)

@@ -38,11 +38,11 @@ BOUNDS, NEEDED, ONCE = "in bounds", "needed", "written once"
 
 
 class Verdict(NamedTuple):
-    """The verdict on one claim about an access.
+    """Says whether one claim about a load or store is proven.
 
     `status`: "proven", "needed", "refuted", "idle" or "not proven". "needed": an example or a reason shows that a
         bounds check is needed. "idle": the bounds check is not needed.
-    `why`: the proof, the example or the reason, as a text.
+    `why`: a text that justifies the status: a proof, an example or a reason.
     """
 
     program: str
@@ -68,7 +68,7 @@ def prove(program: Program, conditions: Sequence[Condition] = (), needed: bool =
     """Returns all verdicts on a masked program, in the order of its statements.
 
     The proofs can assume that the `conditions` hold, because each call checks them before the program runs. If `needed`
-    is false, there are no verdicts about whether each bounds check is needed.
+    is false, the function does not examine whether each bounds check is needed.
     """
     return _Proving(program, conditions).run(needed)
 

@@ -82,8 +82,8 @@ class Watch:
         self.program: Program | None = None
 
     def enter(self, program: Program, place: tuple[int, ...]) -> None:
-        """Records that the grid program at the position `place` starts. Accesses belong to the grid program for which
-        `enter` was last called.
+        """Records the start of the grid program at the grid position `place`. Accesses belong to the grid program for
+        which `enter` was last called.
         """
         if program is not self.program:
             loaded = {op.buffer.name for op in program.ops() if isinstance(op, Load)}

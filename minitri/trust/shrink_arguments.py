@@ -6,9 +6,9 @@ The function `smallest` takes the arguments of a call, the symbolic shapes of it
 `fails`. `fails(other)` is true if the program fails in the same way for the arguments `other`. `smallest` returns
 smaller arguments that fail in the same way.
 
-The search first tries smaller sizes: 0, 1, 2, a size next to a block size, half the size, or the size minus one. When
-the sizes cannot become smaller, each array is replaced by a simpler array: zeros, ones, or small integers in a
-row-major layout. If an array has few elements, single elements are also replaced by simpler numbers.
+The search first tries smaller sizes: 0, 1, 2, sizes next to block sizes, half the present size, and the present size
+minus one. When the sizes cannot become smaller, each array is replaced by a simpler array: zeros, ones, or small
+integers in a row-major layout. If an array has few elements, single elements are also replaced by simpler numbers.
 
 The one idea: a smaller array is always a part of the array that failed. A property of all elements of an array, such as
 "no element is NaN", is true for each part of the array too. If smaller arguments still fail, the search continues from
@@ -68,7 +68,7 @@ class _Search:
     # ---- sizes -----------------------------------------------------------------------
 
     def shrink_sizes(self) -> bool:
-        """Tries to shrink each dimension once, and returns whether any dimension became smaller."""
+        """Tries smaller sizes for each dimension, and returns whether any dimension became smaller."""
         before = self.sizes
         for name, n in before.items():
             for smaller in sorted(s for s in {*SIZES, n // 2, n - 1} if 0 <= s < n):

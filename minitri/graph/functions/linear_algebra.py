@@ -124,7 +124,7 @@ def matrix_power(t: Typer, x: Strong, n: Value) -> Array:
 
 
 def matrix_norm(t: Typer, x: Value, keepdims: Value, ord: Value) -> Array:
-    """Computes the norm of each matrix in the last two axes.
+    """Computes matrix norms over the last two axes.
 
     The argument `ord` is "fro" for the Frobenius norm, or 1, inf, -1 or -inf.
 

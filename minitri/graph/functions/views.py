@@ -1,7 +1,7 @@
 """Functions that move elements without arithmetic, such as reshape, flip and roll.
 
-The functions of this file make View nodes. The index map of a View maps the index of each result element to an index of
-the original array.
+The functions of this file make View nodes. The index map of a View says which element of the original array each result
+element is.
 """
 
 from collections import Counter

@@ -6,12 +6,12 @@
                                                       %6: f32[i, r] = multiply %3, %5
 
 A kernel is *relaxed* (allowed to use fast math) if 16-bit results hide the rounding errors of fast math. A relaxed
-kernel writes floats only to f16 and bf16 arrays, and to temporaries that only relaxed kernels read. A kernel is not
-relaxed if a discontinuous operation depends on its arithmetic: a comparison, floor, argmax or conversion to an integer.
-In a relaxed kernel, the compiler is allowed to round x * y + z once instead of twice. The operators of a relaxed kernel
-are allowed to use faster instructions with a relative error of about 2**-18 (`Operator.relaxed`). In a relaxed kernel
-(one that may use fast math), rewrite rules replace slow operators by faster ones, for example a division by a
-multiplication:
+kernel writes floats only to f16 and bf16 arrays, and to temporaries that only relaxed kernels read. Discontinuous
+operations are comparisons, floor, argmax and conversions to integers. If a discontinuous operation uses the results of
+a kernel's arithmetic, the kernel is not relaxed. In a relaxed kernel, the compiler is allowed to round x * y + z once
+instead of twice. The operators of a relaxed kernel are allowed to use faster instructions with a relative error of
+about 2**-18 (`Operator.relaxed`). In a relaxed kernel (one that may use fast math), rewrite rules replace slow
+operators by faster ones, for example a division by a multiplication:
 
     x / y, y without some axis of x         x * (1 / y): one division per row
     1 + tanh(x)                             2 * sigmoid(2 * x)
@@ -20,7 +20,7 @@ multiplication:
 An f32 ulp is `2**-16` of a bf16 ulp and `2**-13` of an f16 ulp. A less exact f32 value changes a 16-bit result only if
 the value is almost midway between two 16-bit numbers. A kernel that writes f32 or f64 arrays uses no fast math.
 
-The rule `power_of_two` rewrites exp(x - h) to a power of two, if h is one value for the whole row:
+The rule `power_of_two` rewrites exp(x - h) to a power of two, if all elements of a row have the same h:
 
     %3: f32[i, r] = multiply %2, 0.125                 %3: f32[i] = reduce.max %2
     %4: f32[i] = reduce.max %3             becomes     %4: f32[i] = multiply %3, 0.18…        (0.125 * log2 e)
@@ -38,9 +38,10 @@ Accuracy: for exp(x - h) with one value h for the whole row, the product of h an
 of h * log2 e changes all exponents of a row by the same amount, which is at most `|h| * 2**-24`. A score of attention
 already has a rounding error of up to `2**-24` of its value, because the score is multiplied by a constant. Values
 loaded from memory have no rounding error, so for loaded values `x - h` is computed before the multiplication by log2 e.
-If x * log2 e could overflow, `x - h` is computed first and then multiplied by log2 e. The factor exp(h(old) - h(new))
-that corrects a running sum is always computed from the difference of h(old) and h(new). In exp(h(old) - h(new)), the
-multiplication by log2 e comes after the subtraction, so that rounding errors do not accumulate from block to block.
+If x * log2 e could overflow, the multiplication by log2 e comes after the subtraction x - h. The factor exp(h(old) -
+h(new)) that corrects a running sum is always computed from the difference of h(old) and h(new). In exp(h(old) -
+h(new)), the multiplication by log2 e comes after the subtraction, so that rounding errors do not accumulate from block
+to block.
 """
 
 import math

@@ -1,11 +1,12 @@
 """Divides a graph into initial parts (groups of nodes that share a kernel), before fusion merges parts. Estimates
 whether computing a value in several kernels costs less than storing the value.
 
-The class `FirstParts` divides the compute nodes of a graph into parts. Compute nodes are reductions, scans, products
-and elementwise nodes. Each reduction, scan and product starts a part (a future kernel) of its own, with the elementwise
-nodes that it reads. If several parts use an elementwise node, either each part computes the node, or one part stores
-the node's value for all parts. Each part computes an elementwise node for itself if loading the node's operands is
-cheaper than storing and loading the node's value. Later, minitri/optimize/fusion/partition.py merges parts.
+The class `FirstParts` divides the compute nodes of a graph into parts, the groups of nodes that share a kernel. Compute
+nodes are reductions, scans, products and elementwise nodes. Each reduction, scan and product starts a part (a future
+kernel) of its own, with the elementwise nodes that it reads. If several parts use an elementwise node, either each part
+computes the node, or one part stores the node's value for all parts. Each part computes an elementwise node for itself
+if loading the node's operands is cheaper than storing and loading the node's value. Later,
+minitri/optimize/fusion/partition.py merges parts.
 """
 
 from collections.abc import Collection, Sequence
@@ -24,7 +25,7 @@ MAX_PROLOGUE_OPS = 8  # the most operations on an operand of a product, which ea
 
 class FirstParts:
     """The initial parts of a graph, before fusion merges parts. A part is a set of nodes that one kernel computes. The
-    parts that contain a node are called the homes of the node.
+    homes of a node are the parts that contain the node.
 
     The set `stored` contains the nodes whose values must be stored in memory. A node that only copies elements is
     stored too, unless it is in the collection `free`.

@@ -40,7 +40,8 @@ class Partition(FirstParts):
         self._known_attempt = cache(self._attempt)
 
     def run(self) -> list[FusedIndexing]:
-        """Merges parts and returns the index notation of each part, in an order in which the parts can run.
+        """Merges parts, and returns an index notation for each merged part. The parts are in an order in which they can
+        run.
 
         Raises a single NotOneKernel if some parts cannot be one kernel. The exception NotOneKernel lists all values
         that must be stored in memory.
@@ -107,7 +108,9 @@ class Partition(FirstParts):
         return found if reason is None else NotOneLoop(reason, roots[0])
 
     def quotient(self) -> nx.DiGraph[int]:
-        """Returns the graph whose nodes are the parts. An edge leads from a part to each part that reads its values."""
+        """Returns a directed graph with one node for each part. An edge leads from a part to each part that reads its
+        values.
+        """
         graph: nx.DiGraph[int] = nx.DiGraph()
         graph.add_nodes_from(self.parts)
         for h, part in self.parts.items():

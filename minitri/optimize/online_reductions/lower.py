@@ -11,7 +11,8 @@ Maximum: while all elements so far are -inf, a finite number replaces the maximu
     maximum is only subtracted, this number is the lowest float, and the correction factor and the sum are 0. If the
     maximum is used in other ways, this number is 0, and the correction factor is 1. After the loop, one more factor
     corrects the sum to the true maximum. So a row that contains only -inf gives the result that the definition gives.
-Mean: while the count of elements is 0, the mean is 0 / 0. So 0 replaces the shift (the correction summand).
+Mean: while no element has been counted, the mean is 0 / 0. Because 0 / 0 is nan, 0 replaces the correction that is
+    added to the sum (the shift).
 """
 
 from collections.abc import Iterable, Sequence
@@ -191,11 +192,11 @@ class OnlineLowering(Lowering):
 
 
 def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
-    """Checks whether a running maximum is only subtracted, so that the lowest finite number can replace -inf.
+    """Checks whether the ops only subtract the running maximum `y`. The lowest finite number can then replace -inf.
 
-    The maximum y of elements x may be subtracted from these elements, as in `exp(x - y)`. The maximum y may be
-    subtracted from the earlier maximum `old y` (before the current block), as in `exp(old y - y)`, the correction
-    factor of a sum. The maximum may be multiplied by a positive constant of at most 1 before it is subtracted.
+    The maximum y of elements x may be subtracted from these elements, as in `exp(x - y)`. The ops may subtract y from
+    the maximum of the earlier blocks, `old y`. An example is the correction factor of a sum, `exp(old y - y)`. The
+    maximum may be multiplied by a positive constant of at most 1 before it is subtracted.
     """
     if not isinstance(y, Reduce) or y.op != "max" or y.dtype not in (f32, f64):
         return False

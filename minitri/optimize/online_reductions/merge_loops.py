@@ -89,7 +89,7 @@ def _is(op: Op, name: str) -> bool:
 
 
 class KernelTerms(Terms[Op]):
-    """Reads the expressions of a kernel for the functions in minitri/graph/partial_sum_correction.py.
+    """Lets minitri/graph/partial_sum_correction.py read the expressions of a kernel.
 
     The argument `over` contains the axes that are reduced.
     """

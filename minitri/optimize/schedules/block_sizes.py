@@ -2,8 +2,9 @@
 
     sum(x, axis=1), x: f32[1000000, 8, 4]    filled([k, i], 1024, {r: 8}) = {r: 8, k: 4, i: 32}
 
-The function `filled` takes the axes of a kernel. It returns a block size for each axis. A tile first covers the axis
-that is contiguous in memory. If the contiguous axis is too short to fill a program, the tile covers the next axis too.
+The function `filled` takes the axes of a kernel. It returns a block size for each axis. First, a tile grows along the
+axis that is contiguous in memory. If the contiguous axis is too short to fill a program, the tile covers the next axis
+too.
 
 Block sizes are powers of two, because Triton requires tiles whose sizes are powers of two. The schedule rules choose
 the order of the axes.
@@ -50,8 +51,8 @@ def _fitting(extent: int, block: int, most: int, times: int) -> int:
 
 
 def innermost(axes: Sequence[Axis], weight: Mapping[str, int]) -> list[Axis]:
-    """Returns the axes, sorted by the number of bytes that are contiguous along an axis, largest number first. The
-    argument `weight` gives the number of contiguous bytes along each axis, as the function `contiguity` computes it.
+    """Sorts the axes by the number of contiguous bytes along each axis, the largest number first. The argument `weight`
+    gives the number of contiguous bytes along each axis, as the function `contiguity` computes it.
     """
     return sorted(reversed(axes), key=lambda a: -weight[a.name])
 
@@ -94,9 +95,9 @@ def _counts_along(remainder: Remainder, symbol: Symbol) -> bool:
 
 
 def rival(order: Sequence[Axis], kernel: Kernel) -> Axis | None:
-    """Returns a second axis along which the kernel loads and stores many contiguous bytes, as in a transpose. The
-    returned axis is never the first axis in the list `order`. Returns None if nearly all loads and stores of the kernel
-    are contiguous along the first axis only.
+    """Returns a second axis along which the kernel loads and stores many contiguous bytes, as in a transpose. The first
+    axis in `order` is never returned. Returns None if nearly all loads and stores of the kernel are contiguous along
+    the first axis only.
     """
     weight = contiguity(kernel, fastest=True)
     second = max(order[1:], key=lambda a: weight[a.name], default=None)

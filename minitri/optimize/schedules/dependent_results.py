@@ -3,8 +3,8 @@
     x / sum(x, axis=1)            each result depends on the sum of its row
     sum(x, axis=1), 2 * x         a loop that adds up a row can store 2 * x at once
 
-The rules in reductions.py call the functions `streams_results` and `is_chained`. Both functions ignore how many rows
-there are, and how long the rows are.
+The functions `streams_results` and `is_chained` help to choose a schedule for reductions (reductions.py). Both
+functions ignore how many rows there are, and how long the rows are.
 """
 
 from minitri.kernels.ir import Kernel, Reduce, Scan, Store, needed
@@ -23,8 +23,8 @@ def streams_results(kernel: Kernel) -> bool:
 
 
 def is_chained(kernel: Kernel) -> bool:
-    """Checks whether a reduction uses the result of another reduction, as a variance uses the mean. If one reduction
-    uses another, a loop would have to read the elements twice or correct its sums.
+    """Checks whether a reduction uses the result of another reduction, as a variance uses the mean. If a reduction uses
+    the result of another, a kernel must read the elements twice or correct its partial sums.
     """
     reductions = {op for op in kernel.body if isinstance(op, Reduce)}
     return any(not reductions.isdisjoint(needed(op.x)) for op in reductions)

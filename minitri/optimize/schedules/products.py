@@ -21,7 +21,7 @@ memory. The tiles and their speeds come from measurements on an H200. The depth 
   - Few rows: most of the time is spent on loading the second factor once. Tiles are narrow, and as many blocks are in
     flight as fit into shared memory.
 
-The file schedules/attention.py chooses tiles for products that share their loop with other reductions.
+If a product and other reductions run in one loop, as in attention, schedules/attention.py chooses the tiles.
 """
 
 from __future__ import annotations
@@ -200,8 +200,9 @@ def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
 
 
 def is_transposed(kernel: Kernel) -> bool:
-    """Checks whether the kernel computes a transposed product: a single product of 16-bit floats whose column axis
-    comes before its row axis. The second factor of a transposed product is computed, not loaded.
+    """Checks whether the kernel computes exactly one product, a transposed product of 16-bit floats. In a transposed
+    product, the column axis comes before the row axis. The second factor of a transposed product is computed, not
+    loaded.
     """
     if len(kernel.dots) != 1 or _kind(kernel.dots[0]) != "16" or isinstance(kernel.dots[0].b, Load):
         return False
@@ -299,8 +300,8 @@ def _end_bytes(kernel: Kernel, dot: Dot) -> int:
 
 
 def are_described(dot: Dot, blocked: Sequence[str] = ()) -> bool:
-    """Checks whether tensor descriptors can load both factors of a product. The argument `blocked` names axes whose
-    index may have an offset, as in a product whose summed axis is split into parts.
+    """Checks whether tensor descriptors can load both factors of a product. The argument `blocked` names axes along
+    which an index may have an offset. An example is a summed axis that is split into parts.
     """
     return all(isinstance(f, Load) and is_described(f, blocked) for f in (dot.a, dot.b))
 

@@ -6,17 +6,17 @@ the value.
     m = maximum(m', -inf)                            m', whatever it is
     exp(m - m), m finite                             1
 
-The function `computed` takes an op, and a `Value` for each operand. It returns a `Value`, which says what is known
-about the result of the op. A `Value` contains the kinds of numbers that the result can be. If only one number is
-possible, the `Value` also contains this number. Each `Value` has a name, called its term. Two values with the same term
-(name) are equal in every element. Each function returns every possible kind of number, and sometimes also kinds that
-are impossible (Cousot and Cousot, "Abstract interpretation", POPL 1977).
+The function `computed` takes an op, and a `Value` for each operand. The returned `Value` says what is known about the
+result of the op. A `Value` contains the kinds of numbers that the result can be. If only one number is possible, the
+`Value` also contains this number. Each `Value` has a name, called its term. Two values with the same term (name) are
+equal in every element. Each function returns every possible kind of number, and sometimes also kinds that are
+impossible (Cousot and Cousot, "Abstract interpretation", POPL 1977).
 
 A kind stands for many numbers, for example for all negative numbers. The table `MONOTONE` lists the operators, such as
 `multiply`, that are monotone in an operand whose numbers all belong to one kind. If an operator is monotone, all its
-results for negative numbers lie between its results for the smallest and the largest negative number. The library numpy
-computes the results of an operator for the smallest and the largest number of each kind. The numbers 0.0 and -0.0
-belong to the same kind, because a sum of both can have either sign (docs/reference/semantics.md).
+results for negative numbers lie between its results for the smallest and the largest negative number. For each kind of
+operand, numpy computes the operator at the smallest and at the largest number. The numbers 0.0 and -0.0 belong to the
+same kind, because a sum of both can have either sign (docs/reference/semantics.md).
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -47,7 +47,7 @@ Operand = tuple[DType, frozenset[str], tuple[Any, ...]]  # dtype, possible kinds
 
 
 class Value(Record):
-    """What is known about the value of an op.
+    """What the analysis knows about the value of an op.
 
     `kinds`: the kinds of numbers that the value can be, such as positive numbers or nan.
     `term`: the name of the value. Two values with the same name are equal in every element.
@@ -85,8 +85,8 @@ def anything(dtype: DType, term: Hashable, kinds: Iterable[str] | None = None) -
 
 
 def joined(values: Sequence[Value], dtype: DType, term: Hashable) -> Value:
-    """Returns what is known about a result that is one of `values`. For example, a `where` with an unknown condition
-    selects one of two values.
+    """Combines what is known about several values, one of which is the result. For example, a `where` with an unknown
+    condition selects one of two values.
     """
     if len({v.term for v in values}) == 1:
         return values[0]

@@ -60,8 +60,8 @@ NEVER, ALWAYS = Dim.of(-1), ZERO
 
 def folded(f: Formula, test: Callable[[Dim], T], unknown: T, both: Combine[T], either: Combine[T]) -> T:
     """Evaluates a formula from its leaves to its root. The function `test` evaluates a leaf of the formula. The
-    functions `both` and `either` combine the results of two formulas. The argument `unknown` is the result for a
-    condition that was not analysed (the formula UNKNOWN).
+    functions `both` and `either` combine the results of two formulas. The argument `unknown` is the result for the
+    formula UNKNOWN, which stands for a condition that was not analysed.
     """
     if f is None or isinstance(f, Dim):
         return unknown if f is None else test(f)
@@ -248,8 +248,8 @@ def _of_known(choose: Callable[[Dim, Dim], Dim], a: Dim | None, b: Dim | None) -
 
 
 def average_steps(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) -> int:
-    """Estimates how many of the `steps` loop indices the masks do not exclude, on average over the rows. A causal mask
-    excludes about half of the loop indices.
+    """For an average row, estimates how many of the `steps` loop indices the masks keep. A causal mask excludes about
+    half of the loop indices.
 
     Returns 0 if ops other than masks depend on the position in the loop. The estimate helps to choose a schedule. The
     estimate assumes that all masked blocks can be skipped.

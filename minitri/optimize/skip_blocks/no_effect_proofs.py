@@ -13,7 +13,7 @@ no proof, the function `unchanged` returns None. The proof evaluates one iterati
 (optimize/skip_blocks/abstract_values.py). The proof that an iteration has no effect succeeds if the evaluated iteration
 leaves each carried value unchanged.
 
-An online sum is multiplied by exp(m - m') when its running maximum changes from m to m'
+If the running maximum changes from m to m', an online sum is multiplied by exp(m - m')
 (minitri/optimize/online_reductions/lower.py). If the running maximum m stays the same, an online sum is multiplied by
 exp(m - m). The factor exp(m - m) is 1 for a finite m and nan for any other m. The proof has a separate case for each
 kind of number that the running maximum m can be. If the running maximum m of an online sum is infinite or nan, the sum
@@ -22,8 +22,8 @@ is 0 or nan, as induction over the iterations proves.
     m is -inf          the sum is 0 or nan: the sum starts at 0, and an element -inf adds 0
     m is inf or nan    the sum is nan: the element that made m inf or nan adds nan to the sum
 
-If all elements of one factor are zero, a product does not read the other factor. A product with a factor of zeros does
-not change the sum that the product is added to (docs/reference/semantics.md).
+If one factor of a product contains only zeros, the product does not read the other factor. A product with a factor of
+zeros does not change the sum that the product is added to (docs/reference/semantics.md).
 """
 
 from collections.abc import Mapping, Sequence

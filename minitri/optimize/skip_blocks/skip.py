@@ -14,7 +14,7 @@ has no rule for attention in particular. The pass `skip-blocks` skips a block if
     (optimize/skip_blocks/condition_ranges.py).
   - An iteration in which the condition fails changes no carried value (optimize/skip_blocks/no_effect_proofs.py).
 
-In causal attention, the condition of the `where` holds for all elements of the blocks below the diagonal. If a
+In causal attention, the condition of the mask (a `where`) holds for all elements of the blocks below the diagonal. If a
 condition holds for all elements of a loop's blocks, the loop does not need to test the condition. The pass
 `skip-blocks` replaces one loop by two or three loops over the same carried values. One of the new loops does not test
 the condition of the `where`. In the text of a program, each loop lists what was proven about its blocks (`because`). If
@@ -89,11 +89,11 @@ class _Skipping:
         """Returns the loops that replace the original loop (the pieces of the loop), in the order in which they run.
         The pieces of a loop run in the order along the axis, or in reverse order if the loop computes a product.
 
-        Reverse order of the pieces puts the piece with the most iterations last, where it needs fewer registers than in
-        another place. In causal attention, the loop over the blocks at the diagonal always has iterations. If the loop
-        over the blocks at the diagonal came last, NVIDIA's assembler would make the tensor cores wait for each
-        instruction (message C7515). Later, minitri/optimize/software_pipelining.py moves each pipelined loop before the
-        other pieces of the original loop.
+        In reverse order, the piece with the most iterations runs last. There it needs fewer registers than in other
+        places. In causal attention, the loop over the blocks at the diagonal always has iterations. If the loop over
+        the diagonal blocks ran last, NVIDIA's assembler would serialise the tensor core instructions (message C7515).
+        Later, minitri/optimize/software_pipelining.py moves each pipelined loop before the other pieces of the original
+        loop.
         """
         pieces, ops = self._pieces(), self.loop.body
         reverse = any(isinstance(op, Dot) for op in ops) and not any(map(self._is_ordered, ops))

@@ -1,11 +1,11 @@
 """tile → tile: adds hints for loops that Triton 3.6 compiles wrongly, or not at all.
 
-*Operands that are overwritten while a tensor core reads them.* If a kernel has computed the first operand of a product,
-a tensor core of a Hopper GPU reads this operand from registers. A grid program does not wait until the tensor core has
-read an operand from registers, but continues with its next instructions. In a loop that Triton pipelines, the grid
-program computes the operand of the next product while the tensor core still reads the previous operand. Triton 3.6 lets
-the grid program write the next operand to registers that the tensor core is still reading (triton-lang/triton, issue
-9433). Because registers are overwritten too early, the sums of the product are wrong, and differ from call to call.
+*Operands that are overwritten while a tensor core reads them.* On a Hopper GPU, a tensor core reads a computed first
+operand of a product from registers. A grid program does not wait until the tensor core has read an operand from
+registers, but continues with its next instructions. In a loop that Triton pipelines, the grid program computes the
+operand of the next product while the tensor core still reads the previous operand. Triton 3.6 lets the grid program
+write the next operand to registers that the tensor core is still reading (triton-lang/triton, issue 9433). Because
+registers are overwritten too early, the sums of the product are wrong, and differ from call to call.
 
     for r_start in range(0, 512, BLOCK_R):
         rt.settle()                             becomes wgmma.wait_group 0
@@ -21,7 +21,7 @@ block and add the result to an accumulator. The pass transforms a loop only if t
 constant. The pass assumes that only one operation reads the accumulator after the loop. If several operations read the
 accumulator of a loop after the loop, Triton 3.6 stops with "PassManager::run failed" (triton-lang/triton, pull request
 11305). The function `rt.unknown` hides the constant from the pass, so that the pass skips the loop. LLVM later removes
-the code of `rt.unknown`, so the machine code has no additional instructions.
+the code of the function `rt.unknown`, so it adds no instructions to the machine code.
 
     m = rt.unknown(tl.full((8, ), float("-inf"), tl.float32))
     for r_start in range(0, 66, BLOCK_R):
