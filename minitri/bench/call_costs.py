@@ -135,7 +135,7 @@ def empty_caches() -> Iterator[str]:
     """Puts the caches of minitri, Triton and inductor into a new folder, which is removed at the end of the `with`
     block.
 
-    Yields the name of the new folder.
+    Yields the path of the new folder that contains the caches.
     """
     with tempfile.TemporaryDirectory() as folder:
         caches = {"MINITRI_CACHE_DIR": "ours", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}

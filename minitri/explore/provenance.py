@@ -53,8 +53,8 @@ class NodeInfo(NamedTuple):
 class StageTrace(NamedTuple):
     """A stage as text, with the nodes that each line comes from.
 
-    `lines[k]` has the numbers of the nodes of line k. `how[k]` says what line k does for these nodes: it is the field
-    `how` of an `Origin`.
+    `lines[k]` has the numbers of the nodes of line k. `how[k]` is the field `how` of line k's `Origin`: what the line
+    does for its nodes.
     """
 
     text: str

@@ -20,8 +20,8 @@ for the same value of m.
 
 In an exponent X - m, m must be the maximum of X itself: then no exponent is positive, and no exponential overflows. A
 mean is the sum over n elements divided by n. A deviation is the difference X - m of an element and the mean m of all
-elements. The deviations from a mean add up to 0, so the means and the number of elements suffice for the correction
-`Shift`. The square of a deviation, (X - m) ** 2, is the product of two equal deviations.
+elements. The deviations from a mean add up to 0, so the correction `Shift` needs only the means and the number of
+elements. The square of a deviation, (X - m) ** 2, is the product of two equal deviations.
 
 Online softmax uses the correction `Rescale` (Milakov and Gimelshein, "Online normalizer calculation for softmax",
 2018). The correction `Shift` updates the sum in a variance or a covariance. Welford published the formula of `Shift`

@@ -50,7 +50,9 @@ class Work(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The number of all operations. The unit "special" is left out: f32 and f64 include its operations."""
+        """The number of all operations. The unit "special" is not added, because the units "f32" and "f64" already
+        count its operations.
+        """
         return sum(n for unit, n in self.operations.items() if unit != "special")
 
     @property

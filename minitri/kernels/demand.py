@@ -99,7 +99,7 @@ class AxisRanges:
         return self._simple[d]
 
     def open_guards(self, conditions: Sequence[Dim]) -> tuple[Dim, ...]:
-        """Returns the items of `conditions` that can be negative. An item is left out if it is proven to be >= 0 at
+        """Returns the items of `conditions` that can be negative. Leaves out every item that is proven to be >= 0 at
         every index.
         """
         for c in conditions:

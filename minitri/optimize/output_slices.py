@@ -47,7 +47,7 @@ def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Pla
     """Returns a plan that stores results of the graph in slices. Returns the plan `whole` if slices would increase a
     cost, for example the memory traffic.
 
-    `whole`: the plan without slices.
+    `whole`: a plan that stores each result as a whole.
     `fuse`: the function that divides a graph into kernels and returns their plan.
     """
     interner, spans = Interner(graph.conditions), dict(graph.spans)

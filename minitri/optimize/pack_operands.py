@@ -37,9 +37,9 @@ Multiplication", 2008).
 
 The pass `pack-operands` takes a graph, and the strides of inputs that are not contiguous. It does not change products
 of unknown sizes and products of integers. It does not change products of 16-bit factors with a small depth. In
-attention, for example, the depth of a product is small, and one program reads all indices along the depth. A product
-that shares a loop with other reductions, as in attention, is not changed if its first factor is computed or has dtype
-f32.
+attention, for example, the depth of a product is small, and one program reads all indices along the depth. In
+attention, for example, a product shares a loop with other reductions. Such a product is not changed if its first factor
+has dtype f32 or is not loaded from memory.
 """
 
 import math

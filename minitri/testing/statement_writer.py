@@ -9,7 +9,7 @@ Two writers of whole programs share the statement writer of this file. The file 
 for tests, and the file minitri/bench/random_programs.py writes programs of everyday sizes. A writer of whole programs
 is a subclass of `StatementWriter`. The subclass defines two methods, `placeholder` and `value`. The method
 `placeholder` returns the text that replaces a placeholder such as {x}. The method `value` computes the value of a new
-statement. If `value` raises an error of `refusals`, the statement is left out of the program.
+statement. If the method `value` raises an exception that `refusals` lists, the statement is left out of the program.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ class BlockIndex(Record):
 
     If the field `walks` is true, an element's array index is `offset` plus the element's index along the axis. If the
     field `walks` is false, an element's array index is `offset` plus the element's position in the block (0, 1, …). If
-    the field `axis` is None, all elements have the array index `offset`.
+    the field `axis` is None, every element of the block has the array index `offset`.
     """
 
     axis: TileAxis | None

@@ -120,7 +120,7 @@ class Lowering:
 
     def looped_over(self, op: Op) -> list[str]:
         """Returns the looped axes that an op reduces. If an op reduces a looped axis, its result exists only after the
-        loop. An op that reduces a looped axis ends its phase (a group of loops).
+        loop.
         """
         return [a for a in self.looped if a in ir.reduced_by(op)]
 

@@ -100,7 +100,7 @@ def _invalid(what: str, value: object, wanted: str) -> CompileError:
 
 
 class TileSizes(Record):
-    """The tile sizes of the plain schedule.
+    """Tile sizes of the plain schedule, which does not depend on the hardware.
 
     `elements`: the number of elements of a tile in an elementwise kernel.
     `reduced`: the number of elements of a tile that is reduced.

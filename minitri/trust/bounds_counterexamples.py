@@ -8,8 +8,8 @@ The search tries small sizes first, then sizes close to multiples of the block s
 search tries the indices at the ends of blocks and axes, or all indices if there are few. If an index is loaded from an
 array, the search assumes that this index can be any number.
 
-If the search finds no counterexample, the access can still be wrong. The file minitri/trust/memory_proofs.py proves
-that accesses stay in their arrays.
+Even if the search finds no counterexample, an access can leave its array. The file minitri/trust/memory_proofs.py
+proves that accesses stay in their arrays.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

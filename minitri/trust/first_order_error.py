@@ -6,7 +6,7 @@
 The function `magnitude` takes a graph. It returns a graph that has the same inputs and returns the magnitude of each
 float output. The magnitude of an output is the scale of its rounding errors. The results of two correct
 implementations, with any orders of addition, differ by a few units in the last place of the output's magnitude. If
-terms cancel each other, the result is small, but its magnitude is as large as the terms.
+large terms of a sum cancel each other, the sum is small, but its rounding errors have the scale of the terms.
 
 The method is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms", 2nd
 edition, section 3.3). The analysis is itself a graph, so it runs on the same device as the program. The file
