@@ -125,7 +125,7 @@ class Pass(Record):
     def made(self, before: Any, context: Context) -> Any:
         """Returns the result of this pass for `before`, the value of the previous stage.
 
-        If the caller has left out this pass, the function `instead` runs.
+        If the caller has left out the pass, the function `instead` runs in its place.
         """
         run = self.instead if self.instead is not None and self.name in context.without else self.run
         return run(before, context)

@@ -364,7 +364,7 @@ def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
 def paired(kind: type[Pair], a: Dim, b: Dim) -> Dim:
     """Returns a quotient, remainder, maximum or minimum of a and b as a Dim.
 
-    Raises CompileError MT0401 if the depth of nesting or the number of atoms exceeds a limit.
+    Raises CompileError MT0401 if the operations are nested too deeply, or if the Dim has too many parts.
     """
     inner = [x for d in (a, b) for x in d.atoms()]
     depth = 1 + max((x.depth for x in inner if isinstance(x, Pair)), default=0)

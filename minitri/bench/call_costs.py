@@ -153,8 +153,8 @@ def in_new_process(function: Callable[..., T], *arguments: Any) -> T:
 
 
 def peak(run: Callable[[], Any]) -> int:
-    """Returns the peak of the GPU memory that a call allocates, in bytes, without memory that was in use before the
-    call.
+    """Returns the most GPU memory that a call has in use at once, in bytes. Memory that was in use before the call does
+    not count.
     """
     torch.cuda.synchronize()
     torch.cuda.empty_cache()

@@ -57,8 +57,8 @@ def _largest(node: Node, sizes: Mapping[str, int]) -> int:
 def reach(expr: Dim, ranges: Ranges, sizes: Mapping[str, int]) -> int:
     """Returns the largest absolute value that an index expression, or one of its terms, can have.
 
-    Returns `LIMIT` if the largest value is unknown. Terms without an axis, such as 2*N, are ignored, because the CPU
-    computes them before it launches the kernel.
+    If the largest absolute value is unknown, returns `LIMIT`. Terms without an axis, such as 2*N, are ignored, because
+    the CPU computes them before it launches the kernel.
     """
     env = {s: Dim.of(sizes[s.name]) for s in expr.symbols() if s.kind == "size"}
     reach = 0

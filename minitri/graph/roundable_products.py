@@ -6,7 +6,7 @@ whose result can jump, such as `floor`.
     z = floor(p)           floor is discontinuous: a rounding error of p can change z by 1
 
 The function `roundable_products` takes a graph. It returns the set of matrix products that may be rounded to bf16. The
-pass minitri/optimize/round_products.py rounds some of these matrix products to bf16. The file
+pass minitri/optimize/round_products.py then rounds the results of some of the returned products to bf16. The file
 minitri/trust/error_bounds.py includes the rounding to bf16 in the error bound of each matrix product that may be
 rounded.
 """
@@ -21,7 +21,7 @@ from minitri.graph.ir import Apply, Concat, Const, Contract, Graph, Node, Reduce
 
 def roundable_products(graph: Graph) -> set[Node]:
     """Finds matrix products of bf16 arrays. Returns the products that a reduction, scan or concat uses directly or
-    indirectly. If an output of the graph is not bf16, returns an empty set.
+    indirectly. Returns no products if an output of the graph is not bf16.
     """
     used = used_by(graph, lambda n: isinstance(n, (Concat, Reduce, Scan)))
     narrow = all(o.dtype == bf16 for o in graph.outputs)

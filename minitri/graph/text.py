@@ -131,7 +131,7 @@ def join(items: Iterable[object]) -> str:
 
 
 def parse_graph(text: str, name: str = "<graph>") -> Graph:
-    """Returns the graph of a text.
+    """Parses the text of a graph, and returns the graph.
 
     If the text is not a valid graph, raises a CompileError MT05xx that points at the mistake.
     """

@@ -200,7 +200,7 @@ def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
     """Returns the fraction of a loop's blocks that a grid program computes on average, from 0 to 1.
 
     For example, the loop over keys in causal attention computes about 0.5 of its blocks, because blocks with only
-    masked elements are skipped. The average is computed from at most `SAMPLES` tiles along each axis.
+    masked elements are skipped. The function computes the average over at most `SAMPLES` tiles along each axis.
     """
     if not (bounds := [d for d in (loop.first, loop.last) if d is not None]):
         return 1.0

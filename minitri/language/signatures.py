@@ -1,11 +1,11 @@
 """Reads the signatures of functions that are not elementwise, such as `sum`, and the text of functions that are written
 in minitri's language.
 
-This module reads signatures.toml, where parameters are written as in Python, and the files of the folder library/. It
-makes tables that map the name of a function to its signature or its source text. The graph builder and the numpy
-evaluator use the tables of this file to call a function by its name. The documentation and the suggestions in error
-messages take the names of functions from the tables of this file. `REQUIRED` marks a parameter without a default. A
-parameter with a leading `*` takes all remaining positional arguments as a tuple.
+This module reads signatures.toml, where parameters are written as in Python, and the files of the folder library/. The
+module makes tables that give the signature or the source text for the name of a function. The graph builder and the
+numpy evaluator use the tables of this file to call a function by its name. The documentation and the suggestions in
+error messages take the names of functions from the tables of this file. `REQUIRED` marks a parameter without a default.
+A parameter with a leading `*` takes all remaining positional arguments as a tuple.
 """
 
 import ast as python

@@ -16,8 +16,8 @@ Operations after a concatenation are applied to each slice. For example, `relu(c
 and `relu(y)`.
 
 The function `with_slices` takes a graph and its plan (list of kernels) without slices. It returns a plan that stores
-results in slices. It returns the plan without slices if slices would increase a cost, such as the memory traffic. One
-kernel must store all slices of a result.
+results in slices. It returns the plan without slices if slices would increase a cost, such as the memory traffic. A
+result is divided into slices only if one kernel stores all these slices.
 
 A result with more than `MOST` slices is not divided, because one grid program keeps the values of all slices in
 registers. A result is not divided if it is not row-major in memory. Slices of fewer than `SECTOR` contiguous bytes are
@@ -82,8 +82,8 @@ def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Pla
 
 
 def costs(plan: Plan) -> tuple[int, int, int]:
-    """Returns three costs of a plan: its memory traffic in bytes, its number of kernels, and the number of kernels for
-    which `_mixed` is true. Unknown sizes count as `TYPICAL`.
+    """Returns three costs of a plan: its memory traffic in bytes, its number of kernels, and the number of kernels that
+    access arrays in different orders (`_mixed`). Unknown sizes count as `TYPICAL`.
     """
     moved = traffic(plan, defaultdict(lambda: TYPICAL))
     return sum(t.total for t in moved), len(plan.kernels), sum(map(_mixed, plan.kernels))

@@ -103,8 +103,8 @@ def trials(
     `seconds`: the time limit for compilation. Candidates that are not compiled in time are left out, but never the
         first one.
     `scale`: the magnitude of the operands. The tolerance of the function `close` depends on it.
-    `progress`: a function that reports progress. It gets the number of finished candidates and the number of all
-        candidates.
+    `progress`: a function that reports progress. The arguments of `progress` are the number of finished candidates and
+        the number of all candidates.
 
     A compilation that is not finished in time continues in its thread. Before the process exits, it waits for
     unfinished compilations.

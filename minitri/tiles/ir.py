@@ -137,7 +137,7 @@ class Program(LaunchOptions, eq=False):
     """The tile program of one kernel, and its compile options.
 
     `wide`: whether memory offsets are 64-bit integers.
-    `relaxed`: whether fast math is allowed. It is copied from the field `relaxed` of the kernel.
+    `relaxed`: whether fast math is allowed. The field `relaxed` of the kernel has the same value.
     `descending`: whether the tiles of the last grid axis are numbered backwards, from the end of the axis to its start.
     `returning`: whether loops without carried values run backwards, from their last block to their first block.
     `peeled`: whether tiles completely inside the last grid axis skip the bounds checks of that axis.

@@ -33,8 +33,7 @@ class Lines:
 
     `texts`: the lines of source text with their indentation. A line computes at most one operation.
     `ops`: pairs of a line number, counted from 1, and the operation that the line computes.
-    `sizes`: the name of the kernel argument for each expression over unknown sizes. The argument holds the value of the
-        expression.
+    `sizes`: the name of the kernel argument for each expression over unknown sizes.
     """
 
     def __init__(self) -> None:

@@ -32,8 +32,8 @@ QUESTION = re.compile(r'^(@\S+) = .*"__CUDA_FTZ\\00"', re.MULTILINE)  # are deno
 
 
 def small_copy(library: str, module: Any, context: Any) -> str:
-    """Returns the path of a copy of the file `library` with the functions that a kernel calls. If the kernel calls no
-    function of libdevice, returns the path `library` unchanged.
+    """Copies the functions that a kernel calls from the file `library`, and returns the path of the copy. If the kernel
+    calls no function of libdevice, returns the path `library` unchanged.
 
     `module` is the kernel, and `context` is the MLIR context of the kernel.
     """

@@ -129,9 +129,10 @@ class _Magnitudes:
     def moved(self, node: Apply, k: int) -> Node:
         """Returns how much argument k adds to the magnitude (the scale of the rounding errors) of the result.
 
-        The estimate is a numerical derivative: the operator of `node` is evaluated with a slightly larger and a
-        slightly smaller argument k. Argument k is moved by the fraction s of its own magnitude, where s is `STEP` units
-        in the last place of 1. The larger of the two changes of the result is divided by s.
+        The estimate is a numerical derivative. The operator of `node` is evaluated with a slightly larger, and with a
+        slightly smaller, value of the argument at position k. Argument k is moved by the fraction s of its own
+        magnitude, where s is `STEP` units in the last place of 1. The larger of the two changes of the result is
+        divided by s.
         """
         dtype = node.dtype.compute
         args = [self.i.cast(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]
