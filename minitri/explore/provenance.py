@@ -1,7 +1,7 @@
 """Finds the nodes of the graph that each line of each stage comes from.
 
-A `Trace` is made from a compilation. The `Trace` has the nodes of the graph with their places in the source. It also
-has the text of each stage, with the numbers of the nodes that each line comes from.
+A `Trace` is made from a compilation. The `Trace` has the nodes of the graph with their places in the source. For each
+line of each stage, the `Trace` has the text, and the numbers of the nodes from which the line comes.
 
     source     relu(x @ w + b)            nodes[3] is `x @ w`, source[5:10]
     triton     v5 = rt.dot(v1, v2, v4)    {0, 1, 3}

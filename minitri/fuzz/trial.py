@@ -104,8 +104,8 @@ class Outcome(Record):
     `stages`: the number of stages whose results were compared with the reference.
     `pairs`: the number of changed programs whose results were compared with the program's results.
     `case`: the failure, or None if the program did not fail.
-    `refused`: the number of changed programs that were not compared. Triton cannot compile the block sizes of these
-        programs.
+    `refused`: the number of changed programs that were not compared. A changed program is not compared if Triton cannot
+        compile its block sizes.
     """
 
     stages: int = 0

@@ -81,8 +81,8 @@ class Row(NamedTuple):
 
     def floor(self, chip: Peak) -> tuple[str, float]:
         """Returns the unit that limits the speed of the kernel or program, and the least time in seconds that this unit
-        takes. The unit is "memory" or the name of an arithmetic unit. If the kernel or program needs no bytes and no
-        operations, the unit is "".
+        takes. The unit is "memory" or the name of an arithmetic unit. If nothing is read, written or computed, the
+        returned unit is "".
         """
         units = {u: n / chip.rates[u] for u, n in self.needed.operations.items() if u in chip.rates}
         times = {"memory": self.needed.bytes / chip.bandwidth, **units}

@@ -299,8 +299,8 @@ class Decision(Record):
     The field `again` is true if the consumer is in a later loop of the producer's kernel. In a later loop, the kernel
     loads its inputs from memory again. If the producer and the consumer are fused, `bytes` is the memory traffic that
     fusion saves. If the producer and the consumer are in different kernels, `bytes` counts the write and the read of
-    the value. If several kernels read a value, the write of the value is counted in only one of their ledger lines
-    (fusion decisions). The field `spans` has the source spans of the value.
+    the value. If several kernels read a value, only one of the ledger lines about this value counts the write. The
+    field `spans` has the source spans of the value.
     """
 
     value: str

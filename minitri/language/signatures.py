@@ -76,8 +76,8 @@ def signature_of(function: ast.Function) -> Signature:
 
 
 def bind(name: str, signature: Signature, args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Returns a dictionary from the names of parameters to the given arguments. A parameter without a given argument is
-    not in the dictionary, even if the parameter has a default.
+    """Returns a dictionary from the names of parameters to the given arguments. If the call gives no argument for a
+    parameter, the returned dictionary does not contain this parameter, even if it has a default.
 
     Raises CompileError MT0102 if the arguments do not fit the parameters.
     """

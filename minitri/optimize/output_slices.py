@@ -17,7 +17,7 @@ and `relu(y)`.
 
 The function `with_slices` takes a graph and its plan (list of kernels) without slices. It returns a plan that stores
 results in slices. It returns the plan without slices if slices would increase a cost, such as the memory traffic. A
-result is divided into slices only if one kernel stores all these slices.
+result is divided into slices only if a single kernel stores all of the slices.
 
 A result with more than `MOST` slices is not divided, because one grid program keeps the values of all slices in
 registers. A result is not divided if it is not row-major in memory. Slices of fewer than `SECTOR` contiguous bytes are

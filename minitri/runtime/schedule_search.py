@@ -146,7 +146,7 @@ def close(result: Any, expected: Any, scale: Any = None) -> bool:
     """Checks whether a result equals the expected result, except for rounding errors.
 
     For an element x in a row with the root mean square r, the tolerance is a few units in the last place of |x| + r. If
-    `scale` is given, a few units in the last place of `scale` are added to the tolerance
+    `scale` is given, the tolerance also includes a few units in the last place of `scale`
     (minitri/trust/first_order_error.py).
     """
     if isinstance(expected, tuple):

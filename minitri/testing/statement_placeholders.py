@@ -209,8 +209,8 @@ class FormFiller(StatementWriter):
         return self.found(suits) or filled["x"]
 
     def factor(self, filled: Filled, x: Value) -> str:
-        """Returns the name of an array y for the matrix product `x @ y`. A random choice decides between an existing
-        value and a new parameter. If no existing value has a suitable shape, y is a new parameter.
+        """Returns the name of a second factor y for the matrix product `x @ y`. A random choice decides between an
+        existing value and a new parameter. If no existing value has a suitable shape, y is a new parameter.
         """
         name = self.found(lambda v: _product(x.shape, v.shape) <= MAX_ELEMENTS)
         if name is not None and self.choose((True, False)):

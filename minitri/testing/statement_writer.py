@@ -62,8 +62,9 @@ class StatementWriter:
     """A program under construction: its parameters, values and statements, by name.
 
     `kinds`: lists of statement forms for each kind of statement.
-    `words`: a dict from placeholders to lists of texts. One of the texts is chosen at each occurrence.
-    `drawn_again`: other placeholders that get a new text at each occurrence.
+    `words`: a dict from placeholders to lists of texts. Each occurrence of a placeholder gets one text from the
+        placeholder's list.
+    `drawn_again`: the placeholders outside of `words` that also get a new text at each occurrence.
     `refusals`: the exceptions after which a statement is left out of the program.
 
     A subclass of `StatementWriter` defines two methods:

@@ -135,7 +135,7 @@ class Lowering:
         return tuple(a for a in self.looped if a in used)
 
     def at_top(self, op: Op) -> Op:
-        """Writes an op outside all loops, after all operands that are not written yet."""
+        """Adds an op to the tile program, outside of all loops. Adds missing operands before the op."""
         for needed in self.needed([op], self.top):
             self.top[needed] = self._whole(ir.with_children(needed, self.top.__getitem__), self.out)
         return self.top[op]

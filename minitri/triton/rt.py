@@ -250,9 +250,9 @@ def reduce_max_in_parts(x):
     """Returns the maximum of each row of a matrix product. The function first splits each row into blocks of 16
     columns, and computes the elementwise maximum of the blocks.
 
-    When tensor cores have computed the product, each thread holds a quarter of a row. Without elementwise maxima, a
-    thread would compute the maximum of its elements by one chain of instructions. Each instruction of a chain waits for
-    the previous instruction. While elementwise maxima reduce a row to 16 columns, each thread computes four independent
+    When tensor cores have computed the product, each thread holds a quarter of a row. If a row were reduced at once,
+    each thread would compare its elements in one chain of instructions. Each instruction of a chain waits for the
+    previous instruction. While elementwise maxima reduce a row to 16 columns, each thread computes four independent
     maxima. The GPU overlaps the instructions of independent maxima.
     """
     parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))

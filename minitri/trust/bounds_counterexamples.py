@@ -46,8 +46,8 @@ class Example(NamedTuple):
 def out_of_bounds(
     program: Program, op: Access, tests: Sequence[Dim], conditions: Sequence[Condition] = (), tries: int = MAX_SIZES
 ) -> Example | None:
-    """Returns an example in which all `tests` are true, but the access is outside of its array. Returns None if the
-    search finds no counterexample.
+    """Returns an `Example`: sizes and indices for which all `tests` are true, but `op` accesses a place outside of its
+    array. Returns None if the search finds no counterexample.
 
     Each test is an integer expression, and is true if the expression is at least 0. The search tries at most `tries`
     combinations of sizes.

@@ -49,7 +49,7 @@ class Failure(NamedTuple):
     """A failing call, made as small as possible. The wrong pass is the first pass that fails for this call.
 
     `before`, `after`: the printed input and the printed output of the wrong pass.
-    `got`: the results that the output stage of the wrong pass computes. None if that stage does not run.
+    `got`: the results of running the stage that comes out of the wrong pass. None if that stage does not run.
     """
 
     row: CheckRow

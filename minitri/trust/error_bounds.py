@@ -199,7 +199,8 @@ class _Analysis:
         Rounding is monotone, so it is enough to round both ends of the operand's interval. In a fused kernel, a value
         that is not an output can stay unrounded, and a later result is rounded instead. For example, a kernel for
         `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums by s. For a
-        node that is not an output, the analysis keeps the unrounded value, and adds one rounding error to the radius.
+        node that is not an output, the value stays unrounded, and the radius (largest possible error) grows by one
+        rounding error.
         """
         (x,) = node.args
         v, e = self.values[x], self.radii[x]

@@ -8,7 +8,8 @@ for each name of another library. The file libraries.toml has the names of libra
 `arguments`: the calls that the row is for, such as `x, axis`, `x, *, alpha`, `x: 1` (rank 1) or `*rest` (any others).
     In the table `looks` of libraries.toml, a pattern says which arguments a name matches: `M` matches a size.
 `libraries`: the libraries that have the name, as keys of `LIBRARIES` (libraries.toml).
-`instead`: an expression of the arguments that the user can write instead, or the name itself if the language has it.
+`instead`: what the user writes instead, as an expression of the arguments. A name that the language has too stays as it
+    is.
 `reason`: a key of reasons.csv, for a name that the language does not have.
 `note`: how the result of `instead` differs from the library's result, or what `instead` assumes.
 

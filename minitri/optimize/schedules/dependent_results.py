@@ -3,8 +3,8 @@
     x / sum(x, axis=1)            each result depends on the sum of its row
     sum(x, axis=1), 2 * x         a loop that adds up a row can store 2 * x at once
 
-The rules in reductions.py call the functions `streams_results` and `is_chained`. Their answers do not depend on the
-number of rows or on the length of the rows.
+The rules in reductions.py call the functions `streams_results` and `is_chained`. The number and the length of the rows
+do not affect the results of these two functions.
 """
 
 from minitri.kernels.ir import Kernel, Reduce, Scan, Store, needed
