@@ -5,7 +5,7 @@
 
 The pass `program-order` changes the order of tiles in programs that skip blocks of a loop
 (optimize/skip_blocks/skip.py). A GPU starts the programs of a grid in the order of their indices. If a long program
-starts last, most of the chip is idle until that program ends. Programs that run for a long time must start first
+starts last, most of the chip is idle until that program ends. The programs that run longest must therefore start first
 (Graham, "Bounds on multiprocessing timing anomalies", 1969: longest processing time first). If the tiles at the end of
 the last grid axis have the most work, the programs for these tiles start first. In causal attention, the tiles at the
 end of the last grid axis have the most work. The tiles along the last-but-one grid axis are divided into groups. Within
