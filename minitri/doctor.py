@@ -41,8 +41,8 @@ class Row(Record):
     """A row of the report: the state of one part that minitri needs, such as numpy or the GPU.
 
     `state`: the state of the part: "ok", "old", "missing" or "broken".
-    `essential`: whether minitri cannot work without the part. If an essential part is not ok, the exit code of `doctor`
-        is 1.
+    `essential`: whether minitri cannot run at all without the part. If an essential part is not ok, the exit code of
+        `doctor` is 1.
     """
 
     name: str
@@ -151,8 +151,8 @@ def probe(script: str) -> dict[str, Any]:
 
 
 def trial(name: str, found: Mapping[str, Any]) -> Row:
-    """Returns the row of the report about one part, such as the GPU. The argument `found` has the output of the part's
-    script in doctor.toml.
+    """Returns the row of the report about one part, such as the GPU. The argument `found` is the output of the script
+    that doctor.toml has for this part.
     """
     known = LOOKED_FOR["trials"][name]
     if "problem" in found:

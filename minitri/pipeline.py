@@ -108,7 +108,8 @@ class Pass(Record):
     """One pass of the compiler. `run(value, context)` makes the stage `stage` from the stage before it.
 
     `function`: the main function of the pass. The docstring of its module explains the pass.
-    `instead`: the function that runs in place of `run` if the pass is left out. None if the pass cannot be left out.
+    `instead`: the function that runs in place of `run` if the pass is left out. `instead` is None if the pass cannot be
+        left out.
     `verify`: the verifier of the result. It raises ValueError if the result breaks a rule of its IR.
     `text`: the function that prints the result of the pass as text.
     """
@@ -125,7 +126,7 @@ class Pass(Record):
     def made(self, before: Any, context: Context) -> Any:
         """Returns the result of this pass for `before`, the value of the previous stage.
 
-        If the caller has left out this pass, the function `instead` runs.
+        If the caller has left out the pass, the function `instead` runs in its place.
         """
         run = self.instead if self.instead is not None and self.name in context.without else self.run
         return run(before, context)

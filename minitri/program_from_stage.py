@@ -1,4 +1,4 @@
-"""Loads a program from the text of a stage, and runs the later passes. The user may have edited the text.
+"""Loads a program from the text of a compilation stage, and runs the later passes. The user may have edited the text.
 
     text = f.lower(M=1000, N=300)["tile"]
     g = mt.load(text.replace("by 2", "by 4"), "tile")

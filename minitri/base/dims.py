@@ -335,9 +335,9 @@ class Remainder(Division):
 def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     """Divides the polynomial a by the polynomial b: returns a quotient w and a rest r with a == w * b + r.
 
-    If b has one term, each term of a that b divides is divided separately, and any other term goes into the rest. For
-    example, `4*M + i` divided by 4 has the quotient M and the rest i. If b has several terms, the quotient is 1 for a
-    == b, and 0 for any other a.
+    If b has one term, the terms of a are divided by b one by one. The terms that b does not divide go into the rest.
+    For example, `4*M + i` divided by 4 has the quotient M and the rest i. If b has several terms, the quotient is 1 for
+    a == b, and 0 for any other a.
     """
     if len(b.terms) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)
@@ -364,7 +364,7 @@ def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
 def paired(kind: type[Pair], a: Dim, b: Dim) -> Dim:
     """Returns a quotient, remainder, maximum or minimum of a and b as a Dim.
 
-    Raises CompileError MT0401 if the depth of nesting or the number of atoms exceeds a limit.
+    Raises CompileError MT0401 if the operations are nested too deeply, or if a Dim has too many parts.
     """
     inner = [x for d in (a, b) for x in d.atoms()]
     depth = 1 + max((x.depth for x in inner if isinstance(x, Pair)), default=0)
@@ -384,9 +384,9 @@ def axis_names(exprs: Iterable[Dim]) -> set[str]:
 def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
     """Returns the sign of the expression d if the sign is proven for all sizes, and otherwise None.
 
-    The result is 0 if d is the polynomial 0, 1 if d >= 0 is proven, and -1 if d <= 0 is proven. The sign is proven if
-    all coefficients have the same sign, and all factors of the terms are >= 0. The sizes in the set `positive` are >=
-    1. A size N >= 1 is written as M + 1 with M >= 0, so that N - 1 becomes M.
+    The result 1 means that d >= 0 is proven, and -1 means that d <= 0 is proven. The result is 0 if d is the polynomial
+    0. The sign is proven if all coefficients have the same sign, and all factors of the terms are >= 0. The sizes in
+    the set `positive` are >= 1. A size N >= 1 is written as M + 1 with M >= 0, so that N - 1 becomes M.
     """
     if positive:
         d = d.substitute({s: Dim({(s,): 1}) + 1 for s in positive})

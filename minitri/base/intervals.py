@@ -3,10 +3,10 @@
     0 <= i < M, 0 <= j < N      i*N + j is in 0 … M*N - 1, and (i*N + j) // N is i
 
 The function `bounds` takes a symbolic integer (`Dim`) and the ranges of its axes. It returns the least and the greatest
-value of the `Dim`, as two `Dim`s that contain only sizes. If `bounds` cannot find the two values, it returns None. The
-function `simplify` returns a simpler `Dim` that has the same values for all axes in their ranges. The one idea: if an
-expression is linear in an axis, and the sign of the coefficient is known, the extreme values are at the ends of the
-axis's range.
+value that the integer can have. Both values are `Dim`s that contain only sizes. If `bounds` cannot find the two values,
+it returns None. The function `simplify` returns a simpler `Dim` that has the same values for all axes in their ranges.
+The one idea: if an expression is linear in an axis, and the sign of the coefficient is known, the extreme values are at
+the ends of the axis's range.
 
 The file inequalities.py, not this module, proves inequalities from several conditions.
 """
@@ -142,7 +142,7 @@ def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
 
 def mixed_radix(d: Dim, ranges: Ranges, whole: Dim) -> dict[Symbol, int]:
     """Returns the factor of each symbol in the index `d`, if the index takes each value from 0 to `whole` - 1 exactly
-    once. For an index that repeats or skips a value, returns an empty dict.
+    once. Returns an empty dict if `d` repeats or skips one of the values from 0 to `whole` - 1.
 
     Example: if d0 has 4 values and d1 has 32 values, the index `32*d0 + d1` takes each value from 0 to 127 exactly
     once. The result is {d1: 1, d0: 32}, because d1 has the factor 1 and d0 has the factor 32.

@@ -83,9 +83,9 @@ def serve(answer: Callable[[Any], Any], requests: TextIO, first: Any = None) -> 
     """Answers the requests of the parent process.
 
     A request is a line of JSON in `requests`, and its answer is a line of JSON on standard output. Any text that the
-    child process prints, except the answers, goes to standard error. If `first` is not None, `answer(first)` is called
-    before the first request, and its result is not sent to the parent. The call `answer(first)` loads the modules that
-    every request needs.
+    child process prints, except the answers, goes to standard error. If `first` is not None, the function calls
+    `answer(first)` before the first request. The result of `answer(first)` is not sent to the parent. The call
+    `answer(first)` loads the modules that every request needs.
     """
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

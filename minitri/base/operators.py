@@ -65,9 +65,10 @@ class Operator(Record):
         operators_unlike_numpy.py or of numpy. By default, the function has the operator's name. The caller silences
         numpy's warnings.
     `triton`: the template of a Triton expression. The operands replace {0}, {1} and {2}, and the operand dtype
-        (`tl.float32`) replaces {t}. A table has a template for each kind of dtypes: {"f64": ..., "iu": ...}. Templates
-        can use `tl`, `libdevice` (the math library of CUDA and HIP) and `rt` (minitri/triton/rt.py). If the template is
-        one call of `libdevice` or `rt`, Triton's interpreter calls the operator's numpy function.
+        (`tl.float32`) replaces {t}. A dict has a template for each group of dtypes, for example for f64 and for
+        integers: {"f64": ..., "iu": ...}. Templates can use `tl`, `libdevice` (the math library of CUDA and HIP) and
+        `rt` (minitri/triton/rt.py). If the template is one call of `libdevice` or `rt`, Triton's interpreter calls the
+        operator's numpy function.
     `doc`: a description of the operator in one line, for the reference pages.
     `accepts`: the kinds of dtypes that the operands can have. "iuf" stands for integers and floats.
     `operands`: the dtype to which operands are converted first. "same": the promoted dtype of all operands. "float":
@@ -180,8 +181,8 @@ class Reduction(Record):
     `ufunc`: the numpy function that reduces two elements to one. The function is associative and commutative.
     `neutral`: a number that does not change the result, such as 0 for a sum. "lowest" and "highest" stand for the least
         and the greatest value of the dtype.
-    `combine`: the operator that combines two partial results. For argmax and argmin, it compares an element with the
-        best element so far.
+    `combine`: the operator that combines two partial results. For argmax and argmin, the operator compares an element
+        with the best element so far.
     `kind`: the group of reductions that have the same typing, error bounds and proofs (see `Kind`).
     `accepts`: the kinds of dtypes that the elements can have. "iuf" stands for integers and floats.
     `doc`: a description of the reduction in one line, for the reference pages.

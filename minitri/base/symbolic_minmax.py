@@ -151,7 +151,8 @@ class Ramps(Record):
         the set `corners` of integers at which the slope of max(f(n), 0) can change. Returns None if the piecewise
         linear function depends on two or more different sums of sizes, such as `M` and `M + N`.
 
-        The set `corners` contains the bends of f, and the integers next to the zeros of f.
+        The set `corners` contains the integers at which the slope of f changes, and the integers next to the zeros of
+        f.
         """
         n, slope = _base(self.plain)
         over = {*(m for m, _ in self.bends), *((n,) if slope else ())}

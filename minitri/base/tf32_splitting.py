@@ -2,7 +2,7 @@
 
 A tensor core multiplies TF32 numbers, which have 11 significant bits. To multiply f32 numbers a and b, each factor is
 written as a sum of two TF32 numbers (parts). For a = a1 + a2 and b = b1 + b2, the product `a*b` is computed as `a1*b2 +
-a2*b1 + a1*b1`. The product `a2*b2` is the smallest of the four products of parts, and is left out (Ootomo and Yokota,
+a2*b1 + a1*b1`. The product `a2*b2` is left out, because the other three products are larger (Ootomo and Yokota,
 "Recovering single precision accuracy from Tensor Cores", 2022).
 
 The depth K of a matrix product is the number of products `a*b` whose sum is one element. For a depth of 64 or more, a

@@ -135,7 +135,7 @@ def empty_caches() -> Iterator[str]:
     """Puts the caches of minitri, Triton and inductor into a new folder, which is removed at the end of the `with`
     block.
 
-    Yields the name of the new folder.
+    Yields the path of the new folder that contains the caches.
     """
     with tempfile.TemporaryDirectory() as folder:
         caches = {"MINITRI_CACHE_DIR": "ours", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
@@ -153,8 +153,8 @@ def in_new_process(function: Callable[..., T], *arguments: Any) -> T:
 
 
 def peak(run: Callable[[], Any]) -> int:
-    """Returns the peak of the GPU memory that a call allocates, in bytes, without memory that was in use before the
-    call.
+    """Returns the most GPU memory that a call has in use at once, in bytes. Memory that was in use before the call does
+    not count.
     """
     torch.cuda.synchronize()
     torch.cuda.empty_cache()

@@ -67,9 +67,9 @@ class Case(NamedTuple):
         torch.
     `picks`: whether the program reads only as many elements of its first input as the output has.
     `flops`: the number of floating-point operations of matrix products. 0 for programs that mostly move memory.
-    `kind`: the group of the case, such as "memory". Tables show a mean for each group.
+    `kind`: the group of the case, such as "memory". The tables of the benchmark show a mean for each group of cases.
     `tf32`: whether torch may round the f32 factors of matrix products to TF32.
-    `peers`: other implementations of the same computation, by name. All of them need a GPU.
+    `peers`: other implementations of the same computation, by name. All peers need a GPU.
     `tuned`: whether minitri and torch are also timed with block sizes chosen by measurement.
     `beside`: other programs of the language, by name. They are timed on the same inputs, but compute something else.
     """

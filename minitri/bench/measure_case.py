@@ -189,7 +189,7 @@ def _begin(make: Maker) -> tuple[Iterable[Run], Run, Any]:
 
 
 def time_together(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run | None) -> None:
-    """Times all implementations of a case in one call of `clock`, so that they alternate.
+    """Times all implementations of a case in one call of `clock`, which runs the implementations alternately.
 
     If a copy of memory is timed too, the row also gets the time of a copy that moves as many bytes as the case.
     """

@@ -7,11 +7,11 @@ this file, again after each program. The exit status is 0 if every result was ri
 torch.compile takes several seconds to compile a program. Because torch.compile is slow, worker processes (one for each
 processor core) compile a batch of programs before the batch is measured. After the compilation, the main process
 measures the programs one after another, while the workers do nothing. Inductor, the compiler behind torch.compile, has
-a cache, from which the main process loads the compiled code. In the workers, inductor chooses some schedules by
-measuring. The main process deletes the chosen schedules from inductor's cache, because the workers disturbed each
-other's measurements. All caches are in a new folder, so the time to minitri's first result is measured with empty
-caches. The time to the first result of torch.compile is measured in a worker process, which shares the processor with
-other workers.
+a cache, from which the main process loads the compiled code. In the worker processes, inductor chooses some schedules
+by measuring their times. The main process deletes the chosen schedules from inductor's cache, because the workers
+disturbed each other's measurements. All caches are in a new folder, so the time to minitri's first result is measured
+with empty caches. The time to the first result of torch.compile is measured in a worker process, which shares the
+processor with other workers.
 
 A result is right if its error is small, or at most twice as large as the error of eager torch. If the relative error of
 eager torch is 1 or more, a result may have ten times this error. The relative error of eager torch can be 1 or more if

@@ -103,7 +103,7 @@ def colour(ctx: click.Context, param: click.Parameter, value: str | None) -> Non
 
 
 def code_or_file(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    """Returns the argument of `minitri explain` if it names a file.
+    """Returns the argument of `minitri explain` if the argument is the name of a file.
 
     If the argument is an error code such as MT0203, the function prints the page about this error and ends the command.
     """

@@ -62,7 +62,8 @@ def document(
     `compare`: changed settings of the second program, by name, such as {"target": "cuda:80"}.
     `measured`: the measured seconds of the first program's kernels, by the name of the kernel.
     `panes`: the names of the panes that are open. If `panes` is empty, the usual panes are open.
-    `tell`: a function that reports progress. It gets the finished fraction, from 0 to 1, and the name of the next step.
+    `tell`: a function that reports progress. The function `tell` gets the finished fraction, from 0 to 1, and the name
+        of the next step.
 
     Raises CompileError (MT0404) if `panes` names a pane that the page does not have.
     """

@@ -139,7 +139,7 @@ class _Recorder(Watch):
         """Runs a tile program for each given point of the grid, and returns the steps of each run.
 
         If earlier runs have recorded `cells` elements or more, the result for a run is None. The dict `line` maps the
-        `id` of an op to the number of the op's line. The function records only the ops in `line`.
+        `id` of an op to the number of the op's line. The method records only ops that the dict `line` contains.
         """
         runs: Runs = []
         for place in grid:

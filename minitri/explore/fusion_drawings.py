@@ -122,7 +122,7 @@ class _Ledger:
 def operations(kernel: Kernel) -> list[Operation]:
     """Returns the operations in the body of a kernel.
 
-    Casts are left out, unless the kernel computes only casts.
+    The list contains casts only if the kernel computes nothing but casts.
     """
     ops = [op for op in kernel.body if isinstance(op, Operation)]
     return [op for op in ops if operator(op) != "cast"] or ops

@@ -1,8 +1,8 @@
 """The guided walk: a tour of the page that follows one span of the program through all stages, in about ten steps.
 
-The function `walk` takes a `Trace` (provenance.py), and plain data of the page. The plain data are the stages, the
-passes, and the recorded run on small arrays (execution_trace.py). The function `walk` returns a list of steps, as plain
-data:
+The function `walk` takes a `Trace` (provenance.py), and plain data of the page. The data of the page are the stages,
+the passes, and the recorded run on small arrays (execution_trace.py). The function `walk` returns a list of steps, as
+plain data:
 
     {title, text, panes, marks, rows, sketch}   panes: the two panes that are open; marks: what they highlight
     rows    [[line, …], [line, …]]              the lines of each pane that the text names, and that the page reveals

@@ -35,7 +35,7 @@ from minitri.triton.compiled_stages import inspected
 
 
 class Resources(NamedTuple):
-    """The resources of a multiprocessor that a compiled kernel takes.
+    """The resources that a compiled kernel takes on a multiprocessor, such as registers.
 
     `registers`: the number of registers of one thread.
     `shared`: the bytes of shared memory that one block of threads uses.

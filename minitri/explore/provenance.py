@@ -1,7 +1,7 @@
 """For each line of each stage, finds the graph nodes from which the compiler made this line.
 
-A `Trace` is made from a compilation. The `Trace` has the nodes of the graph with their places in the source. It also
-has the text of each stage, with the numbers of the nodes that each line comes from.
+A `Trace` is made from a compilation. The `Trace` has the nodes of the graph with their places in the source. For each
+line of each stage, the `Trace` has the text, and the numbers of the nodes from which the line comes.
 
     source     relu(x @ w + b)            nodes[3] is `x @ w`, source[5:10]
     triton     v5 = rt.dot(v1, v2, v4)    {0, 1, 3}
@@ -9,8 +9,8 @@ has the text of each stage, with the numbers of the nodes that each line comes f
 
 Each operation has spans: places in the source, each with the number of the graph node that was made for this place. If
 a line has an operation, the line comes from the graph nodes that the spans of this operation name. A line that declares
-an axis or a buffer comes from the graph nodes of the operations that use the axis or the buffer. The head of a loop
-comes from the graph nodes of the results of the loop. The head of a kernel comes from the graph nodes of the values
+an axis or a buffer comes from the graph nodes of the operations that use the axis or the buffer. The line that opens a
+loop comes from the graph nodes of the loop's results. The head of a kernel comes from the graph nodes of the values
 that the kernel stores.
 
 The number of a node is its index in the stage `graph`. If a program was loaded from the text of a kernels or tile
@@ -53,8 +53,8 @@ class NodeInfo(NamedTuple):
 class StageTrace(NamedTuple):
     """A stage as text, with the nodes that each line comes from.
 
-    `lines[k]` has the numbers of the nodes of line k. `how[k]` says what line k does for these nodes: it is the field
-    `how` of an `Origin`.
+    `lines[k]` has the numbers of the nodes of line k. `how[k]` is the field `how` of line k's `Origin`: what the line
+    does for its nodes.
     """
 
     text: str

@@ -185,7 +185,7 @@ def wider(found: re.Match[str], node: ast.Binary, values: Values) -> Iterator[Ed
 
 
 def unpacked(found: re.Match[str], node: ast.Assign, values: Values) -> Iterator[Edit]:
-    """Corrects an assignment to several names. If x is an array, `a, b = x` becomes `a, b = x[0], x[1]`.
+    """Yields corrections of an assignment to several names. If x is an array, `a, b = x` becomes `a, b = x[0], x[1]`.
 
     If there are more values than names, `_` takes the last values: `a, b = x, y, z` becomes `a, b, _ = x, y, z`.
     """

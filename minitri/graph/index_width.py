@@ -21,9 +21,7 @@ LIMIT = 2**31 - 2**21  # below 2**31, because a block may start inside an array 
 
 
 def numbers_fit(graph: Graph) -> tuple[Condition, ...]:
-    """Returns the conditions under which the numbers that a program computes from sizes, such as `N * N * N * N`, fit
-    i64.
-    """
+    """Returns conditions on sizes. If they hold, all numbers computed from sizes, such as `N * N * N * N`, fit i64."""
     numbers = [n for n in graph.nodes() if isinstance(n, Index) and not n.shape]
     large = [n for n in numbers if any(len(m) > 1 or abs(c) >= LIMIT for m, c in n.expr.terms)]
     below = [_fits(graph, n, MOST, n.expr) for n in large]
@@ -57,8 +55,8 @@ def _largest(node: Node, sizes: Mapping[str, int]) -> int:
 def reach(expr: Dim, ranges: Ranges, sizes: Mapping[str, int]) -> int:
     """Returns the largest absolute value that an index expression, or one of its terms, can have.
 
-    Returns `LIMIT` if the largest value is unknown. Terms without an axis, such as 2*N, are ignored, because the CPU
-    computes them before it launches the kernel.
+    If the largest absolute value is unknown, returns `LIMIT`. Terms without an axis, such as 2*N, are ignored, because
+    the CPU computes them before it launches the kernel.
     """
     env = {s: Dim.of(sizes[s.name]) for s in expr.symbols() if s.kind == "size"}
     reach = 0

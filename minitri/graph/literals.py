@@ -104,7 +104,7 @@ def stacked(t: Typer, items: tuple[Value, ...], dtype: DType) -> Node:
 def leaves(items: tuple[Value, ...]) -> list[Value]:
     """Returns the numbers and arrays in nested tuples as one flat list.
 
-    Raises CompileError for an empty tuple or too deep nesting.
+    Raises CompileError if a tuple is empty, or if tuples are nested too deeply.
     """
     found: list[Value] = list(items)
     for _ in range(MAX_RANK):

@@ -4,12 +4,12 @@
     s[i] = sum over r of F(x[i, r], m[i])
 
 The function `transport` takes the summed expression F, and the reductions inside F, such as m. The sum s and the
-reduction m run over the same elements. The function `transport` returns T(F), the correction (transport) of a partial
-sum of F. After m has changed, T(F) turns the partial sum for the old m into the partial sum for the new m. If no
-correction is known, `transport` raises the error `Refused`. Thanks to the correction, one loop over blocks of elements
-computes the sum s and the reduction m together. After each block, the loop corrects the partial sum s for the new value
-of m, and adds the sum over the block. Two partial sums over different elements can be added after both are corrected
-for the same value of m.
+reduction m run over the same elements. The function `transport` returns T(F), a formula that corrects (transports)
+partial sums of F. After m has changed, T(F) turns the partial sum for the old m into the partial sum for the new m. If
+no correction is known, `transport` raises the error `Refused`. Thanks to the correction, one loop over blocks of
+elements computes the sum s and the reduction m together. After each block of elements, the loop corrects the partial
+sum s, because the maximum or mean m has changed. Then the loop adds the sum over the block to s. Two partial sums over
+different elements can be added after both are corrected for the same value of m.
 
     F depends on    form of F                              transport of a partial sum s  name
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
@@ -20,8 +20,8 @@ for the same value of m.
 
 In an exponent X - m, m must be the maximum of X itself: then no exponent is positive, and no exponential overflows. A
 mean is the sum over n elements divided by n. A deviation is the difference X - m, where X is an element and m is the
-mean of all elements. The deviations from a mean add up to 0, so the means and the number of elements suffice for the
-correction `Shift`. The square of a deviation, (X - m) ** 2, is the product of two equal deviations.
+mean of all elements. The deviations from a mean add up to 0, so the correction `Shift` needs only the means and the
+number of elements. The square of a deviation, (X - m) ** 2, is the product of two equal deviations.
 
 Online softmax uses the correction `Rescale` (Milakov and Gimelshein, "Online normalizer calculation for softmax",
 2018). The correction `Shift` updates the sum in a variance or a covariance. Welford published the formula of `Shift`

@@ -6,7 +6,7 @@ whose result can jump, such as `floor`.
     z = floor(p)           floor is discontinuous: a rounding error of p can change z by 1
 
 The function `roundable_products` takes a graph. It returns the set of matrix products that may be rounded to bf16. The
-pass minitri/optimize/round_products.py rounds some of these matrix products to bf16. The file
+pass minitri/optimize/round_products.py then rounds the results of some of the returned products to bf16. The file
 minitri/trust/error_bounds.py includes the rounding to bf16 in the error bound of each matrix product that may be
 rounded.
 """
@@ -21,7 +21,7 @@ from minitri.graph.ir import Apply, Concat, Const, Contract, Graph, Node, Reduce
 
 def roundable_products(graph: Graph) -> set[Node]:
     """Finds matrix products of bf16 arrays. Returns the products that a reduction, scan or concat uses directly or
-    indirectly. If an output of the graph is not bf16, returns an empty set.
+    indirectly. Returns no products if an output of the graph is not bf16.
     """
     used = used_by(graph, lambda n: isinstance(n, (Concat, Reduce, Scan)))
     narrow = all(o.dtype == bf16 for o in graph.outputs)
@@ -36,8 +36,8 @@ def used_by(graph: Graph, user: Callable[[Node], bool]) -> set[Node]:
 def is_discontinuous(node: Node) -> bool:
     """Checks whether the result of an operation can jump if an operand changes a little, as in `floor`.
 
-    A power counts as continuous if its exponent is a constant multiple of 1/2, such as 3 or 0.5. Kernels compute powers
-    with these exponents from products and square roots.
+    A power counts as continuous if its exponent is a constant multiple of 1/2, such as 3 or 0.5. If an exponent is a
+    multiple of 1/2, kernels compute the power from products and square roots.
     """
     match node:
         case Apply(op="power", args=(_, View(x=Const(value=n)) | Const(value=n))) if node.dtype.is_float:

@@ -131,7 +131,7 @@ def join(items: Iterable[object]) -> str:
 
 
 def parse_graph(text: str, name: str = "<graph>") -> Graph:
-    """Returns the graph of a text.
+    """Parses the text of a graph, and returns the graph.
 
     If the text is not a valid graph, raises a CompileError MT05xx that points at the mistake.
     """
@@ -159,7 +159,7 @@ def read_condition(r: Syntax, names: Names, source: Source) -> Condition:
 def read_input_type(p: Param, names: Names) -> tuple[DType, Shape, bool]:
     """Returns the dtype and shape of an input, and whether the input is a scalar.
 
-    Declares the names in the shape as dimensions.
+    Declares every dimension that the shape names, such as M and N.
     """
     if p.dims is None:
         if p.type.parts[0].name != "float":

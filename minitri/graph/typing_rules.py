@@ -32,8 +32,8 @@ KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": 
 class Array(Record):
     """An array value.
 
-    The field `dtype` is the dtype that the program sees. The graph node in the field `node` has the dtype f32 if
-    `dtype` is f16 or bf16, and otherwise `dtype` itself.
+    The field `dtype` is the dtype of the array in the minitri program. The graph node in the field `node` has the dtype
+    f32 if `dtype` is f16 or bf16, and otherwise `dtype` itself.
 
     `weak`: whether the value is a weak scalar. A weak scalar takes the dtype of the other operand.
     `wide`: a node that computes the same values in f64, or None. Only values that are f32 by default, such as a

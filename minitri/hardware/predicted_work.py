@@ -50,7 +50,9 @@ class Work(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The total number of operations. The unit "special" is left out: f32 and f64 include its operations."""
+        """The total number of operations. The unit "special" is not added, because the units "f32" and "f64" already
+        count its operations.
+        """
         return sum(n for unit, n in self.operations.items() if unit != "special")
 
     @property
@@ -198,7 +200,7 @@ def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
     """Returns the fraction of a loop's blocks that a grid program computes on average, from 0 to 1.
 
     For example, the loop over keys in causal attention computes about 0.5 of its blocks, because blocks with only
-    masked elements are skipped. The average is computed from at most `SAMPLES` tiles along each axis.
+    masked elements are skipped. The function computes the average over at most `SAMPLES` tiles along each axis.
     """
     if not (bounds := [d for d in (loop.first, loop.last) if d is not None]):
         return 1.0

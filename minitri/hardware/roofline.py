@@ -11,10 +11,10 @@ its peak rate. No kernel reaches the peak rates of a chip, so a formula predicts
     launch + max(bytes / bandwidth, waves * operations / rate of each unit)
 
 The predicted time contains a maximum because memory accesses and arithmetic overlap: the slower of the two determines
-the time. `REACHED` holds the shares of the peak rates that the fastest kernels of docs/log/benchmarks.json reach on an
-H200. A wave is a group of grid programs that fills all multiprocessors once. The factor `waves` is above 1 if the last
-wave is only partly filled. For example, 133 grid programs on 132 multiprocessors take as long as 264 grid programs,
-because both numbers need two waves.
+the time. `REACHED` says which share of each peak rate the fastest kernels of docs/log/benchmarks.json reach on an H200.
+A wave is a group of grid programs that fills all multiprocessors once. The factor `waves` is above 1 if the last wave
+is only partly filled. For example, 133 grid programs on 132 multiprocessors take as long as 264 grid programs, because
+both numbers need two waves.
 
 Source: Williams, Waterman and Patterson, "Roofline: An Insightful Visual Performance Model for Multicore
 Architectures", 2009. The predicted time ignores latency and the order of accesses. The predicted time assumes that a
@@ -81,8 +81,8 @@ class Row(NamedTuple):
 
     def floor(self, chip: Peak) -> tuple[str, float]:
         """Returns the unit that limits the speed of the kernel or program, and the least time in seconds that this unit
-        takes. The unit is "memory" or the name of an arithmetic unit. If the kernel or program needs no bytes and no
-        operations, the unit is "".
+        takes. The unit is "memory" or the name of an arithmetic unit. If nothing is read, written or computed, the
+        returned unit is "".
         """
         units = {u: n / chip.rates[u] for u, n in self.needed.operations.items() if u in chip.rates}
         times = {"memory": self.needed.bytes / chip.bandwidth, **units}

@@ -4,10 +4,10 @@
 
 The class `Indexing` takes the nodes of the part of the graph that becomes one kernel, and the roots of this part. Roots
 are the nodes whose values the kernel stores. The kernel computes only the nodes of its part of the graph, and loads all
-other values from memory. An `Indexing` has the axes of the kernel, and the demands of each node. A demand is an index
-at which the kernel needs a node, such as `x[i, r]`. The file minitri/kernels/lower_graph.py makes the ops of a kernel
-from the demands (needed indices). The file minitri/optimize/fusion/one_kernel.py decides whether the nodes of a part of
-the graph can be one kernel.
+other values from memory. An `Indexing` has the axes of the kernel, and the demands (needed indices) of each node. A
+demand is an index at which the kernel needs a node, such as `x[i, r]`. The file minitri/kernels/lower_graph.py makes
+the ops of a kernel from the demands (needed indices). The file minitri/optimize/fusion/one_kernel.py decides whether
+the nodes of a part of the graph can be one kernel.
 
 The one idea: the index of a needed element of a result determines which elements of the operands are needed. The index
 of a stored node consists of new axes of the kernel, such as `[i, j]`. A View reads its operand at another index: `x.mT`
@@ -99,7 +99,7 @@ class AxisRanges:
         return self._simple[d]
 
     def open_guards(self, conditions: Sequence[Dim]) -> tuple[Dim, ...]:
-        """Returns the items of `conditions` that can be negative. An item is left out if it is proven to be >= 0 at
+        """Returns the items of `conditions` that can be negative. Leaves out every item that is proven to be >= 0 at
         every index.
         """
         for c in conditions:

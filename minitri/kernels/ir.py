@@ -245,8 +245,8 @@ Op = Union[Load, Constant, Scalar, Position, Inside, Compute, Spread, Reduce, Co
 
 
 class Kernel(Record, eq=False):
-    """One kernel: its axes, its buffers, and its ops in order. If `relaxed` is true, the kernel may use fast math,
-    which is only precise enough for 16-bit results.
+    """One kernel: its axes, its buffers, and its ops in order. If `relaxed` is true, the kernel may use fast math. Fast
+    math is too inexact for results of more than 16 bits.
 
     The pass minitri/optimize/fast_math/relax.py sets `relaxed`.
     """
@@ -299,8 +299,8 @@ class Decision(Record):
     The field `again` is true if the consumer is in a later loop of the producer's kernel. The later loop must load the
     kernel's inputs from memory again. If the producer and the consumer are fused, `bytes` is the memory traffic that
     fusion saves. If the producer and the consumer are in different kernels, `bytes` counts the write and the read of
-    the value. If several kernels read a value, the write of the value is counted in only one of their ledger lines
-    (fusion decisions). The field `spans` has the places of the value in the program text.
+    the value. If several kernels read a value, only one of the ledger lines about this value counts the write. The
+    field `spans` has the places of the value in the program text.
     """
 
     value: str
@@ -336,8 +336,8 @@ def buffers_of(body: Iterable[Op]) -> tuple[Buffer, ...]:
 
 
 def are_slices(stores: Sequence[Store]) -> bool:
-    """Checks whether stores write different slices of a buffer, as `out[i, 0, j]` and `out[i, 1, j]` do. Returns True
-    for a single store.
+    """Checks whether stores write different slices of a buffer, as `out[i, 0, j]` and `out[i, 1, j]` do. The result is
+    True if there is only one store.
     """
     numbers = {tuple(d.constant for d in op.index) for op in stores}
     places = {(op.buffer, *(d.constant is None for d in op.index)) for op in stores}

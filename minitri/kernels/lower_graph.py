@@ -79,7 +79,8 @@ def decision(graph: Graph, node: Node, ends: tuple[str, str], fused: bool, rule:
     """Makes a line of the ledger (list of fusion decisions) about the value of `node`.
 
     `ends`: the names of two kernels: the first computes the value, and the second uses it.
-    `times`: the number of reads and writes of the whole value. The line counts their bytes.
+    `times`: the number of reads and writes of the whole value. The line counts the bytes of all reads and writes of the
+        value.
     """
     traffic = product(list(node.shape)) * (times * node.dtype.bytes)
     return Decision(f"{label(node)}: {node.type}", *ends, fused, rule, traffic, spans=graph.spans.get(node, ()))

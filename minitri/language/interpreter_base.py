@@ -1,4 +1,5 @@
-"""Interprets functions of the syntax tree. The reference evaluator and the graph builder share this interpreter.
+"""Runs a minitri function by visiting the nodes of its syntax tree. The reference evaluator and the graph builder share
+this interpreter.
 
     return relu(x @ w) + 1      visits  x  w  x @ w  relu(…)  1  … + 1      and in the call the body of `relu`
 

@@ -108,7 +108,8 @@ def _content(cell: Any) -> Any:
 def link(entry: Definition, definition: Callable[[Any], Definition | None]) -> Linked:
     """Returns a module with a function and all functions that it calls.
 
-    `definition`: a function from a minitri program to its `Definition`. It returns None for any other value.
+    `definition`: a function from a minitri program to its `Definition`. For any value that is not a minitri program,
+        the function returns None.
 
     Raises CompileError MT0101 for a name whose value cannot be part of a program, such as an array.
     """

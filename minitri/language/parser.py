@@ -53,7 +53,7 @@ def parse_type(text: str, name: str = "<type>") -> Type:
 
 
 def parse_module(text: str, name: str = "<module>") -> Module:
-    """Returns a module with the functions in a text."""
+    """Parses a text that contains functions, and returns the module of these functions."""
     return parse_module_at(whole_text(text, name))
 
 

@@ -1,10 +1,10 @@
 """Stores the LALR tables of a grammar on the disk, for later processes.
 
-The function `parser` takes the path of a grammar file, and options of lark (a parser library). It returns a parser of
-lark. Making the LALR tables of a grammar takes about 100 ms, but reading stored tables takes only 5 ms. The LALR tables
-are stored as JSON (minitri/base/json_disk_cache.py), in the format of `lark.tools.serialize`. Lark's own cache is not
-used, because it is a pickle, and loading a pickle can execute code. If the grammar or the version of lark has changed
-since the tables were stored, minitri makes new tables.
+The function `parser` takes the path of a grammar file, and options of lark (a parser library). The result is lark's
+parser for the grammar. Making the LALR tables of a grammar takes about 100 ms, but reading stored tables takes only 5
+ms. The LALR tables are stored as JSON (minitri/base/json_disk_cache.py), in the format of `lark.tools.serialize`.
+Lark's own cache is not used, because it is a pickle, and loading a pickle can execute code. If the grammar or the
+version of lark has changed since the tables were stored, minitri makes new tables.
 """
 
 import hashlib

@@ -67,7 +67,7 @@ def parse_program(text: str, name: str, params: Mapping[str, str | None]) -> ast
 
 
 def read_module(text: str, name: str) -> ast.Module:
-    """Returns a module with the functions in a text."""
+    """Parses a text that contains functions, and returns the module of these functions."""
     return parsed(parse_module_at, whole_text(text, name))
 
 

@@ -31,7 +31,7 @@ class Array(Record, eq=False):
     If the field `weak` is true, the array was computed from numbers alone. If only one of two operands is weak, the
     operation usually uses the dtype of the other operand. An operation of an integer array x with a float number, such
     as `x * 0.5`, gives an f32 array. The field `wide` of the f32 array `x * 0.5` holds the same elements in f64, for a
-    later conversion to f64. For most arrays, `wide` is None.
+    later conversion to f64. For most arrays, the field `wide` is None.
     """
 
     data: Any

@@ -1,11 +1,11 @@
 """Reads the signatures of functions that are not elementwise, such as `sum`, and the text of functions that are written
 in minitri's language.
 
-This module reads signatures.toml, where parameters are written as in Python, and the files of the folder library/. It
-makes tables that map the name of a function to its signature or its source text. The graph builder and the numpy
-evaluator use the tables of this file to call a function by its name. The documentation and the suggestions in error
-messages take the names of functions from the tables of this file. `REQUIRED` marks a parameter without a default. A
-parameter with a leading `*` takes all remaining positional arguments as a tuple.
+This module reads signatures.toml, where parameters are written as in Python, and the files of the folder library/. The
+module makes tables that give the signature or the source text for the name of a function. The graph builder and the
+numpy evaluator use the tables of this file to call a function by its name. The documentation and the suggestions in
+error messages take the names of functions from the tables of this file. `REQUIRED` marks a parameter without a default.
+A parameter with a leading `*` takes all remaining positional arguments as a tuple.
 """
 
 import ast as python
@@ -76,8 +76,8 @@ def signature_of(function: ast.Function) -> Signature:
 
 
 def bind(name: str, signature: Signature, args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Returns a dictionary from the names of parameters to the given arguments. A parameter without a given argument is
-    not in the dictionary, even if the parameter has a default.
+    """Returns a dictionary from the names of parameters to the given arguments. If the call gives no argument for a
+    parameter, the returned dictionary does not contain this parameter, even if it has a default.
 
     Raises CompileError MT0102 if the arguments do not fit the parameters.
     """

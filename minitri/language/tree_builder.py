@@ -62,7 +62,7 @@ NODES = {
 
 
 class Callbacks:
-    """Adapts a builder to lark.
+    """Lets lark, a parser library, call the methods of a `Builder`.
 
     Lark passes all parts of a matched grammar rule in one list. The class `Callbacks` passes each part of a matched
     grammar rule to a method of the builder, as an argument of its own.

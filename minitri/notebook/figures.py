@@ -3,10 +3,10 @@
     f.lower(M=4096, N=4096).roofline()
     f.plot(M=4096, N=4096).save("graph.svg")
 
-The functions `roofline_figure` and `graph_figure` take the compilation of a program. They return a `Plot`, which a
-notebook shows. The library matplotlib is an optional dependency (`minitri[plot]`). minitri imports matplotlib only when
-a figure is drawn. If a text in a program contains dollar signs, as `$x$` does, matplotlib shows the text as it is, not
-as a formula.
+The functions `roofline_figure` and `graph_figure` take the compilation of a program, and return a `Plot` that a
+notebook can show. The library matplotlib is an optional dependency (`minitri[plot]`). minitri imports matplotlib only
+when a figure is drawn. If a text in a program contains dollar signs, as `$x$` does, matplotlib shows the text as it is,
+not as a formula.
 """
 
 import io

@@ -10,8 +10,8 @@ every load and store. The axes i and j are merged only if no loaded or stored bu
 In a buffer without gaps, the stride of i is the extent of j times the stride of j. After two axes are merged, a block
 can cover the end of one row and the start of the next, so rows need no padding. If all matrices of a batch are
 multiplied by the same matrix, the batch becomes one matrix with the rows of all these matrices. Axes i and j stay
-separate if a load or store would need a quotient or a remainder of the merged index. For example, if i and j became one
-axis k, the load of a bias `b[j]` would need `k % N` for an extent N of j.
+separate if a load or store would have to divide the index of the merged axis. For example, if i and j became one axis
+k, the load of a bias `b[j]` would need `k % N` for an extent N of j.
 
 As an exception, the last two axes of a kernel may be merged although the index of a load then needs a quotient or a
 remainder. The last two axes stay separate if a merged axis costs more instructions for each element. The number of

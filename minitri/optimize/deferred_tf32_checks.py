@@ -23,8 +23,8 @@ summed axis in each iteration, so it needs little code and few registers.
 The pass `deferred-tf32-checks` changes loops that add a product of TF32 parts to a carried value. After each changed
 loop, the pass inserts a second loop that can compute the sum again. The field `redo` marks the second loop. If several
 loops add products to one sum (skip_blocks/skip.py), the loops that compute the sum again come after all loops that add
-products. Loops with several carried values are not changed. Apart from the product, a changed loop contains only loads,
-conditions of indices and elementwise operators.
+products. A loop that carries several values to its next iteration is not changed. Apart from the product, a changed
+loop contains only loads, conditions of indices and elementwise operators.
 """
 
 from dataclasses import replace

@@ -12,8 +12,8 @@ finite, the f32 factors themselves are multiplied (minitri/base/numpy_array_oper
 deferred_tf32_checks.py makes a kernel check only once, after the loop, whether the sum of TF32 products is finite.
 
 The pass `f32-products` takes a graph, and the strides of inputs that are not contiguous. The pass gives each product
-without a `precision` argument one of two precisions: "tf32x3" or "ieee". Products of unknown or small sizes get the
-precision "ieee", and so do all products on chips without fast tensor cores. A product gets the precision "ieee" if its
+without a `precision` argument one of two precisions: "tf32x3" or "ieee". A product gets the precision "ieee" if one of
+its sizes is unknown or small, or if the chip has no fast tensor cores. A product gets the precision "ieee" if its
 second factor is not contiguous along the depth (the summed axis). The TF32 parts of the second factor are stored in
 shared memory. Tensor cores can read TF32 blocks from shared memory only if the blocks are contiguous along the depth.
 The TF32 parts of the first factor stay in registers, so the layout of the first factor does not matter. The file

@@ -13,11 +13,11 @@ loads across loops. Moving a computation out of a loop is called loop-invariant 
 "Compilers", 2006, section 9.5). The pass `hoist-loads` differs from loop-invariant code motion, because it moves loads
 that come after the loop.
 
-A load of more than 1024 elements is not moved, because the loaded elements stay in registers during the loop. If the
-first loop carries more than 64 numbers per thread from one iteration to the next, no load is moved, because few
-registers are left. A load is not moved if its index depends on a value that the loop computes. Persistent programs are
-not changed, because Triton merges their two nested loops. The loaded values would have to stay in registers during all
-iterations of the merged loop.
+A load of more than 1024 elements is not moved before the loop, because the elements would occupy registers during the
+loop. If the first loop carries more than 64 numbers per thread from one iteration to the next, no load is moved,
+because few registers are left. A load is not moved if its index depends on a value that the loop computes. Persistent
+programs are not changed, because Triton merges their two nested loops. The loaded values would have to stay in
+registers during all iterations of the merged loop.
 """
 
 import math

@@ -12,12 +12,13 @@ returns the neutral element of the reduction that uses the load. For example, th
 class `MaskElision` evaluates the ops between a load and a reduction for an element past the end of an axis. If the
 value that reaches the reduction is the neutral element of the reduction, the reduction needs no `where`.
 
-Besides mask_elision.py, four other files of minitri/optimize/ omit bounds tests. The file skip_blocks/skip.py gives the
-last, shorter block a loop of its own. The loop over complete blocks then needs no test. The pass `boundary-peeling`
-runs before the pass `mask`, and marks some programs `peeled`. In a peeled program, the code for complete tiles does not
-test the end of the last grid axis. If tensor descriptors load a block (tensor_descriptors.py), the GPU's copy engine
-tests the bounds, so the program needs no test. The loop that deferred_tf32_checks.py adds needs no bounds test. Each
-iteration of the added loop reads a single index, which is always inside the axis.
+Besides mask_elision.py, four other files of minitri/optimize/ omit bounds tests. If the last block of a loop is
+incomplete, the file skip_blocks/skip.py computes this block in a separate loop. The loop over complete blocks then
+needs no test. The pass `boundary-peeling` runs before the pass `mask`, and marks some programs `peeled`. In a peeled
+program, the code for complete tiles does not test the end of the last grid axis. If tensor descriptors load a block
+(tensor_descriptors.py), the GPU's copy engine tests the bounds, so the program needs no test. The loop that
+deferred_tf32_checks.py adds needs no bounds test. Each iteration of the added loop reads a single index, which is
+always inside the axis.
 
 The proof that a test is needless uses the range of each axis (minitri/base/intervals.py). For an index that is not a
 polynomial, the proof uses facts about blocks (minitri/tiles/index_facts.py). A test stays if its proof would need

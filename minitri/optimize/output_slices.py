@@ -17,7 +17,7 @@ and `relu(y)`.
 
 The function `with_slices` takes a graph and its plan (list of kernels) without slices. It returns a plan with kernels
 that store slices of results. It returns the plan without slices if slices would increase a cost, such as the memory
-traffic. One kernel must store all slices of a result.
+traffic. A result is divided into slices only if a single kernel stores all of the slices.
 
 A result with more than `MOST` slices is not divided, because one grid program keeps the values of all slices in
 registers. A result is not divided if it is not row-major in memory. Slices of fewer than `SECTOR` contiguous bytes are
@@ -47,7 +47,7 @@ def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Pla
     """Returns a plan that stores results of the graph in slices. Returns the plan `whole` if slices would increase a
     cost, for example the memory traffic.
 
-    `whole`: the plan without slices.
+    `whole`: a plan that stores each result as a whole.
     `fuse`: the function that divides a graph into kernels and returns their plan.
     """
     interner, spans = Interner(graph.conditions), dict(graph.spans)
@@ -82,8 +82,8 @@ def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Pla
 
 
 def costs(plan: Plan) -> tuple[int, int, int]:
-    """Returns three costs of a plan: its memory traffic in bytes, its number of kernels, and the number of kernels for
-    which `_mixed` is true. Unknown sizes count as `TYPICAL`.
+    """Returns three costs of a plan: its memory traffic in bytes, its number of kernels, and the number of kernels that
+    access arrays in different orders (`_mixed`). Unknown sizes count as `TYPICAL`.
     """
     moved = traffic(plan, defaultdict(lambda: TYPICAL))
     return sum(t.total for t in moved), len(plan.kernels), sum(map(_mixed, plan.kernels))

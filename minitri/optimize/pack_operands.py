@@ -20,24 +20,25 @@ factor without the layout that its product needs is slow to read, and each tile 
 packed copy, which is made only once, is cheaper than repeated slow reads if each element is used often enough.
 
 If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory without
-packing. A first factor with rows at multiples of 4 bytes is packed only if each element has at least REUSE_OF_ASYNC
-(1536) uses. If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each element needs a load of its own.
-Such a misaligned factor is copied even if the product has few operations. For example, `pad(x, ((0, 0), (1, 1))) @ w`
-loads blocks of x that begin at x[i, r - 1], one element before an aligned address. A first factor made by concatenation
-is copied if more than one tile of result columns reads it. Without packing, each element of a concatenation needs
-several loads and a test. If several tiles of rows use a computed second factor, the factor is stored in memory before
-the product starts. Without a copy of a computed factor, the tensor core waits until each block is computed. Weights of
-8 bits are copied only if the product has many rows. The copy of 8-bit weights contains the weights without their scale
-(weight_scales.py). If the product has few rows, tensor cores take 8-bit weights from registers
-(fusion/computed_factor_first.py).
+packing. Rows that begin at multiples of 4 bytes are packed only if the product uses each element at least
+REUSE_OF_ASYNC (1536) times. If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each element needs a load
+of its own. Such a misaligned factor is copied even if the product has few operations. For example, `pad(x, ((0, 0), (1,
+1))) @ w` loads blocks of x that begin at x[i, r - 1], one element before an aligned address. A first factor made by
+concatenation is copied if more than one tile of result columns reads it. Without packing, each element of a
+concatenation needs several loads and a test. If several tiles of rows use a computed second factor, the factor is
+stored in memory before the product starts. Without a copy of a computed factor, the tensor core waits until each block
+is computed. Weights of 8 bits are copied only if the product has many rows. The copy of 8-bit weights contains the
+weights without their scale (weight_scales.py). If the product has few rows, tensor cores take 8-bit weights from
+registers (fusion/computed_factor_first.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
 
 The pass `pack-operands` takes a graph, and the strides of inputs that are not contiguous. It does not change products
 of unknown sizes and products of integers. It does not change products of 16-bit factors with a small depth. In
-attention, for example, the summed axis of a product is short, and one program reads the whole axis. A product that
-shares a loop with other reductions, as in attention, is not changed if its first factor is computed or has dtype f32.
+attention, for example, the summed axis of a product is short, and one program reads the whole axis. A product can also
+share a loop with other reductions. Such a product is not changed if its first factor has dtype f32 or is not loaded
+from memory.
 """
 
 import math

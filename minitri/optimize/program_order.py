@@ -3,13 +3,14 @@
     for r {last = i_start + 128}       the larger i_start, the more iterations
     warps 4                            becomes   warps 4 group 8 descending
 
-The pass `program-order` changes the order of tiles in programs whose loops have bounds (optimize/skip_blocks/skip.py).
-A GPU starts the programs of a grid in the order of their indices. If a long program starts last, most of the chip is
-idle until that program ends. Programs that run for a long time must start first (Graham, "Bounds on multiprocessing
-timing anomalies", 1969: longest processing time first). If the last tiles along the last grid axis have the most work,
-the programs for these tiles start first. In causal attention, the tiles at the end of the last grid axis have the most
-work. The tiles along the last-but-one grid axis are divided into groups. Within a group, programs with more work start
-earlier. A group has about as many programs as the GPU runs at once. The L2 cache can then hold the data of the group.
+The pass `program-order` changes the order of tiles in programs that skip blocks of a loop
+(optimize/skip_blocks/skip.py). A GPU starts the programs of a grid in the order of their indices. If a long program
+starts last, most of the chip is idle until that program ends. The programs that run longest must therefore start first
+(Graham, "Bounds on multiprocessing timing anomalies", 1969: longest processing time first). If the last tiles along the
+last grid axis have the most work, the programs for these tiles start first. In causal attention, the tiles at the end
+of the last grid axis have the most work. The tiles along the last-but-one grid axis are divided into groups. Within a
+group, programs with more work start earlier. A group has about as many programs as the GPU runs at once. The L2 cache
+can then hold the data of the group.
 
 If two loops of a program run over the same elements, the second loop visits the blocks in reverse order. When the
 second loop over the same elements starts, the cache still contains the last blocks that the first loop has read.

@@ -11,8 +11,8 @@ shifted indices. For bf16 factors, the result `x @ w` has the dtype bf16: numpy 
 rounded product in memory has 2 bytes for each element instead of 4.
 
 A product is rounded to bf16 only if its factors are bf16, and all results of the graph are bf16. A product is rounded
-to bf16 only if a reduction, a scan or a concat uses its result. A product is not rounded if another product, or a
-discontinuous operation such as a comparison, is computed from it.
+to bf16 only if a reduction, a scan or a concat uses its result. A product is not rounded if a further product, or a
+discontinuous operation such as a comparison, uses its result.
 
 Each element of a rounded product has one more rounding error, which is at most `2**-9` of its value, as in numpy. The
 error bounds of a program include the error of rounding a product (minitri/trust/error_bounds.py). Products of f16

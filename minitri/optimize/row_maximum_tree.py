@@ -7,9 +7,9 @@ of a thread one after another, so each comparison waits for the previous compari
 several independent chains of comparisons run at the same time.
 
 The maximum of each row of a product gets the hint `in_parts` if the product has at least COLUMNS (128) columns. A
-maximum gets the hint `in_parts` only if each warp computes complete rows. If a loop carries the product from one
-iteration to the next, CARRIED_COLUMNS (32) columns are enough for the hint. If a loop carries a product and compares
-the elements of a row one after another, NVIDIA's assembler makes the tensor cores wait for each instruction.
+maximum gets the hint `in_parts` only if each warp computes complete rows. If a loop carries the product to its next
+iteration, CARRIED_COLUMNS (32) columns suffice for the hint `in_parts`. If a loop carries a product and compares the
+elements of a row one after another, NVIDIA's assembler makes the tensor cores wait for each instruction.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Reduce

@@ -13,9 +13,9 @@ computed from the reduction (minitri/optimize/online_reductions/merge_loops.py).
 factor of the second product is computed from the first product. A product that could share a loop with other reductions
 is split only if most of the GPU would be idle without the split. Loops of attention are split by split_kv.py.
 
-A cost model chooses the number of parts (product_cost.py; for weights of 8 bits, dequantised_product_cost.py). If a
-product could share a loop with other reductions or products, a rule of thumb chooses the number of its parts. A rule of
-thumb also chooses the number of parts for 16-bit products with few rows, because loads take most of the time of such
+A cost model chooses the number of parts (product_cost.py; for weights of 8 bits, dequantised_product_cost.py). For a
+product that could share a loop with other reductions or products, a rule of thumb chooses the number of parts. A rule
+of thumb also chooses the number of parts for 16-bit products with few rows, because loads take most of the time of such
 products.
 """
 

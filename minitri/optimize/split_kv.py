@@ -19,8 +19,8 @@ A loop of unknown length gets at most 32 parts, and some of these parts can be e
 size is unknown, or if its products have too many columns for one grid program. If a loop cannot be split into equal
 parts, its last part is padded with elements that add 0 to the product. The loop can be padded only if a single array
 varies in the numerator of the first factor: the operand of the maximum. For example, exp(s - max s) @ v can be padded,
-because exp(-inf) is 0. If w is an array with the shape of s, (w * exp(s - max s)) @ v cannot be padded. A loop that
-needs padding and cannot be padded is not split.
+because exp(-inf) is 0. If w is an array with the shape of s, (w * exp(s - max s)) @ v cannot be padded. If a loop would
+need padding to be split, but cannot be padded, the loop is not split.
 """
 
 from __future__ import annotations

@@ -105,8 +105,8 @@ class Cut:
         return in_parts(self.i, x, self.k, self.parts, self.length, neutral(self.node.op, x.dtype))
 
     def of_own_part(self, of_parts: Node, whole: bool = True) -> Node:
-        """Broadcasts an array with one value for each part to the shape of the operand. If the argument `whole` is
-        false, axis k of the result is already split into two axes.
+        """Broadcasts `of_parts`, an array with one value for each part of the split axis, to the shape of the operand.
+        If the argument `whole` is false, axis k of the result is already split into two axes.
         """
         x, part = (self.node.x, axis(self.k) // self.length) if whole else (self.x, axis(self.k))
         kept = [j for j in range(self.node.x.rank) if j not in self.node.axes]
@@ -225,9 +225,9 @@ class Following(Record):
     cuts: Cuts
 
     def made(self, cut: Cut, needs: list[Reduced[Element]]) -> Node | None:
-        """Returns the sum, divided into the parts that `cut` describes. The argument `needs` lists the split reductions
-        that the sum uses, such as a maximum. Returns None if the partial sums cannot be corrected. Returns None if a
-        reduction in `needs` is divided into other parts than the sum.
+        """Returns the sum, divided into the parts that `cut` describes. The summed expression can use other reductions,
+        such as a maximum. The argument `needs` lists these reductions, which are split too. Returns None if the partial
+        sums cannot be corrected. Returns None if a reduction in `needs` is divided into other parts than the sum.
         """
         found = self.terms.transport(self.terms.root, needs)
         theirs = [self.cuts[y.y.node] for y in needs]

@@ -88,9 +88,9 @@ class _Name(str):
 class HostPointer:
     """An array as a kernel argument for the interpreter: an address and a dtype.
 
-    The interpreter expects torch tensors, so this class has some attributes of torch tensors. With this class, numpy
-    arrays of any strides can be arguments, and torch need not be imported. The attribute "storage" is the memory of the
-    array itself, so arrays are not copied.
+    The interpreter expects torch tensors, so this class has some attributes of torch tensors. A `HostPointer` can refer
+    to a numpy array with any strides, without importing torch. The attribute "storage" is the memory of the array
+    itself, so arrays are not copied.
     """
 
     def __init__(self, array: ArrayView) -> None:

@@ -216,8 +216,8 @@ class Captured(Bound):
 
 
 def replayable(call: Call) -> bool:
-    """Checks whether the key of a call describes the call completely. The key is incomplete unless all arrays of the
-    call are torch tensors on a GPU.
+    """Checks whether the `call_key` of a call contains everything that a repeated launch depends on. The key is
+    incomplete unless all arrays of the call are torch tensors on a GPU.
     """
     tensors = all(a.kind == "torch" and a.device != "cpu" and not a.library for a in call.arrays.values())
     return bool(call.arrays) and tensors and not any(isinstance(v, float) for v in call.instance.statics.values())

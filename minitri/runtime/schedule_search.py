@@ -103,8 +103,8 @@ def trials(
     `seconds`: the time limit for compilation. Candidates that are not compiled in time are left out, but never the
         first one.
     `scale`: the magnitude of the operands. The magnitude determines the tolerance of the comparison (`close`).
-    `progress`: a function that reports progress. It gets the number of finished candidates and the number of all
-        candidates.
+    `progress`: a function that reports progress. The arguments of `progress` are the number of finished candidates and
+        the number of all candidates.
 
     A compilation that is not finished in time continues in its thread. Before the process exits, it waits for
     unfinished compilations.
@@ -146,7 +146,7 @@ def close(result: Any, expected: Any, scale: Any = None) -> bool:
     """Checks whether a result equals the expected result, except for rounding errors.
 
     For an element x in a row with the root mean square r, the tolerance is a few units in the last place of |x| + r. If
-    `scale` is given, a few units in the last place of `scale` are added to the tolerance
+    `scale` is given, the tolerance also includes a few units in the last place of `scale`
     (minitri/trust/first_order_error.py).
     """
     if isinstance(expected, tuple):

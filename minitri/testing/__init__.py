@@ -66,7 +66,7 @@ def arrays(type: str, sizes: dict[str, int], low: float = -4, high: float = 4) -
 
 
 def random_program(seed: int, max_ops: int = 8) -> RandomProgram:
-    """Returns a random program of up to `max_ops` statements, without hypothesis.
+    """Returns a random program of up to `max_ops` statements, without the help of the library hypothesis.
 
     The same seed gives the same program.
     """

@@ -112,7 +112,7 @@ class FormFiller(StatementWriter):
     def found(self, suits: Callable[[Value], bool]) -> str | None:
         """Returns the name of a value for which `suits` is true, or None if there is no such value.
 
-        If several values are suitable, the function prefers values that were added late.
+        If `suits` is true for several values, the function prefers the values that were added to the program last.
         """
         found = [n for n, v in reversed(self.values.items()) if n != "s" and suits(v)]
         return self.choose([*found[:1], *found[:1], *found[:3], *found]) if found else None
@@ -172,7 +172,7 @@ class FormFiller(StatementWriter):
         """Returns the name of another value, or of a new parameter, that broadcasts with x. If no existing value
         broadcasts with x, the function always adds a parameter.
 
-        The statement must accept the dtype to which x and the chosen value are promoted.
+        The statement accepts the common dtype to which x and the chosen value are promoted.
         """
         of = self.kinds[filled.kind].get("of", "fiub") if kinds == "fiub" else "fiub"
 
@@ -209,8 +209,8 @@ class FormFiller(StatementWriter):
         return self.found(suits) or filled["x"]
 
     def factor(self, filled: Filled, x: Value) -> str:
-        """Returns the name of an array y for the matrix product `x @ y`. A random choice decides between an existing
-        value and a new parameter. If no existing value has a shape that fits x, y is a new parameter.
+        """Returns the name of a second factor y for the matrix product `x @ y`. A random choice decides between an
+        existing value and a new parameter. If no existing value has a shape that fits x, y is a new parameter.
         """
         name = self.found(lambda v: _product(x.shape, v.shape) <= MAX_ELEMENTS)
         if name is not None and self.choose((True, False)):

@@ -9,7 +9,7 @@ Two writers of whole programs share the statement writer of this file. The file 
 for tests, and the file minitri/bench/random_programs.py writes programs of everyday sizes. A writer of whole programs
 is a subclass of `StatementWriter`. The subclass defines two methods, `placeholder` and `value`. The method
 `placeholder` returns the text that replaces a placeholder such as {x}. The method `value` computes the value of a new
-statement. If `value` raises an error of `refusals`, the statement is left out of the program.
+statement. If the method `value` raises an exception that `refusals` lists, the statement is left out of the program.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ class StatementWriter:
     """A program under construction: its parameters, values and statements, by name.
 
     `kinds`: lists of statement forms for each kind of statement.
-    `words`: a dict from placeholders to lists of texts. One of the texts is chosen at each occurrence.
-    `drawn_again`: other placeholders that get a new text at each occurrence.
+    `words`: a dict from placeholders to lists of texts. Each occurrence of a placeholder gets one text from the
+        placeholder's list.
+    `drawn_again`: the placeholders outside of `words` that also get a new text at each occurrence.
     `refusals`: the exceptions after which a statement is left out of the program.
 
     A subclass of `StatementWriter` defines two methods:

@@ -46,7 +46,7 @@ def places(program: Program, sizes: Sizes) -> Iterator[Place]:
 
 
 def run(program: Program, place: Place, masked: bool, watch: Watch) -> None:
-    """Runs a tile program at the point `place` of its grid. The object `watch` checks each access, and contains the
+    """Runs a tile program once, for the grid indices `place`. The object `watch` checks each access, and contains the
     memory that the tile program reads and writes.
     """
     watch.enter(program, place)
@@ -168,7 +168,7 @@ class _Run(Values):
             self.watch.store(op, offset)
 
     def tests(self, op: Access) -> Sequence[Dim]:
-        """Returns the conditions under which a load or store happens. If a tensor descriptor makes the access, only the
+        """Returns the conditions under which a load or store happens. If the access uses a tensor descriptor, only the
         bounds of the array are tested.
         """
         if self.program.hint(op).descriptor:

@@ -16,8 +16,8 @@ from minitri.tiles.ir import Access, Program, TileAxis, ends_whole, lane_number
 
 
 def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
-    """Returns the facts that are true whenever the load or store `op` runs. `tests` contains the conditions that the
-    mask of `op` tests.
+    """Returns the facts that are true whenever the load or store `op` runs. The argument `tests` lists the conditions
+    in the mask of `op`.
     """
     symbols = {s for d in (*op.index, *tests) for s in d.symbols() if s.kind == "axis"}
     names = {s.name.removesuffix("_lane") for s in symbols}

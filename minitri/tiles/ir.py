@@ -137,7 +137,7 @@ class Program(LaunchOptions, eq=False):
     """The tile program of one kernel, and its compile options.
 
     `wide`: whether memory offsets are 64-bit integers.
-    `relaxed`: whether fast math is allowed. It is copied from the field `relaxed` of the kernel.
+    `relaxed`: whether fast math is allowed. The field `relaxed` of the kernel has the same value.
     `descending`: whether the tiles of the last grid axis are numbered backwards, from the end of the axis to its start.
     `returning`: whether loops without carried values run backwards, from their last block to their first block.
     `peeled`: whether tiles completely inside the last grid axis skip the bounds checks of that axis.
@@ -259,7 +259,7 @@ class BlockIndex(Record):
 
     If the field `walks` is true, the index of an element in the array is its index along the axis plus `offset`. If the
     field `walks` is false, an element's array index is `offset` plus the element's position in the block (0, 1, …). If
-    the field `axis` is None, all elements have the array index `offset`.
+    the field `axis` is None, every element of the block has the array index `offset`.
     """
 
     axis: TileAxis | None

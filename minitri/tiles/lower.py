@@ -48,7 +48,8 @@ class Nest:
 
     `loops`: the names of the axes over which the loops run.
     `body`: the op builder that makes the ops of the innermost loop.
-    `carries`: the values that the loop carries. Each comes with its value for the next iteration.
+    `carries`: the values that the loop carries. Each `Carry` is paired with the op that computes its value for the next
+        iteration.
     `values`: a dict from each op of the kernel to its value in the current iteration.
     """
 
@@ -86,7 +87,7 @@ class Lowering:
         with another reduction keeps its corrections.
 
         A partial sum needs the corrections `rescale` and `shift` only if its loop also computes a reduction that the
-        sum depends on. A reduction over all elements at once has no partial sum.
+        sum depends on. A reduction that reads all elements at once, without a loop, has no partial sum.
         """
 
         def untransported(op: Op) -> Op:
@@ -96,8 +97,8 @@ class Lowering:
         return replace(kernel, body=ir.live(ir.rewritten(kernel.body, untransported).values()))
 
     def run(self) -> list[Stmt]:
-        """Returns the statements of the tile program. `run` writes one phase (loops and the reductions after these
-        loops) after another.
+        """Returns the statements of the tile program. The method writes one phase after another. A phase is a group of
+        loops and the reductions after these loops.
         """
         levels: dict[Op, int] = {}
         for op in self.kernel.body:
@@ -120,7 +121,7 @@ class Lowering:
 
     def looped_over(self, op: Op) -> list[str]:
         """Returns the axes that an op reduces by a loop. If an op reduces a looped axis, its result exists only after
-        the loop. An op that reduces a looped axis ends its phase (a group of loops).
+        the loop.
         """
         return [a for a in self.looped if a in ir.reduced_by(op)]
 
@@ -134,7 +135,7 @@ class Lowering:
         return tuple(a for a in self.looped if a in used)
 
     def at_top(self, op: Op) -> Op:
-        """Writes an op outside all loops, after all operands that are not written yet."""
+        """Adds an op to the tile program, outside of all loops. Adds missing operands before the op."""
         for needed in self.needed([op], self.top):
             self.top[needed] = self._whole(ir.with_children(needed, self.top.__getitem__), self.out)
         return self.top[op]
@@ -182,8 +183,9 @@ class Lowering:
             nest.values[op] = self._whole(new, nest.body)
 
     def finish(self, op: Op) -> None:
-        """Writes the reduction after the loop. The reduction combines the elements of the value that the loop carried.
-        A loop that computes a matrix product carries the sums themselves, so no reduction follows the loop.
+        """Adds the reduction that follows a loop to the tile program. The reduction combines the elements of the value
+        that the loop carried. A loop that computes a matrix product carries the sums themselves, so no reduction
+        follows the loop.
         """
         if isinstance(self.top[op], Reduce):
             self.out.add(self.top[op])

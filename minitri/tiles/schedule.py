@@ -55,7 +55,7 @@ class Options(Record):
     `blocks`: the block sizes, by the name of the axis, such as {"i": 3}.
     `warps`: the number of warps that run one grid program.
     `stages`: the number of blocks that a pipelined loop keeps in flight (Triton's `num_stages`).
-    `group`: the number of tiles that run side by side (rasterisation).
+    `group`: how many tiles along the last-but-one grid axis run side by side (rasterisation).
     `descriptors`: whether loads use tensor descriptors. If True, stores of persistent kernels use tensor descriptors
         too, if there is enough shared memory.
     `persistent`: the number of grid programs of a persistent kernel.
@@ -100,7 +100,7 @@ def _invalid(what: str, value: object, wanted: str) -> CompileError:
 
 
 class TileSizes(Record):
-    """The tile sizes of the plain schedule.
+    """Tile sizes of the plain schedule, which does not depend on the hardware.
 
     `elements`: the number of elements of a tile in an elementwise kernel.
     `reduced`: the number of elements of a tile that is reduced.

@@ -33,8 +33,7 @@ class Lines:
 
     `texts`: the lines of source text, including their indentation. A line computes at most one operation.
     `ops`: pairs of a line number, counted from 1, and the operation that the line computes.
-    `sizes`: maps each expression over unknown sizes to the name of a kernel argument. The argument holds the value of
-        the expression.
+    `sizes`: maps each expression over unknown sizes to the name of a kernel argument.
     """
 
     def __init__(self) -> None:

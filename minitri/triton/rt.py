@@ -249,10 +249,10 @@ def reduce_max_in_parts(x):
     """Returns the maximum of each row of a matrix product. The function first splits each row into blocks of 16
     columns, and computes the elementwise maximum of the blocks.
 
-    After a product on tensor cores, each thread holds a quarter of a row in its registers. Without elementwise maxima,
-    a thread would compute the maximum of its elements by one chain of instructions. Each instruction of a chain waits
-    for the previous instruction. While elementwise maxima reduce a row to 16 columns, each thread computes four
-    independent maxima. The GPU overlaps the instructions of independent maxima.
+    After a product on tensor cores, each thread holds a quarter of a row in its registers. If a row were reduced at
+    once, each thread would compare its elements in one chain of instructions. Each instruction of a chain waits for the
+    previous instruction. While elementwise maxima reduce a row to 16 columns, each thread computes four independent
+    maxima. The GPU overlaps the instructions of independent maxima.
     """
     parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))
     return tl.reduce(tl.reduce(parts, 1, maximum), 1, maximum)

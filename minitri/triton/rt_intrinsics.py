@@ -23,7 +23,8 @@ from triton.language.extra.cuda import gdc_wait
 def byte_to_f16(x, _semantic: Any = None):
     """Converts i8 or u8 to f16 exactly.
 
-    The conversion of four elements takes four instructions for unsigned bytes, and five instructions for signed bytes.
+    To convert four bytes to f16, a thread needs four instructions if the bytes are unsigned, and five if the bytes are
+    signed.
 
     An f16 whose high byte is 0x64 and whose low byte is b has the value 1024 + b. To convert a byte b, the code makes
     an f16 with the high byte 0x64 and the low byte b, and subtracts 1024. For signed bytes, the code first flips the

@@ -6,10 +6,10 @@ Triton's compiler reads all of libdevice for each kernel that calls a function o
 takes 20 to 45 ms. While Triton reads libdevice, no other thread can run Python. Reading a copy of libdevice with only a
 few functions takes 1 ms.
 
-The function `small_copy` takes a kernel in Triton's first IR. It returns the path of a copy of libdevice with the
-functions that the kernel calls. The linker of Triton's compiler makes the small copy of libdevice, as text of LLVM IR.
-The copy of libdevice is a file in Triton's cache folder. Every small copy of libdevice has the functions that kernels
-call most often (`COMMON`), so most kernels share one copy.
+The function `small_copy` takes a kernel in Triton's first IR. It copies from libdevice the functions that the kernel
+calls, and returns the path of the copy. The linker of Triton's compiler makes the small copy of libdevice, as text of
+LLVM IR. The copy of libdevice is a file in Triton's cache folder. Every small copy of libdevice has the functions that
+kernels call most often (`COMMON`), so most kernels share one copy.
 
 Each function of libdevice has two versions: one version replaces denormals by 0, and one version keeps denormals. A
 branch in each function of libdevice selects one of the two versions. Triton's compiler decides this branch only after
@@ -32,8 +32,8 @@ QUESTION = re.compile(r'^(@\S+) = .*"__CUDA_FTZ\\00"', re.MULTILINE)  # are deno
 
 
 def small_copy(library: str, module: Any, context: Any) -> str:
-    """Returns the path of a copy of the file `library` with the functions that a kernel calls. If the kernel calls no
-    function of libdevice, returns the path `library` unchanged.
+    """Copies from the file `library` the functions that a kernel calls, and returns the path of the copy. If the kernel
+    calls no function of libdevice, returns the path `library` unchanged.
 
     `module` is the kernel, and `context` is the MLIR context of the kernel.
     """

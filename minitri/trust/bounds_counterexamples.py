@@ -8,8 +8,8 @@ The search tries small sizes first, then sizes close to multiples of the block s
 search tries the indices at the ends of blocks and axes, or all indices if there are few. If an index is loaded from an
 array, the search assumes that this index can be any number.
 
-If the search finds no counterexample, the access can still be wrong. The file minitri/trust/memory_proofs.py proves
-that accesses stay in their arrays.
+Even if the search finds no counterexample, an access can leave its array. The file minitri/trust/memory_proofs.py
+proves that accesses stay in their arrays.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,8 +46,8 @@ class Example(NamedTuple):
 def out_of_bounds(
     program: Program, op: Access, tests: Sequence[Dim], conditions: Sequence[Condition] = (), tries: int = MAX_SIZES
 ) -> Example | None:
-    """Returns an example in which all `tests` are true, but the access is outside of its array. Returns None if the
-    search finds no counterexample.
+    """Returns an `Example`: sizes and indices for which all `tests` are true, but `op` accesses a place outside of its
+    array. Returns None if the search finds no counterexample.
 
     Each test is an integer expression, and is true if the expression is at least 0. The search tries at most `tries`
     combinations of sizes.

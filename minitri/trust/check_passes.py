@@ -213,7 +213,7 @@ def worst(results: Sequence[Any], wanted: Sequence[Enclosure]) -> tuple[bool, fl
 def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
     """Compares one output and returns (ok, error, bound, note).
 
-    `error` and `bound` belong to the element that has the largest error relative to its bound.
+    `error` and `bound` belong to the element for which `error / bound` is largest.
     """
     result, value, radius = np.asarray(result), wanted.value, wanted.radius
     if result.shape != value.shape or result.dtype != wanted.dtype.numpy:

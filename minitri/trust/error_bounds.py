@@ -1,10 +1,10 @@
 """For each output element of a graph, computes an interval that contains the results of all correct implementations.
 
-The function `enclosures` takes a graph, its inputs, and its sizes. For each output, it returns an `Enclosure`, which
-has a value and a radius for each element. The value of an element is computed in f64. For f64 results, a longer float
-type is used if there is one. The radius of an element is at least the largest error that rounding can cause, for any
-order of addition and any fusion. The method is running error analysis: the value and the radius of each node are
-computed from the values and radii of its operands:
+The function `enclosures` takes a graph, its inputs, and its sizes. For each output of the graph, the function returns
+an `Enclosure`: a value and a radius for each element. The value of an element is computed in f64. For f64 results, a
+longer float type is used if there is one. The radius of an element is at least the largest error that rounding can
+cause, for any order of addition and any fusion. The method is running error analysis: the value and the radius of each
+node are computed from the values and radii of its operands:
 
     x - max(x)         radius 0                   exact inputs, and one IEEE operation
     exp(that)          ulps of exp                from its row in the operator table
@@ -198,7 +198,8 @@ class _Analysis:
         Rounding is monotone, so it is enough to round both ends of the operand's interval. A fused kernel can keep a
         value unrounded if the value is not an output, and round a later result instead. For example, a kernel for
         `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums by s. For a
-        node that is not an output, the analysis keeps the unrounded value, and adds one rounding error to the radius.
+        node that is not an output, the value stays unrounded, and the radius (largest possible error) grows by one
+        rounding error.
         """
         (x,) = node.args
         v, e = self.values[x], self.radii[x]

@@ -172,8 +172,8 @@ def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any
 def unit(dtype: DType) -> float:
     """Returns the largest relative rounding error u of a dtype: |rounded(x) - x| <= u |x|.
 
-    If numpy's longdouble is only f64 on this machine, u is doubled for f64, because the reference result is rounded to
-    f64 too.
+    On machines where numpy's longdouble is only f64, the reference result is also rounded to f64. For f64, the function
+    then returns 2 * u.
     """
     return 2.0 ** -BITS[dtype.name] * (2 if dtype.name == "f64" and not LONGER else 1)
 

@@ -6,7 +6,7 @@
 The function `magnitude` takes a graph. It returns a graph that has the same inputs and returns the magnitude of each
 float output. The magnitude of an output is the scale of its rounding errors. The results of two correct
 implementations, with any orders of addition, differ by a few units in the last place of the output's magnitude. If
-terms cancel each other, the result is small, but its magnitude is as large as the terms.
+large terms of a sum cancel each other, the sum is small, but its rounding errors have the scale of the terms.
 
 The method is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms", 2nd
 edition, section 3.3). The analysis is itself a graph, so it runs on the same device as the program. The file
@@ -129,9 +129,10 @@ class _Magnitudes:
     def moved(self, node: Apply, k: int) -> Node:
         """Returns how much argument k adds to the magnitude (the scale of the rounding errors) of the result.
 
-        The estimate is a numerical derivative: the operator of `node` is evaluated with a slightly larger and a
-        slightly smaller argument k. Argument k is moved by the fraction s of its own magnitude, where s is `STEP` units
-        in the last place of 1. The larger of the two changes of the result is divided by s.
+        The estimate is a numerical derivative. The operator of `node` is evaluated with a slightly larger, and with a
+        slightly smaller, value of the argument at position k. Argument k is moved by the fraction s of its own
+        magnitude, where s is `STEP` units in the last place of 1. The larger of the two changes of the result is
+        divided by s.
         """
         dtype = node.dtype.compute
         args = [self.i.cast(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]

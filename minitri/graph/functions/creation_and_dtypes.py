@@ -1,4 +1,4 @@
-"""Defines functions that make arrays from sizes and numbers, and functions of dtypes, such as conversions.
+"""Defines functions that make arrays from sizes and numbers. Also defines functions about dtypes, such as conversions.
 
     arange(2, N, 3)      index {expr = 2 + 3*d0}
 

@@ -108,7 +108,7 @@ def multiplied(t: Typer, x: Array, y: Array) -> Array:
 
 
 def total(t: Typer, x: Array, axes: tuple[int, ...]) -> Array:
-    """Returns the sum over some axes in the dtype of x, so integers wrap around.
+    """Adds up the elements of x along some axes. The sum has the dtype of x, so integers wrap around.
 
     For an array of bools, the result says whether any element is True, as the function `any` does.
     """

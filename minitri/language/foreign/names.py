@@ -6,9 +6,10 @@ for each name of another library. The file libraries.toml has the names of libra
 
 `name`: a name such as `average`. `.real` is an attribute, and `*` stands for any other name of the library.
 `arguments`: the calls that the row is for, such as `x, axis`, `x, *, alpha`, `x: 1` (rank 1) or `*rest` (any others).
-    The table `looks` of libraries.toml says how an argument looks: an argument for `M` is a size.
+    In the table `looks` of libraries.toml, a pattern says which arguments a name matches: `M` matches a size.
 `libraries`: the libraries that have the name, as keys of `LIBRARIES` (libraries.toml).
-`instead`: an expression of the arguments that the user can write instead, or the name itself if the language has it.
+`instead`: what the user writes instead, as an expression of the arguments. A name that the language has too stays as it
+    is.
 `reason`: a key of reasons.csv, for a name that the language does not have.
 `note`: how the result of `instead` differs from the library's result, or what `instead` assumes.
 

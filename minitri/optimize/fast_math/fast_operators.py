@@ -8,8 +8,8 @@ a faster instruction with a relative error of about 2**-18 (field `relaxed` in m
 The pass `fast-operators` gives the hint `fast` to operators of `relaxed` programs that have a faster instruction. The
 fast instruction for `2**x` returns 0 instead of a denormal number. The fast instruction for `2**x` is used only for
 exponents x - h, where h is one value for the whole row. For example, h can be the row's maximum. If h is the row's
-maximum, the largest power `2**(x - h)` of the row is 1. If the largest power of a row is 1, denormal powers are too
-small to change the sum of all powers.
+maximum, the largest power `2**(x - h)` of the row is 1. If the largest power `2**(x - h)` of a row is 1, the denormal
+powers of the row are too small to change the row's sum.
 """
 
 from minitri.base.operators import OPERATORS

@@ -62,7 +62,7 @@ def contiguity(kernel: Kernel, fastest: bool = False, sectors: bool = False) -> 
 
     A load or store with a small stride counts partly: only the bytes of each memory sector that the kernel uses are
     counted. If the argument `fastest` is true, each load or store is counted only for the axis along which its stride
-    is smallest. If the argument `sectors` is true, a whole memory sector is counted for each element.
+    is smallest. If the argument `sectors` is true, each element counts as a whole memory sector.
     """
     weight = {a.name: 0 for a in kernel.axes}
     for op in kernel.body:

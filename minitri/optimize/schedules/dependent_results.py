@@ -3,8 +3,8 @@
     x / sum(x, axis=1)            each result depends on the sum of its row
     sum(x, axis=1), 2 * x         a loop that adds up a row can store 2 * x at once
 
-The functions `streams_results` and `is_chained` help to choose a schedule for reductions (reductions.py). Both
-functions ignore how many rows there are, and how long the rows are.
+The functions `streams_results` and `is_chained` help to choose a schedule for reductions (reductions.py). The number
+and the length of the rows do not affect the results of these two functions.
 """
 
 from minitri.kernels.ir import Kernel, Reduce, Scan, Store, needed

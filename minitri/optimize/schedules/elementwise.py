@@ -11,12 +11,12 @@ rows have an odd length. If the contiguous axis is short, the tile covers the ne
 
 Without a transpose, a tile has about 1024 elements, or 2048 elements of at most 16 bits. A program without a transpose
 has at most 4 warps. A program of a transpose has 8 warps, or 16 if it computes much for each element. A transpose of
-few elements has smaller tiles, so that more multiprocessors have a tile.
+few elements has smaller tiles than other transposes, so that more multiprocessors get a tile.
 
-If rows have an odd length, one instruction loads or stores only one element of a row. A transpose of such rows has
-tiles of 2048 elements, so each thread has 8 elements. With larger tiles, transposes of the shape [16, 197, 777] took up
-to three times as long (H200). For rows of odd length, the tile of a transpose has 32 rows. The tile has 16 rows if one
-instruction on the other side of the transpose loads or stores several elements.
+If rows have an odd length, one instruction loads or stores only one element of a row. A transpose of rows with an odd
+length has tiles of 2048 elements, so each thread has 8 elements. With larger tiles, transposes of the shape [16, 197,
+777] took up to three times as long (H200). For rows of odd length, the tile of a transpose has 32 rows. The tile has 16
+rows if one instruction on the other side of the transpose loads or stores several elements.
 
 In Triton's interpreter a program costs about a millisecond and an element costs almost nothing, so tiles are very
 large.

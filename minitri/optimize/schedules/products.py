@@ -267,8 +267,8 @@ def _leaves_room(tile: Tile, dots: Sequence[Dot], ends: int, shared: int) -> boo
 
 
 def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Schedule:
-    """Adds stores through tensor descriptors to the schedule of a persistent kernel. A persistent kernel stores through
-    tensor descriptors only if shared memory has room for the stored tile while the next tile is loaded.
+    """Adds stores through tensor descriptors to the schedule of a persistent kernel. Stores use tensor descriptors only
+    if shared memory has room for the stored tile and the next loaded tile at once.
 
     All loads after the loop over the depth use the same piece of shared memory. Each store through a descriptor needs a
     separate piece of shared memory until the copy engine has finished this store.

@@ -100,7 +100,7 @@ Terms = dict[Hashable, int]  # an operator and the terms of its operands → the
 
 
 def computed(op: Compute, args: Sequence[Value], terms: Terms) -> Value:
-    """Returns what is known about the result of an elementwise op."""
+    """Derives what is known about the result of an elementwise op from what is known about its operands."""
     if all(a.number for a in args) and not _depends_on_sign_of_zero(op, args):
         numbers = [x for a in args for x in a.number]
         return constant(_apply(op.op, op.dtype, [a.dtype for a in op.args], numbers), op.dtype)

@@ -75,7 +75,7 @@ def all_of(formulas: Iterable[Formula]) -> Formula:
 
 
 def is_known(f: Formula) -> bool:
-    """Checks whether a formula has no unknown part."""
+    """Checks whether a formula does not contain `UNKNOWN`."""
     return folded(f, lambda expr: True, False, and_, and_)
 
 
