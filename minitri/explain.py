@@ -17,8 +17,8 @@ A warp reads fastest if each thread reads 16 bytes at once, from an address that
 (hardware/predicted_access_width.py). A launch checks whether each array begins at a multiple of 16 bytes. The strides
 of an array determine whether its rows begin at multiples of 16 bytes. If the strides are arguments of the kernel, not
 constants, the launch checks the strides too. A launch also checks which sizes of the call are multiples of 16. Each
-check of a launch asks whether a number is a multiple of 16. The kernel is compiled separately for each combination of
-check results.
+check of a launch asks whether a number is a multiple of 16. Launches whose checks give different answers run different
+compiled versions of the kernel.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

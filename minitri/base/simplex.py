@@ -24,8 +24,8 @@ def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None
     weight > 0. If no weights are found for `goal`, the function looks for weights for `goal` + 0.999999. An integer
     goal is >= 0 if goal + 0.999999 is >= 0.
 
-    Returns a dict of weights: a key is the position of a polynomial in `columns`, and the value is the weight of the
-    polynomial. Returns None if the function finds no weights.
+    Returns a dict from positions in `columns` to the weights of the polynomials at these positions. Returns None if the
+    function finds no weights.
     """
     useful = _useful(goal, columns)
     for slack in (Fraction(0), ALMOST):

@@ -43,7 +43,7 @@ INTERPRETED = "interpreted"  # the kind of a case that Triton's interpreter runs
 class Input(NamedTuple):
     """A random input array of a case.
 
-    `below`: random integers of the array are smaller than `below`. 0 if the elements are random floats.
+    `below`: an upper bound: random integers are smaller than `below`. 0 for an array of random floats.
     `signed`: whether random integers start at -below. Otherwise they start at 0.
     `positive`: whether random floats are uniformly distributed from 0 to 1. Otherwise they are normally distributed.
     `layout`: "transposed": the last two axes are exchanged in memory. "every other": the last axis has the stride 2.

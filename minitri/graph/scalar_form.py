@@ -45,9 +45,9 @@ def element(node: Node, index: tuple[Dim, ...]) -> Element:
 class GraphTerms(Terms[Element]):
     """Reads the operand `x` of a reduction over `axes` as an expression for one element.
 
-    `cut`: maps each node that replaces a reduction to this reduction.
-    `permuted`: whether two reductions over the same indices may have operands with axes in different orders. The
-        operands may then also have different axes of extent 1.
+    `cut`: a dict from a node to the reduction that the node replaces.
+    `permuted`: whether two reductions over the same indices may have operands with axes in different orders. If
+        `permuted` is true, axes of extent 1 may differ too.
     """
 
     def __init__(self, x: Node, axes: tuple[int, ...], cut: Mapping[Node, Reduce] = {}, permuted: bool = False) -> None:

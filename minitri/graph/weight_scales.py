@@ -34,7 +34,7 @@ class Scale(Record):
     `product`: the node that multiplies the weights by the scale.
     `rounded`: the node that casts `product` to f16.
     `by`: the node that computes the scale.
-    `places`: the index at which an element of the second factor reads the scale.
+    `places`: the index of the scale that belongs to an element of the second factor.
     `most`: the largest absolute value that a weight can have.
     """
 

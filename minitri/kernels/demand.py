@@ -52,7 +52,7 @@ class NotOneKernel(Exception):
 class Demand(Record):
     """One needed element of a node: the index of the element, and the guards (conditions under which it is needed).
 
-    A guard is an integer expression: the element is needed only where every guard is >= 0.
+    A guard is an integer expression that stands for the condition `guard >= 0`.
     """
 
     index: tuple[Dim, ...]

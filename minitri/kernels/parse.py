@@ -2,9 +2,9 @@
 
 The function `parse_plan` takes a text that `format_plan` wrote. A user may have edited the text. The function
 `parse_plan` returns a `Plan`, whose spans are places in the parsed text. The parser checks the names, attributes and
-numbers of each single line. After the parser, the verifier (minitri/kernels/verify.py) checks whether the lines fit
-together. The class `Body` parses the lines of both kernels and tile programs, because both consist of the same kinds of
-lines.
+numbers of each single line. Later, the verifier (minitri/kernels/verify.py) checks what depends on several lines, such
+as the dtypes of operands. The class `Body` parses the lines of both kernels and tile programs, because both consist of
+the same kinds of lines.
 """
 
 import re

@@ -15,10 +15,10 @@ there are three choices: copying the second factor, swapping the factors, or usi
 can be swapped because `x @ w` equals `(w.mT @ x.mT).mT`. The choice with the least estimated time is taken
 (product_cost.py). For example, the factors are swapped in a batch of 256 products `x @ w` with `x: f32[64, 768]` and
 `w: f32[768, 256]`. Transposed copies of all 256 matrices `w` would take longer than the products themselves. F32
-products that do not run on tensor cores run on the f32 units of the chip. The f32 units need a second factor that is
-contiguous along the column index. A factor without the layout that its product needs is slow to read, and each tile of
-the result reads the factor again. A packed copy, which is made only once, is cheaper than repeated slow reads if each
-element is used often enough.
+products that do not run on tensor cores run on the f32 units of the chip. For the f32 units, the elements of each row
+of the second factor must be adjacent in memory. A factor without the layout that its product needs is slow to read, and
+each tile of the result reads the factor again. A packed copy, which is made only once, is cheaper than repeated slow
+reads if each element is used often enough.
 
 If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory without
 packing. A first factor with rows at multiples of 4 bytes is packed only if each element has at least REUSE_OF_ASYNC
@@ -26,11 +26,11 @@ packing. A first factor with rows at multiples of 4 bytes is packed only if each
 factor whose rows begin at odd multiples of 2 bytes is packed even if the product has few operations. For example,
 `pad(x, ((0, 0), (1, 1))) @ w` loads blocks of x that begin at x[i, r - 1], one element before an aligned address. A
 first factor that is a concatenation is packed if more than one tile of columns uses it. Without packing, each element
-of a concatenation needs several loads and a test. If several tiles of rows use a computed second factor, the factor is
-stored in memory before the product starts. Without a copy of a computed factor, the tensor core waits until each block
-is computed. Weights of 8 bits are copied only if the product has many rows. The copy of 8-bit weights contains the
-weights without their scale (weight_scales.py). If the product has few rows, tensor cores take 8-bit weights from
-registers (fusion/computed_factor_first.py).
+of a concatenation needs several loads and a test. A second factor that must be computed is first stored in memory if
+more than one row of tiles uses the factor. If the factor were computed during the product, the tensor core would wait
+for each block of the factor. Weights of 8 bits are copied only if the product has many rows. The copy of 8-bit weights
+contains the weights without their scale (weight_scales.py). If the product has few rows, tensor cores take 8-bit
+weights from registers (fusion/computed_factor_first.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).

@@ -222,7 +222,7 @@ def rotated_halves(i: Interner, node: Node) -> Node | None:
 
 
 def with_steps(i: Interner, x: Node, steps: list[Apply]) -> Node:
-    """Applies the one-operand operators in the list `steps` to `x`, starting at the end of the list."""
+    """Applies the one-operand operators in the list `steps` to `x`, the last operator of the list first."""
     return reduce(lambda y, step: i.apply(step.op, step.dtype, y.shape, (y,)), reversed(steps), x)
 
 

@@ -15,12 +15,12 @@ A loop is split into the same number of parts for all products that it computes.
 the exponentials, and the product with v are all split into the same parts. If the first factor of a product is divided
 by a sum, as in a softmax, the pass divides the product by this sum instead.
 
-A loop of unknown length gets at most 32 parts, and some of these parts can be empty. A loop is not split if another
-size is unknown, or if its products have too many columns for one grid program. If a loop cannot be split into equal
-parts, its last part is padded with elements that add 0 to the product. The loop can be padded only if the operand of
-the maximum is the only array that varies in the numerator of the first factor. For example, exp(s - max s) @ v can be
-padded, because exp(-inf) is 0. If w is an array with the shape of s, (w * exp(s - max s)) @ v cannot be padded. A loop
-that needs padding and cannot be padded is not split.
+A loop of unknown length gets at most 32 parts, and some of these parts can be empty. A loop is not split if a size
+other than its length is unknown. A loop is also not split if its products have too many columns for one grid program.
+If a loop cannot be split into equal parts, its last part is padded with elements that add 0 to the product. The loop
+can be padded only if the operand of the maximum is the only array that varies in the numerator of the first factor. For
+example, exp(s - max s) @ v can be padded, because exp(-inf) is 0. If w is an array with the shape of s, (w * exp(s -
+max s)) @ v cannot be padded. A loop that needs padding and cannot be padded is not split.
 """
 
 from __future__ import annotations

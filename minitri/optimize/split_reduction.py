@@ -15,8 +15,8 @@ computed and combined. Reductions that share a loop with a product are not split
 minitri/optimize/split_kv.py can split a loop with a product.
 
 A kernel that computes partial results can store further results of the same elements, so that it reads each element
-once (minitri/optimize/fusion/shared_axes.py). For example, in the program `sum(x), 2 * x`, the kernel that computes
-partial sums of x stores `2 * x`.
+once (minitri/optimize/fusion/shared_axes.py). For the program `sum(x), 2 * x`, for example, one kernel computes partial
+sums of x and stores `2 * x`.
 
 The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. If the
 last part is shorter than the other parts, the last part is padded. Reductions of unknown sizes are not split.
@@ -70,9 +70,9 @@ def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
     the rows. The returned dict maps each reduction to an axis k: a row has the axes k, k + 1 and so on, up to the last
     axis.
 
-    A reduction is computed row by row if another reduction or a scan runs along the same rows, so that one kernel can
-    compute both. For example, in a program with `max(x, axis=1)` and `sum(x)`, the sum is computed row by row. Left
-    out: reductions that depend on a reduction of the same elements.
+    A reduction is computed row by row if one kernel can then also compute another reduction or scan of the same rows.
+    For example, in a program with `max(x, axis=1)` and `sum(x)`, the sum is computed row by row. Left out: reductions
+    that depend on a reduction of the same elements.
     """
     rows: dict[Node, tuple[int, tuple[Dim, ...]]] = {}  # with the shape of the array of rows
     for n in graph.nodes():

@@ -19,9 +19,10 @@ maps:
 Rows that are shorter than a block do not use a descriptor. Whether an array begins at a multiple of 16 bytes is known
 only when the program is called (minitri/base_program.py).
 
-Gathers and arrays of unknown sizes do not use descriptors. A block that is accessed through a descriptor has exactly
-two axes. Stores of integers do not use descriptors. Stores that repeat a value along an axis of the stored block do not
-use a descriptor. Stores use descriptors only if the program has the option `descriptor_stores`.
+Gathers do not use descriptors. Arrays of unknown sizes are not accessed through descriptors. A block that is accessed
+through a descriptor has exactly two axes. Stores of integers do not use descriptors. Stores that repeat a value along
+an axis of the stored block do not use a descriptor. Stores use descriptors only if the program has the option
+`descriptor_stores`.
 """
 
 from minitri.base.dims import Dim

@@ -85,9 +85,8 @@ class Cut:
     def made(self, cuts: dict[Node, Cut]) -> Halves:
         """Returns the reduction in two steps. Records the split reduction in the dict `cuts`.
 
-        If a sum depends on a split maximum or mean, each part of the sum uses the maximum or mean of the part. If the
-        partial sums cannot be corrected, the sum reads its elements again after the maximum or mean of all elements is
-        known.
+        If a sum depends on a split maximum or mean, each part of the sum uses the maximum or mean of the part. If
+        partial sums cannot be corrected, the sum reads all elements again, when their maximum or mean is known.
         """
         elements = self.length * product([self.node.x.shape[a] for a in self.node.axes if a != self.k])
         if self.node.op in POSITIONS:
@@ -199,8 +198,8 @@ def made_of(root: Node) -> list[Node]:
 
 
 def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False) -> GraphTerms:
-    """Returns the expression `x` that a reduction reduces along `axes`. If `x` uses a reduction that was split, the
-    returned expression uses the reduction from before the split.
+    """Returns the expression `x` that a reduction reduces along `axes`. Where `x` uses a split reduction, the returned
+    expression has the original reduction instead.
     """
     return GraphTerms(x, axes, {y: c.node for y, c in cuts.items()}, permuted)
 
@@ -299,9 +298,9 @@ class Following(Record):
     # ---- means -----------------------------------------------------------------------
 
     def shifted(self, cut: Cut, found: Shift[Element]) -> Node:
-        """Returns a sum such as a variance: each term is a product of two deviations from a mean. The sum of each part
-        uses deviations from the means of this part. Before the sums of the parts are added, each sum is corrected, so
-        that it contains deviations from the means of all elements.
+        """Returns a sum such as a variance: each term is a product of two deviations from a mean. For each part, a
+        partial sum uses the deviations from the part's own means. Before the sums of the parts are added, each sum is
+        corrected, so that it contains deviations from the means of all elements.
         """
         i, counts = self.i, self._counts(cut)
         own = {m: compute(i, "divide", self.cuts[m.y.y.node].first, counts) for m in dict.fromkeys(found.means)}

@@ -89,8 +89,8 @@ class HostPointer:
     """An array as a kernel argument for the interpreter: an address and a dtype.
 
     The interpreter expects torch tensors, so this class has some attributes of torch tensors. With this class, numpy
-    arrays of any strides can be arguments, and torch need not be imported. The attribute "storage" is the memory of the
-    array itself, so arrays are not copied.
+    arrays of any strides can be arguments, and torch need not be imported. No array is copied, because the attribute
+    "storage" refers to the memory of the array.
     """
 
     def __init__(self, array: ArrayView) -> None:

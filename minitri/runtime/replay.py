@@ -239,8 +239,8 @@ class ReplayCache:
 
     `floats`: the position and the default of each float parameter. The key of a call has no values of float parameters.
     `kept`: the `Replay` objects, by the key of their call.
-    `again`: a function that repeats a call that is like the previous one, and returns None for other calls. None if
-        torch has no guards.
+    `again`: a function that recognises and repeats a call like the previous call. For other calls, the function returns
+        None. None if torch has no guards.
     """
 
     def __init__(self, floats: Mapping[str, tuple[int, float]]) -> None:

@@ -242,9 +242,9 @@ def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], trie
 
     If no simpler program fails, returns the original program.
 
-    The argument `numbers` has the random choices that make the original program, for which `fails` must be true. The
-    search leaves out choices or makes their numbers smaller. Each simpler program that fails becomes the new start of
-    the search. The search tries at most `tries` programs.
+    The argument `numbers` has the random choices that make the original program, for which `fails` must be true. To
+    simplify a program, the search removes numbers from `numbers` or makes numbers smaller. Each simpler program that
+    fails becomes the new start of the search. The search tries at most `tries` programs.
     """
     example, untried = written(Tape(numbers)), _candidates(numbers)
     seen = {repr(example)}

@@ -41,8 +41,8 @@ class Statement(Record):
 class Filled(dict[str, Any]):
     """A dictionary from the placeholders of a statement to the texts that replace them.
 
-    Most placeholders become the same text everywhere in a statement. A placeholder in `words` or in `drawn_again` gets
-    a new text at each occurrence.
+    If a placeholder occurs several times in a statement, usually the same text replaces all its occurrences. A
+    placeholder in `words` or in `drawn_again` gets a new text at each occurrence.
     """
 
     def __init__(self, writer: StatementWriter, kind: str, x: str) -> None:
@@ -86,8 +86,8 @@ class StatementWriter:
         self.statements: list[Statement] = []
 
     def attempt(self, kind: str, operand: str, form: str = "") -> bool:
-        """Tries to add a statement of the given kind. No statement is added if a placeholder such as {x} cannot be
-        replaced, or if the value of the statement cannot be computed. Returns whether the statement was added.
+        """Tries to add a statement of the given kind. The attempt fails if no text fits a placeholder such as {x}. The
+        attempt also fails if the value of the statement cannot be computed. Returns whether the statement was added.
 
         If the statement was not added, the parameters that were made for this statement are removed.
         """

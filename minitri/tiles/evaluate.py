@@ -67,10 +67,10 @@ class _Run(Values):
             self.start(a.name, grid.get(a.name, 0) * a.block)
 
     def start(self, name: str, first: int, looping: bool = False) -> None:
-        """Makes the block that starts at the index `first` the current block of an axis.
+        """Sets the current block of an axis: the block that starts at the index `first`.
 
-        The argument `looping` is true if a loop calls this method. In an unmasked tile program, an incomplete last
-        block of a loop has fewer indices.
+        The argument `looping` is true if a loop calls this method. If the tile program has no masks, the last block of
+        a loop contains only the indices inside the axis.
         """
         a = self.axes[name]
         self.real[name] = max(0, min(a.block, self.extents[name] - first))

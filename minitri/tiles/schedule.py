@@ -8,7 +8,7 @@ The function `plain` takes a kernel, whose sizes can be unknown. It returns a `S
 block size that is correct for every size.
 
 The one idea: the plain schedule is correct for every kernel and every target, but is not tuned for speed. The function
-`with_options` replaces single decisions of a schedule by the caller's `Options`. The rules that make programs fast are
+`with_options` changes a schedule according to the `Options` that the caller sets. The rules that make programs fast are
 in minitri/optimize/schedules/rule_table.py. A kernel that no rule applies to gets the plain schedule.
 """
 

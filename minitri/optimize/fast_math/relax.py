@@ -34,8 +34,8 @@ results, because they are too small to change the sum of a row. If the operand o
 constant, as a score of attention is, log2 e is merged into that constant. For c > 0 the maximum of c * x is exactly c
 times the maximum of x, because rounding is monotone.
 
-Accuracy: for exp(x - h) with one value h for the whole row, the product of h and log2 e is rounded. The rounding error
-of h * log2 e changes all exponents of a row by the same amount, which is at most `|h| * 2**-24`. A score of attention
+Accuracy: in exp(x - h), h is one value for the whole row. The product of h and log2 e is rounded. The rounding error of
+h * log2 e changes all exponents of a row by the same amount, which is at most `|h| * 2**-24`. A score of attention
 already has a rounding error of up to `2**-24` of its value, because the score is multiplied by a constant. Values
 loaded from memory have no rounding error, so for loaded values `x - h` is computed before the multiplication by log2 e.
 If x * log2 e could overflow, `x - h` is computed first and then multiplied by log2 e. The factor exp(h(old) - h(new))

@@ -42,8 +42,8 @@ def followed(op: Op) -> tuple[Op, ...]:
 
 
 def moving(ops: Iterable[Op], running: Iterable[Op]) -> set[Op]:
-    """Returns the ops whose values change with every block: the running reductions `running` and the ops that depend on
-    them.
+    """Returns the reductions `running` and all ops that depend on one of these reductions. The values of the returned
+    ops change with every block of the loop.
     """
     found: set[Op] = set(running)
     for op in ops:

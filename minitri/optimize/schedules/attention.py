@@ -56,7 +56,7 @@ class AttentionTile(NamedTuple):
         """Returns the bytes of shared memory that a program needs, for blocks that are being loaded and for operands of
         products.
 
-        The argument `held` contains the axes along which a program holds all elements, with their extents.
+        The argument `held` has the extents of the axes along which a program processes all elements at once.
         """
         extents = {**held, row: self.rows, loop: self.block}
 

@@ -269,8 +269,8 @@ def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Sche
     """Adds stores through tensor descriptors to the schedule of a persistent kernel. A persistent kernel stores through
     tensor descriptors only if shared memory has room for the stored tile while the next tile is loaded.
 
-    All loads after the loop over the depth use the same piece of shared memory. Each store through a descriptor needs a
-    separate piece of shared memory until the copy engine has finished this store.
+    All loads that follow the loop over the summed axis share one piece of shared memory. Each store through a
+    descriptor needs a separate piece of shared memory until the copy engine has finished this store.
     """
     # Products that share a loop have more in shared memory, so there is no room.
     if kernel.shared_loop or not (chosen.descriptors and chosen.persistent and kernel.dots):
@@ -329,8 +329,8 @@ def _is_along(index: Dim, blocked: Sequence[str]) -> bool:
 
 
 def may_be_described(load: Load) -> bool:
-    """Checks whether the elements of a load suit a tensor descriptor. The indices of the elements must not be read from
-    memory. Masks may only exclude elements past the end of the array, and must replace them by 0.
+    """Checks whether the index and the masks of a load permit a tensor descriptor. The indices of the elements must not
+    be read from memory. Masks may only exclude elements past the end of the array, and must replace them by 0.
     """
     ends = {e - 1 - d for d, e in zip(load.index, load.buffer.shape)}
     return not load.picks and load.other == 0 and set(load.guards) <= ends

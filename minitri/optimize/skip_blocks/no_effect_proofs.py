@@ -10,8 +10,8 @@
 The function `unchanged` takes a loop, and the ops before it. It also takes assumptions about some ops of the loop, for
 example that a condition fails. For each carried value, it returns the reason why the value does not change. If there is
 no proof, the function `unchanged` returns None. The proof evaluates one iteration of the loop with the assumptions
-(optimize/skip_blocks/abstract_values.py). The proof that an iteration has no effect succeeds if the evaluated iteration
-leaves each carried value unchanged.
+(optimize/skip_blocks/abstract_values.py). The proof succeeds if each value that the loop carries is the same before and
+after the iteration.
 
 An online sum is multiplied by exp(m - m') when its running maximum changes from m to m'
 (minitri/optimize/online_reductions/lower.py). If the running maximum m stays the same, an online sum is multiplied by

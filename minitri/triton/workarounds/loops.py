@@ -29,10 +29,10 @@ the code of `rt.unknown`, so the machine code has no additional instructions.
         m = rt.maximum(m, v5)
     ... two more loops read m
 
-The functions `settle` and `hide_starts` take a tile program whose loads and stores have masks. They return the same
-program with hints. The hint `wait` makes a loop wait until tensor cores have read the operands of products from
-registers. The hint `unknown_start` hides the initial value of an accumulator from Triton. This file can be deleted when
-Triton 3.6 is no longer supported.
+The functions `settle` and `hide_starts` take a tile program whose loads and stores have masks. Both functions return
+the tile program with added hints. The hint `wait` makes a loop wait until tensor cores have read the operands of
+products from registers. The hint `unknown_start` hides the initial value of an accumulator from Triton. This file can
+be deleted when Triton 3.6 is no longer supported.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, needed
@@ -49,8 +49,8 @@ def settle(program: Program) -> Program:
 
 
 def settles(program: Program, loop: Loop) -> bool:
-    """Checks whether a loop needs the hint `wait`: whether an iteration can overwrite an operand that a tensor core
-    still reads.
+    """Checks whether a loop needs the hint `wait`. The hint is needed if an iteration can overwrite an operand that a
+    tensor core still reads.
     """
     dots = [op for op in loop.body if isinstance(op, Dot) and op.on_tensor_cores]
     factors = [program.factors(d) for d in dots]
