@@ -42,7 +42,7 @@ class BaseProgram:
 
     `limits`: the limits on the time and memory of compilations. They were in force when the program was made.
     `start`: the first stage of a program that was read from the text of a stage. None for other programs.
-    `against`: the program with which `check` compares this program. None if the user gave no such program.
+    `against`: the program with which `check` compares this program. None if the user gave no program to compare with.
     `watched`: the functions and constants that the program's Python function uses, with their values at the
         compilation.
     `choices`: schedule options that were measured or read from the disk cache, for each compilation context.

@@ -175,7 +175,7 @@ def sizes_given(context: Context, plan: Plan, wide: bool) -> str:
 def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) -> str:
     """Returns a phrase that says how many bytes of each array a thread reads or writes at once, and why not more.
 
-    If a kernel accesses an array several times, the phrase is about the access that moves the fewest bytes at once. The
+    For an array with several accesses, the phrase describes the access that moves the fewest bytes at once. The
     argument `odd` contains the names of the arrays whose address is not a multiple of 16 bytes.
     """
     if any(a.tiles == 0 for a in program.grid):

@@ -1,5 +1,5 @@
-"""The pass manager, and `CORE`, the table of passes that every program needs. Each pass makes the next stage of a
-program, such as the graph or the tile programs.
+"""The pass manager and the table `CORE`, which lists the passes that every program needs. Each pass makes the next
+stage of a program, such as the graph or the tile programs.
 
     ast → graph → graph.simplified → kernels → tile → tile.masked → tile.target → triton → …
 

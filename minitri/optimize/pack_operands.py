@@ -9,16 +9,16 @@
 
 The hardware can copy a block of a factor directly to shared memory under two conditions. The rows of the factor must
 begin at multiples of 16 bytes, and nothing may be computed during the copy. Products in TF32 also need factors that are
-contiguous along the depth, the axis that is summed over ("K-major"). If tensor cores multiply f32 arrays
-(f32_products.py), only the second factor must be contiguous along the depth. If the second factor has another layout,
-there are three choices: copying the second factor, swapping the factors, or using f32 units. The factors of a product
-can be swapped because `x @ w` equals `(w.mT @ x.mT).mT`. The choice with the least estimated time is taken
-(product_cost.py). For example, the factors are swapped in a batch of 256 products `x @ w` with `x: f32[64, 768]` and
-`w: f32[768, 256]`. Transposed copies of all 256 matrices `w` would take longer than the products themselves. F32
-products that do not run on tensor cores run on the f32 units of the chip. For the f32 units, the elements of each row
-of the second factor must be adjacent in memory. A factor without the layout that its product needs is slow to read, and
-each tile of the result reads the factor again. A packed copy, which is made only once, is cheaper than repeated slow
-reads if each element is used often enough.
+contiguous along the depth, the axis that is summed over ("K-major"). For f32 factors on tensor cores (f32_products.py),
+the first factor need not be contiguous along the depth. If the second factor has another layout, there are three
+choices: copying the second factor, swapping the factors, or using f32 units. The factors of a product can be swapped
+because `x @ w` equals `(w.mT @ x.mT).mT`. The choice with the least estimated time is taken (product_cost.py). For
+example, the factors are swapped in a batch of 256 products `x @ w` with `x: f32[64, 768]` and `w: f32[768, 256]`.
+Transposed copies of all 256 matrices `w` would take longer than the products themselves. F32 products that do not run
+on tensor cores run on the f32 units of the chip. For the f32 units, the elements of each row of the second factor must
+be adjacent in memory. A factor without the layout that its product needs is slow to read, and each tile of the result
+reads the factor again. A packed copy, which is made only once, is cheaper than repeated slow reads if each element is
+used often enough.
 
 If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory without
 packing. A first factor with rows at multiples of 4 bytes is packed only if each element has at least REUSE_OF_ASYNC

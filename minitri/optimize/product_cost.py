@@ -18,9 +18,9 @@ factors from memory takes most of the time, dividing the depth into parts saves 
 The estimated time of copying a factor is the time in which the memory of the chip reads and writes the factor once.
 
 The function `cheapest` takes a chip, the sizes of a product, and some tiles with their times (`Pace`). The argument
-`parts` of `cheapest` lists the allowed numbers of parts of the depth. The function `cheapest` returns the tile and the
-number of parts that have the least estimated time. The file product_times.toml has the times of tiles on an H200. It
-says which times are measured and which are estimates.
+`parts` of `cheapest` lists into how many parts the depth may be split. The function `cheapest` returns the choice with
+the least estimated time: a tile and a number of parts. The file product_times.toml has the times of tiles on an H200.
+It says which times are measured and which are estimates.
 """
 
 import math

@@ -8,8 +8,8 @@ descriptor when it launches the kernel. GPUs since Hopper have a copy engine (TM
 a block and continues. If a block is accessed through a descriptor, no thread computes addresses. Elements outside of
 the array are loaded as zeros and are not stored, so loads and stores through descriptors need no masks.
 
-The pass `tensor-descriptors` changes tile programs whose field `descriptors` is true. It gives a block shape to each
-load or store that can use a descriptor. A load or store can use a descriptor under the conditions of CUDA's tensor
+The pass `tensor-descriptors` changes tile programs whose field `descriptors` is true. The pass sets the block shape of
+each load or store that can use a descriptor. A load or store can use a descriptor under the conditions of CUDA's tensor
 maps:
 
   - The elements of the last axis are contiguous.

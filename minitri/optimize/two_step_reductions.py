@@ -114,7 +114,9 @@ class Cut:
         return self.i.view(of_parts, x.shape, tuple(index))
 
     def partial(self, x: Node) -> Node:
-        """Returns the result of the reduction for each part. In `x`, axis k is already split into two axes."""
+        """Returns the result of the reduction for each part. The argument `x` has two axes in place of axis k: the
+        parts, and the elements of a part.
+        """
         self.first = self._reduced(x, self.node.op)
         return self.first
 
@@ -173,8 +175,8 @@ def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> N
 
 
 def in_parts(i: Interner, x: Node, k: int, parts: int, length: Dim, fill: float | bool) -> View:
-    """Returns x with two axes in place of axis k: an axis of parts, and an axis of the elements inside a part. Elements
-    past the end of x have the value `fill`.
+    """Returns x with axis k split into two axes: the first counts the parts, and the second counts the elements of a
+    part. Elements past the end of x have the value `fill`.
     """
     x = padded(i, x, k, parts * length - x.shape[k], fill)
     shape = (*x.shape[:k], Dim.of(parts), length, *x.shape[k + 1 :])

@@ -7,7 +7,7 @@ A `Captured` is a call with the same arrays and the same outputs (`Bound`), as o
 
 Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. The check
 `again_like` compares the types and shapes of the next call's arguments with those of the previous call. The check
-`again_like` is faster than making a `call_key`. `ReplayCache` keeps the `Replay` objects of a program.
+`again_like` takes less time than computing a `call_key`. `ReplayCache` keeps the `Replay` objects of a program.
 """
 
 from __future__ import annotations

@@ -106,8 +106,8 @@ class SmallWriter(FormFiller):
     def adds(self, kind: str) -> bool:
         """Adds a statement of the given kind. Returns whether a statement was added.
 
-        Tries a few random forms of the given kind, until all placeholders of one form can be replaced. A form is the
-        text of a statement with placeholders, such as {x}.
+        Tries at most `TRIES` random forms of the given kind, and takes the first form whose placeholders can all be
+        filled. A form is the text of a statement with placeholders, such as {x}.
         """
         return any(self.attempt(kind, self.operand(self.kinds[kind])) for _ in range(TRIES))
 

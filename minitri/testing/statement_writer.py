@@ -64,7 +64,7 @@ class StatementWriter:
     `kinds`: lists of statement forms for each kind of statement.
     `words`: a dict from placeholders to lists of texts. One of the texts is chosen at each occurrence.
     `drawn_again`: other placeholders that get a new text at each occurrence.
-    `refusals`: the exceptions after which a statement is left out of the program.
+    `refusals`: exception classes. A statement that raises such an exception is not added to the program.
 
     A subclass of `StatementWriter` defines two methods:
 

@@ -89,7 +89,7 @@ Stmt = Union[Op, Loop]
 class Hints(Record):
     """Hints about how the target compiles one op or loop. A hint with its default value has no effect. An operator with
     the hint `fast` can give a slightly different result than without this hint. A load with the hint `descriptor`
-    returns zeros past the end of its array. Except for the hints `fast` and `descriptor`, a hint changes no value.
+    returns zeros past the end of its array. Only the hints `fast` and `descriptor` can change values.
 
     `descriptor`: the block sizes of the tensor descriptor that makes the access, one for each axis of the array.
     `evict_first`: whether the L2 cache may drop the loaded elements before others.

@@ -50,8 +50,8 @@ class Lines:
             self.ops.append((len(self.texts), op))
 
     def size(self, d: Dim) -> str:
-        """Returns the source text of a size. A known size is an integer literal. For an unknown size, the
-        text is the name of a kernel argument that the host computes.
+        """Returns the source text of a size. A known size is an integer literal. An unknown size is the name of a
+        kernel argument, whose value the host computes.
         """
         if d.constant is not None:
             return str(d.constant)

@@ -64,7 +64,8 @@ class Watch:
     """Checks every access while all tile programs of a plan run.
 
     `runs`: all grid programs that have begun, each with the name of the kernel and the position in the grid.
-    `writers`: the number of the run that wrote each element of a temporary or output. -1 if no run wrote the element.
+    `writers`: for each element of a temporary or output, the position in `runs` of the grid program that wrote it. -1
+        if nothing wrote the element.
     `readers`: the number of the last run that read each element. The dict has only arrays that the current kernel both
         reads and writes.
     """

@@ -15,8 +15,8 @@ are impossible (Cousot and Cousot, "Abstract interpretation", POPL 1977).
 A kind stands for many numbers, for example for all negative numbers. The table `MONOTONE` lists the operators, such as
 `multiply`, that are monotone in an operand whose numbers all belong to one kind. If an operator is monotone, all its
 results for negative numbers lie between its results for the smallest and the largest negative number. The library numpy
-computes the results of an operator for the smallest and the largest number of each kind. The numbers 0.0 and -0.0
-belong to the same kind, because a sum of both can have either sign (docs/reference/semantics.md).
+computes the results of an operator for the smallest and the largest number of each kind. The analysis does not
+distinguish 0.0 from -0.0, because a sum of both can have either sign (docs/reference/semantics.md).
 """
 
 from collections.abc import Hashable, Iterable, Sequence

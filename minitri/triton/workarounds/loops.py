@@ -11,10 +11,10 @@ the grid program write the next operand to registers that the tensor core is sti
         rt.settle()                             becomes wgmma.wait_group 0
         v3 = …
 
-In three cases, Triton itself waits for the end of a product, so the loop needs no hint `wait`. Triton waits for a
-product whose second operand was computed, not loaded. Triton waits for a product whose sums are used in the same
-iteration, as in attention. Triton also waits for a product whose first operand comes from another product of the same
-iteration.
+In three cases, Triton itself waits for the end of a product, so the loop needs no hint `wait`. Triton waits for the end
+of a product if the kernel has computed the second operand, instead of loading it. Triton waits for a product whose sums
+are used in the same iteration, as in attention. Triton also waits for a product whose first operand comes from another
+product of the same iteration.
 
 *Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` transforms loops that reduce a loaded
 block and add the result to an accumulator. The pass transforms a loop only if the initial value of the accumulator is a
