@@ -46,7 +46,8 @@ def explain(
     """Returns the page of text about a compilation, for the target and the known sizes of the compilation.
 
     `measured`: the measured seconds of each kernel, by the name of the kernel.
-    `schedules`: a line that says whether a cost model or measurements chose the schedules. "" leaves the line out.
+    `schedules`: a line that says whether a cost model or measurements chose the schedules. With "", the page has no
+        such line.
     `odd`: the names of arrays whose address is not a multiple of 16 bytes.
     """
     programs = compiled.value("tile.target")

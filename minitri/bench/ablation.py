@@ -11,7 +11,7 @@ ratio of 1.25 means that the optimisation saves a fifth of the time, because 1 /
 A case has one version with all optimisations, and one version for each optimisation that is left out. The calls of all
 versions of a case alternate (alternating_timer.py), and all versions get the same inputs. The result of each version is
 compared with the reference, which torch computes in f64. If leaving out an optimisation does not change the generated
-code, this version is not run.
+code, the benchmark does not measure the code again.
 """
 
 from collections.abc import Mapping, Sequence

@@ -71,7 +71,8 @@ class Case(NamedTuple):
     `tf32`: whether torch may round the f32 factors of matrix products to TF32.
     `peers`: other implementations of the same computation, by name. All of them need a GPU.
     `tuned`: whether minitri and torch are also timed with measured block sizes.
-    `beside`: other programs of the language, by name. They are timed on the same inputs, but compute something else.
+    `beside`: other programs of the language, by name. The benchmark also times these programs. They compute other
+        results from the same inputs.
     """
 
     name: str

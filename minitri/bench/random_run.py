@@ -51,8 +51,8 @@ Measure = Callable[[Sequence[RandomProgram]], Iterator[Row]]
 class Session(NamedTuple):
     """The settings of a session, which measures random programs.
 
-    `shrink`: the ratio of times below which a program is reduced to its smallest slow part (result_tables.py). 0
-        reduces no program.
+    `shrink`: a limit. If a program's ratio of times (result_tables.py) is below `shrink`, a search looks for its
+        smallest slow part. With 0, there is no search.
     `budget`: the time limit in seconds. After this time, no new program is started.
     """
 

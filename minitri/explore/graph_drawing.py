@@ -16,9 +16,9 @@ A constant has no box: the value of the constant is part of the label of each bo
 The layout method is Sugiyama's, which arranges the nodes of the graph in layers. The number of a node's layer is the
 length of the longest path to the node (networkx's topological generations). An input of the graph lies one layer above
 the first node that reads the input. A long edge has a bend in each layer that lies between its two nodes. The algorithm
-walks down and up the layers a few times, and sorts each layer by the mean positions of the nodes' neighbours. No layout
-library fits: graphviz is not a Python package, and grandalf is not maintained. The JavaScript libraries dagre and elk
-would more than double the size of the page.
+goes down and up the layers a few times. At each layer, it sorts the nodes by the mean position of their neighbours. No
+layout library fits: graphviz is not a Python package, and grandalf is not maintained. The JavaScript libraries dagre
+and elk would more than double the size of the page.
 
 All edges that begin at a box begin at the same point. The file page/drawing.js draws the views on the page.
 """

@@ -1,4 +1,5 @@
-"""Runs a session of random programs. A session ends when its time is up, or after a given number of programs.
+"""Checks a series of random programs (a session). A session ends when its time is up, or after a given number of
+programs.
 
 The function `fuzz` takes a `Session`, which has the settings. It returns a `Summary`, which counts the checked programs
 and lists the failures. The seeds of a session are consecutive numbers, so the first seed and the number of programs

@@ -10,9 +10,9 @@ only the sums are scaled. If s is inf or nan, or if a weight times s could overf
 s. Weights without a scale are whole numbers that f16 represents without rounding. Tensor cores need less electrical
 power for small whole numbers, so a chip that runs at its power limit computes faster.
 
-The function `taken_out` takes a matrix product (a `Contract` node). It returns the new second factor of the product,
-and the scale for the sums of the product. It changes only products of f16 arrays. A bf16 number x can be so large that
-the sum of x * w overflows without the scale s. Two kinds of scales are not moved: scales of the first factor, and
+The function `taken_out` takes a matrix product (a `Contract` node). It returns the new second factor, and the scale by
+which the result of the product is multiplied. It changes only products of f16 arrays. A bf16 number x can be so large
+that the sum of x * w overflows without the scale s. Two kinds of scales are not moved: scales of the first factor, and
 scales that change along the summed axis.
 """
 
@@ -34,7 +34,7 @@ class Scale(Record):
     `product`: the node that multiplies the weights by the scale.
     `rounded`: the node that casts `product` to f16.
     `by`: the node that computes the scale.
-    `places`: the index of the scale that belongs to an element of the second factor.
+    `places`: for an element of the second factor, the index of its scale.
     `most`: the largest absolute value that a weight can have.
     """
 

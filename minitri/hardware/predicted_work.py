@@ -12,7 +12,7 @@ If several tiles read the same bytes, a cache serves most of the repeated reads.
 
 An operator on floats counts as one operation. "Special" operators, such as exp, are counted twice: with all operators,
 and in a separate number. A matrix product counts two operations for each multiplication. Selections, conversions,
-comparisons and integer arithmetic count as zero operations.
+comparisons and integer arithmetic are not counted.
 """
 
 import itertools

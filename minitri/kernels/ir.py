@@ -186,8 +186,8 @@ class Count(_Op):
 class Old(_Op):
     """The value that the reduction `x` had before the current iteration of a loop. The op `x` can also be a `Count`.
 
-    Without a loop, `Old(x)` has the same value as `x`. Lowering to a tile program replaces `Old(x)` by a value that the
-    loop carries.
+    Without a loop, `Old(x)` has the same value as `x`. In a tile program, a value that the loop carries from one
+    iteration to the next replaces `Old(x)`.
     """
 
     x: Op

@@ -159,8 +159,8 @@ def read_hints(hints: Iterable[tuple[Node, Node | None]], known: Mapping[str, Se
     """Parses the compile options of a kernel or a tile program. Returns a dict from the name of each option to its
     value.
 
-    The argument `known` maps each allowed option to the numbers that the option can have. An option without a number,
-    such as `relaxed`, has None in `known`, and True in the result.
+    The argument `known` maps each allowed option to the numbers that the option can have. The value None in `known`
+    means an option without a number, such as `relaxed`. The result maps this option to True.
     """
     found: dict[str, int] = {}
     for word, number in hints:

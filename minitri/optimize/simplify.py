@@ -227,8 +227,8 @@ def with_steps(i: Interner, x: Node, steps: list[Apply]) -> Node:
 
 
 def cheap_steps(x: Node) -> tuple[Node, list[Apply]]:
-    """Splits the expression `x` into an array y and a list of cheap operators that turn y into `x`. Each operator has
-    one operand. The list begins with the operator that is applied last.
+    """Finds an array y from which cheap operators compute `x`. Returns y and the list of these operators. Each operator
+    has one operand. The list begins with the operator that is applied last.
     """
     steps: list[Apply] = []
     while isinstance(x, Apply) and len(x.args) == 1 and (x.op == "cast" or OPERATORS[x.op].cost == "cheap"):

@@ -73,8 +73,8 @@ class _Rotation:
         self.loop, self.axis = loop, program.axis(loop.axes[0])
 
     def statements(self) -> list[Stmt] | None:
-        """Returns the ops that compute the first iteration's product, followed by a loop in which each iteration
-        computes the next iteration's product. Returns None if the loop cannot be pipelined.
+        """Returns ops that compute the first product, and then a loop. Each iteration of the loop computes the product
+        of the next iteration. Returns None if the loop cannot be pipelined.
         """
         makes = self._product() if self._covers_whole_axis() else []
         if not makes:

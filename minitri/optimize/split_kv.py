@@ -124,7 +124,7 @@ class _Group:
 
     def in_parts(self, following: Following, cut: Cut) -> Node:
         """Returns the product, computed in parts. The argument `cut` is the maximum that the first factor uses. The
-        product gets the same parts as this maximum.
+        product is split at the same places as the maximum.
         """
         i, node, lead = following.i, self.node, self.node.rank - 2
         a = following.with_own(self.numerator, self.found, cut)

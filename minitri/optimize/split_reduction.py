@@ -212,7 +212,7 @@ def _fills(length: int) -> bool:
 
 
 def contiguous_axes(node: Reduce | ir.Scan, layouts: Layouts = {}) -> tuple[int, set[int]]:
-    """Returns the size of an element, in bytes, and the axes of the operand along which memory is contiguous.
+    """Returns the bytes of one element, and the set of axes along which the operand is contiguous in memory.
 
     If the operand is computed from several arrays and products, the layout of the largest array or product decides. The
     returned set of axes can be empty.

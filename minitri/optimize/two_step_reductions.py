@@ -9,8 +9,9 @@ reduce each part, and nodes that combine the results of all parts. The function 
 product for each part of the summed axis.
 
 A sum can depend on the maximum or the mean of the same elements. The sum over a part first uses the maximum or mean of
-the part, which the code calls *own*. When the parts are combined, each partial sum is corrected for the maximum or mean
-of all parts. The correction of a partial sum is called a transport (minitri/graph/partial_sum_correction.py).
+the part, which the code calls *own*. Before the partial sums are combined, each is corrected, as if it had used the
+maximum or mean of all elements. The correction of a partial sum is called a transport
+(minitri/graph/partial_sum_correction.py).
 
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. If the maximum of a part is -inf, 0 replaces this
 maximum, and 1 replaces the correction factor of the part. If all elements of x are -inf, each part computes the sum of

@@ -66,9 +66,9 @@ def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> 
     The returned function launches kernels only if the new arguments have the types, shapes and layouts of `args`;
     otherwise it returns None.
 
-    The guards of torch.compile (checks of arguments in C code) compare the new arguments with `args`. If torch has no
-    guards, or if `args` contains a number, `again_like` itself returns None. In many programs, the GPU waits for the
-    host. To save time on the host, all code of a repeated call is in one function.
+    The guards of torch.compile (checks of arguments in C code) compare the new arguments with `args`. `again_like`
+    itself returns None if this version of torch has no guards. It also returns None if `args` contains a number. In
+    many programs, the GPU waits for the host. To save time on the host, all code of a repeated call is in one function.
     """
     tensors_alone = len(pointers) == len(args) > 0 and all(p % 16 == 0 for p in pointers)
     check = _guards(args) if tensors_alone else None
@@ -239,8 +239,8 @@ class ReplayCache:
 
     `floats`: the position and the default of each float parameter. The key of a call has no values of float parameters.
     `kept`: the `Replay` objects, by the key of their call.
-    `again`: a function that recognises and repeats a call like the previous call. For other calls, the function returns
-        None. None if torch has no guards.
+    `again`: a function that repeats a call if it is like the previous call, and otherwise returns None. None if torch
+        has no guards.
     """
 
     def __init__(self, floats: Mapping[str, tuple[int, float]]) -> None:

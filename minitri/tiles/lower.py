@@ -38,7 +38,9 @@ from minitri.tiles.schedule import Schedule
 
 
 def lower(kernel: Kernel, schedule: Schedule) -> Program:
-    """Lowers a kernel to a tile program. A reduction runs after the loops of all reductions that it depends on."""
+    """Lowers a kernel to a tile program. If one reduction uses the result of another, the loop of the other reduction
+    comes first.
+    """
     return Lowering.lower(kernel, schedule)
 
 

@@ -36,8 +36,7 @@ def connected(op: Op, users: Users) -> list[Op]:
 def largest_subset(ops: Iterable[Op], users: Users, keeps: Callable[[Op, set[Op]], bool]) -> set[Op]:
     """Returns the largest subset of `ops` for which `keeps(op, subset)` is true for each op in the subset.
 
-    To decide about an op, `keeps` may look only at this op, its operands, its users, and the operands of its users (see
-    `connected`).
+    `keeps` may look only at an op and at the ops that `connected` returns for it.
     """
     kept = {*ops}
     todo = [*kept]

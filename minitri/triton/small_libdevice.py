@@ -11,8 +11,8 @@ functions that the kernel calls. The linker of Triton's compiler makes the small
 The copy of libdevice is a file in Triton's cache folder. Every small copy of libdevice contains the functions that
 kernels call most often (`COMMON`). Most kernels can therefore use the same copy.
 
-Each function of libdevice has two versions: one version replaces denormals by 0, and one version keeps denormals. Each
-function of libdevice has a branch that selects the version. Triton's compiler decides this branch only after LLVM's
+Each function of libdevice has two versions: one version replaces denormals by 0, and one version keeps denormals. A
+branch in each function of libdevice selects the version. Triton's compiler decides this branch only after LLVM's
 optimisations, so the branch sometimes remains in the machine code. A small copy of libdevice has only the versions that
 keep denormals. No kernel of minitri calls the versions that replace denormals by 0.
 

@@ -55,7 +55,7 @@ class _Search:
     tries: int
 
     def accepts(self, arguments: Arguments) -> bool:
-        """Checks whether the program fails for `arguments` in the same way as for the original arguments.
+        """Checks whether `arguments` and the original arguments make the program fail in the same way.
 
         If the program fails in the same way, the search for smaller arguments continues from `arguments`.
         """

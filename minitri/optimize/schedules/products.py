@@ -201,7 +201,7 @@ def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
 
 def is_transposed(kernel: Kernel) -> bool:
     """Checks whether the kernel computes a transposed product: a single product of 16-bit floats whose column axis
-    comes before its row axis. The second factor of a transposed product is computed, not loaded.
+    comes before its row axis. The kernel itself computes the second factor of a transposed product.
     """
     if len(kernel.dots) != 1 or _kind(kernel.dots[0]) != "16" or isinstance(kernel.dots[0].b, Load):
         return False
@@ -340,7 +340,8 @@ def has_steps(buffer: Buffer) -> bool:
     """Checks whether a tensor descriptor allows the strides of a buffer (CUDA driver API, cuTensorMapEncodeTiled).
 
     The last axis of the buffer must be contiguous. Every stride except the last must be a multiple of 16 bytes and of
-    the next axis's stride. Every stride except the last must be at least the stride times the extent of the next axis.
+    the next axis's stride. Except for the last axis, the stride of an axis must be at least the product of the next
+    axis's stride and extent.
     """
     unknown = any(d.constant is None for d in (*buffer.shape, *buffer.strides))
     if unknown or not 2 <= len(buffer.shape) <= MOST_AXES or ZERO in buffer.shape:

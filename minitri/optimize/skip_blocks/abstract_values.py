@@ -51,7 +51,7 @@ class Value(Record):
 
     `kinds`: the kinds of numbers that the value can be, such as positive numbers or nan.
     `term`: the name of the value. Two values with the same name are equal in every element.
-    `number`: a tuple with the number that the value certainly is. () if this number is unknown.
+    `number`: `(x,)` if the value is certainly the number x. () if the number is not known.
     """
 
     kinds: frozenset[str]

@@ -19,7 +19,7 @@ product of the same iteration.
 *Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` transforms loops that reduce a loaded
 block and add the result to an accumulator. The pass transforms a loop only if the initial value of the accumulator is a
 constant. The pass assumes that only one operation reads the accumulator after the loop. If several operations read the
-accumulator of a loop after the loop, Triton 3.6 stops with "PassManager::run failed" (triton-lang/triton, pull request
+accumulator after the end of its loop, Triton 3.6 stops with "PassManager::run failed" (triton-lang/triton, pull request
 11305). The function `rt.unknown` hides the constant from the pass, so that the pass skips the loop. LLVM later removes
 the code of `rt.unknown`, so the machine code has no additional instructions.
 

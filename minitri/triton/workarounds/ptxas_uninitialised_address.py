@@ -10,7 +10,7 @@ product is missing, or the program reads memory outside of its arrays.
 
 If software pipelining copies blocks in advance, Triton gives each block an address of its own. Triton copies no block
 in advance for a loop of one iteration. Triton also copies no factor that the kernel computes, and no block with fewer
-than four contiguous bytes. A tile of fewer than 64 rows is multiplied by instructions that read both factors from
+than four contiguous bytes. For tiles of fewer than 64 rows, Triton uses instructions that read both factors from
 registers, not from shared memory. If ptxas would compile a kernel wrongly, minitri gives the kernel tiles of fewer than
 64 rows, so that products read no factor from shared memory. `python tests/undefined_registers.py` searches the machine
 code of many kernels for registers that nothing has written. This file can be deleted when only ptxas 12.9 (Triton 3.7)
