@@ -115,7 +115,7 @@ class BaseProgram:
 
     def refresh(self) -> None:
         """A hook, called before each use of the program. A subclass can override `refresh` to compile the program again
-        if a Python value that the program uses has changed.
+        after a change of a Python value.
         """
 
     def fitted(self, call: Call) -> Call:

@@ -3,10 +3,11 @@
 The function `explain` takes a compilation, and returns the text of the page. For each kernel, the page shows the
 schedule and the bytes that the kernel reads and writes. For each access to memory, the page has the proof that the
 access stays in bounds. For each bounds check, the page says what would go wrong without the check. The page also has
-the proof that each element of an output is written once (minitri/trust/memory_proofs.py). The page shows how many bytes
-and operations the program needs, and the least time for them on the target's chip (minitri/hardware/roofline.py). The
-last part of the page is the ledger of fusion: a list of the nodes that were fused or not fused, each with the rule that
-decided. The ledger of fusion also says how many bytes of memory traffic fusion saves.
+the proof that each element of an output is written once (minitri/trust/memory_proofs.py). The page shows the bytes and
+operations that the program needs. It also shows the least time in which the target's chip can do this work
+(minitri/hardware/roofline.py). The last part of the page is the ledger of fusion: a list of the nodes that were fused
+or not fused, each with the rule that decided. The ledger of fusion also says how many bytes of memory traffic fusion
+saves.
 
 The page also lists what kernels assume about sizes and arrays, and how many bytes a thread reads at once:
 

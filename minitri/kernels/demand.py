@@ -81,8 +81,8 @@ class AxisRanges:
 
     @property
     def extents(self) -> frozenset[Symbol]:
-        """The symbolic sizes that are extents of axes. A size that is the extent of an axis is at least 1, because a
-        grid program runs only if no axis is empty.
+        """The symbolic sizes that are extents of axes. The extent of each axis is at least 1, because a grid program
+        runs only if no axis is empty.
         """
         return frozenset(s for e in self.axes.values() if isinstance(s := e.atom, Symbol))
 

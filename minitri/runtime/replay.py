@@ -103,7 +103,7 @@ def _guards(args: Sequence[Any]) -> Callable[..., bool] | None:
 class Replay:
     """The recorded kernel launches of a call, which can be repeated with other tensors.
 
-    To repeat the call, the caller passes the addresses of the new tensors, and the new arguments.
+    Each repetition takes the addresses of the new tensors, and all arguments of the new call.
 
     `floats` has the position and the default of each float parameter.
     """

@@ -158,8 +158,8 @@ class _Rewriting(OpBuilder):
 
 
 def divide_by_fewer(op: Op, new: _Rewriting) -> Op | None:
-    """Rewrites x / y to x * (1 / y) if y does not have all axes of x. In x * (1 / y), the reciprocal is computed only
-    once for a whole row of x.
+    """Rewrites x / y to x * (1 / y) if y lacks an axis of x. In x * (1 / y), the reciprocal is computed only once for a
+    whole row of x.
     """
     match op:
         case Compute(op="divide", args=(x, y)) if not isinstance(x, Constant) and not {*y.axes} >= {*x.axes}:

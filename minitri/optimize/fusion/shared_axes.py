@@ -33,7 +33,7 @@ class FusedIndexing(Indexing):
     """The axes and demands (needed elements) of a kernel with several operations. Raises NotOneKernel if the kernel
     would read too many arrays.
 
-    `loop`: the axis of the loop that reductions and products share. None without such a loop.
+    `loop`: the axis of a loop that computes both products and other reductions. None without such a loop.
     `held`: the column axes of products whose summed axis is `loop`. Each program covers these axes completely. The file
         one_kernel.py sets `loop` and `held`.
     `in_parts`: the results of which each program of a split reduction stores a part. The value is True if the axes of
