@@ -42,7 +42,7 @@ class BaseProgram:
 
     `limits`: the limits on the time and memory of compilations. The limits were in force when the program was made.
     `start`: the first stage of a program that was read from the text of a stage. None for other programs.
-    `against`: the program with which `check` compares this program. None if the user gave no such program.
+    `against`: the program with which `check` compares this program. None if the user gave no program to compare with.
     `watched`: the functions and constants that the program's Python function uses, with their values at the
         compilation.
     `choices`: schedule options that were measured or read from the disk cache, for each compilation context.
@@ -115,7 +115,7 @@ class BaseProgram:
 
     def refresh(self) -> None:
         """A hook, called before each use of the program. A subclass can override `refresh` to compile the program again
-        if a Python value that the program uses has changed.
+        after a change of a Python value.
         """
 
     def fitted(self, call: Call) -> Call:

@@ -3,10 +3,11 @@
 The function `explain` takes a compilation, and returns the text of the page. For each kernel, the page shows the
 schedule and the bytes that the kernel reads and writes. For each access to memory, the page has the proof that the
 access stays in bounds. For each bounds check, the page says what would go wrong without the check. The page also has
-the proof that each element of an output is written once (minitri/trust/memory_proofs.py). The page shows how many bytes
-and operations the program needs, and the least time for them on the target's chip (minitri/hardware/roofline.py). The
-last part of the page is the ledger of fusion: a list of the nodes that were fused or not fused, each with the rule that
-decided. The ledger of fusion also says how many bytes of memory traffic fusion saves.
+the proof that each element of an output is written once (minitri/trust/memory_proofs.py). The page shows the bytes and
+operations that the program needs. It also shows the least time in which the target's chip can do this work
+(minitri/hardware/roofline.py). The last part of the page is the ledger of fusion: a list of the nodes that were fused
+or not fused, each with the rule that decided. The ledger of fusion also says how many bytes of memory traffic fusion
+saves.
 
 The page also lists what kernels assume about sizes and arrays, and how many bytes a thread reads at once:
 
@@ -17,8 +18,8 @@ A warp reads fastest if each thread reads 16 bytes at once, and their address is
 (hardware/predicted_access_width.py). A launch checks whether each array begins at a multiple of 16 bytes. The strides
 of an array determine whether its rows begin at multiples of 16 bytes. If the strides are arguments of the kernel, not
 constants, the launch checks the strides too. A launch also checks which sizes of the call are multiples of 16. Each
-check of a launch asks whether a number is a multiple of 16. The kernel is compiled separately for each combination of
-check results.
+check of a launch asks whether a number is a multiple of 16. Launches whose checks give different answers run different
+compiled versions of the kernel.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -46,7 +47,8 @@ def explain(
     """Returns the page of text about a compilation, for the target and the known sizes of the compilation.
 
     `measured`: the measured seconds of each kernel, by the name of the kernel.
-    `schedules`: a line that says whether a cost model or measurements chose the schedules. "" leaves the line out.
+    `schedules`: a line that says whether a cost model or measurements chose the schedules. With "", the page has no
+        such line.
     `odd`: the names of arrays whose address is not a multiple of 16 bytes.
     """
     programs = compiled.value("tile.target")
@@ -175,7 +177,7 @@ def sizes_given(context: Context, plan: Plan, wide: bool) -> str:
 def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) -> str:
     """Returns a phrase that says how many bytes of each array a thread reads or writes at once, and why not more.
 
-    If a kernel accesses an array several times, the phrase is about the access that moves the fewest bytes at once. The
+    For an array with several accesses, the phrase describes the access that moves the fewest bytes at once. The
     argument `odd` contains the names of the arrays whose address is not a multiple of 16 bytes.
     """
     if any(a.tiles == 0 for a in program.grid):

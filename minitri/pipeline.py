@@ -1,5 +1,5 @@
-"""The pass manager, and `CORE`, the table of passes that every program needs. Each pass makes the next stage of a
-program, such as the graph or the tile programs.
+"""The pass manager and the table `CORE`, which lists the passes that every program needs. Each pass makes the next
+stage of a program, such as the graph or the tile programs.
 
     ast → graph → graph.simplified → kernels → tile → tile.masked → tile.target → triton → …
 
@@ -74,8 +74,8 @@ class Context(Record):
     `without`: the names of optimisations that do not run. The name "all" stands for every optimisation.
     `options`: the caller's options for schedules, such as block sizes.
     `limits`: the limits on the time and memory of the compilation.
-    `start`: the first stage of a program that was read from the text of a stage. Then `module` only declares the
-        parameters.
+    `start`: the first stage of a program that was read from the text of a stage. For such a program, `module` contains
+        only the declarations of the parameters.
     """
 
     module: ast.Module
@@ -95,7 +95,7 @@ class Context(Record):
         """Returns a hashable key that identifies this compilation among the compilations of one program.
 
         The key leaves out the options that autotuning chooses, such as block sizes. The key contains the option
-        `descriptors`, because this option also depends on the addresses of the arrays.
+        `descriptors`, because the addresses of the arrays can change this option.
         """
         sizes, layouts = tuple(self.sizes.items()), tuple(self.layouts.items())
         return self.instance.key, sizes, layouts, str(self.target), self.wide, self.options.descriptors

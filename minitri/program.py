@@ -312,8 +312,8 @@ class Program(BaseProgram):
 
         The method `explore` also takes all arguments of the method `lower`.
 
-        `compare`: changed arguments of `lower`, such as {"target": "cuda:80"}. They make a second program beside the
-            first.
+        `compare`: changed arguments of `lower`, such as {"target": "cuda:80"}. The page then shows a second version of
+            the program beside the first.
         `measured`: the measured seconds of each kernel (see `Profile.measured`). They are shown in the roofline.
         `panes`: the names of the panes that are open at first, such as ("player", "tile.masked").
         """

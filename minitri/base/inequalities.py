@@ -71,9 +71,9 @@ class Proof(Record):
     """A proof that goal >= 0, in one of four forms.
 
     `steps`: the products whose sum is scale * goal + room. The module's docstring explains this equation.
-    `wider`: a proof that n * goal + n - 1 >= 0, for a positive divisor n. An integer goal is then >= 0. The field
+    `wider`: for a positive integer n, a proof that n * goal + n - 1 >= 0. An integer goal is then >= 0. The field
         `divisor` is the fact n - 1 >= 0.
-    `cases`: two proofs, one for each value that the maximum or minimum `atom` can have.
+    `cases`: two proofs of the goal. Each assumes one of the two values that the maximum or minimum `atom` can have.
     `never`: a proof that the facts imply -1 >= 0. They contradict each other, so they imply every goal.
     """
 

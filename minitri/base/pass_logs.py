@@ -3,7 +3,7 @@
 The environment variable MINITRI_LOGS=+fusion,tile enables log lines on stderr. Each log line begins with its topic. The
 topics are:
 
-The name of a pass or stage: the text of the minitri program after this pass, or at this stage.
+The name of a pass: the text of the minitri program after this pass. The name of a stage: the text of this stage.
 `fusion`: the list of fusion decisions.
 `autotune`: the table of measurements, and the options that were chosen.
 `cache`: the entries that were found on disk.

@@ -74,7 +74,8 @@ def using(wanted: Limits) -> AbstractContextManager[Limits]:
 
 
 def timed() -> AbstractContextManager[object]:
-    """Applies the limit `seconds` to the code in the `with` block. Nested `with` blocks share the limit.
+    """Applies the limit `seconds` to the code in the `with` block. A `with` block inside another one shares the limit
+    of the outer block.
 
     The limit `seconds` is an amount of processor time of this thread. Because the limit is processor time, other
     processes that keep the machine busy do not make a compilation fail.

@@ -24,8 +24,8 @@ def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None
     weight > 0. If the function finds no weights for `goal`, it tries `goal` + 0.999999 instead. An integer goal is >= 0
     if goal + 0.999999 is >= 0.
 
-    Returns a dict of weights: a key is the position of a polynomial in `columns`, and the value is the weight of the
-    polynomial. Returns None if the function finds no weights.
+    Returns a dict from positions in `columns` to the weights of the polynomials at these positions. Returns None if the
+    function finds no weights.
     """
     useful = _useful(goal, columns)
     for slack in (Fraction(0), ALMOST):
@@ -54,9 +54,9 @@ def _useful(goal: Dim, columns: Sequence[Dim]) -> Sequence[int]:
 def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial, Fraction]) -> list[Fraction] | None:
     """Returns weights >= 0 whose weighted sum of columns is the target, or None if no weights have this sum.
 
-    The simplex tableau (a matrix of linear equations) has one row for each monomial (a product of symbols). Each row
-    has an artificial variable: the difference between the monomial's coefficients in the target and in the weighted
-    sum. If all artificial variables become 0, the weighted sum is the target.
+    The simplex tableau is a matrix. Each row is a linear equation for one monomial (a product of symbols). The
+    artificial variable of a row is the amount by which the monomial's coefficient in the weighted sum misses the
+    target. If all artificial variables become 0, the weighted sum is the target.
     """
     rows = sorted({m for m in (*target, *(m for c in columns for m in c))}, key=str)
     width = len(columns)

@@ -16,12 +16,12 @@ of slices:
 Two sums of maxima and minima of one size N have the same canonical form if they are equal for all N.
 
 The one idea: max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). Nested maxima and minima of one integer n are a
-piecewise linear function of n. The function ramp(n - k) changes its slope at n = k only. Any piecewise linear function
+piecewise linear function of n. The slope of ramp(n - k) is 0 for n < k and 1 for n > k. Any piecewise linear function
 of n is a linear function plus one ramp for each value of n at which the slope changes (a "bend"). At n = k, a term c *
 ramp(n - k) changes the slope of the function by c.
 
-`tidy` does not change nested maxima of different sizes, such as max(max(M, 1), N). `tidy` does not change maxima within
-products, quotients and remainders.
+`tidy` does not change nested maxima of different sizes, such as max(max(M, 1), N). `tidy` does not change a maximum
+inside a product, a quotient or a remainder.
 """
 
 from __future__ import annotations

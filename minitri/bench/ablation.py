@@ -1,4 +1,4 @@
-"""The effect of each optimisation: cases of the benchmark with one optimisation left out at a time.
+"""Measures the effect of each optimisation: runs the cases of the benchmark with this one optimisation left out.
 
     minitri bench --ablate --json ablation.json
 
@@ -8,10 +8,10 @@ ratios: one for the time of a call, one for its memory, and one for the time to 
 is the time or memory without the optimisation, divided by the time or memory with the optimisation. For example, a time
 ratio of 1.25 means that the optimisation saves a fifth of the time, because 1 / 1.25 is 0.8.
 
-A version of a case is the case with all optimisations, or with one optimisation left out. The calls of all versions of
-a case alternate (alternating_timer.py), and all versions get the same inputs. The result of each version is compared
-with the reference, which torch computes in f64. A version without an optimisation is not run if its generated code
-equals the code of the version with all optimisations.
+A case has one version with all optimisations, and one version for each optimisation that is left out. The calls of all
+versions of a case alternate (alternating_timer.py), and all versions get the same inputs. The result of each version is
+compared with the reference, which torch computes in f64. If leaving out an optimisation does not change the generated
+code, the benchmark does not measure the code again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,7 +61,7 @@ def ablate(chosen: Sequence[Case], json_path: str | None = None, plot_path: str 
 class Cell(Record):
     """One case without one optimisation, compared with the same case with all optimisations.
 
-    `time`, `memory`, `first`: ratios: the measured value without the optimisation, divided by the value with it. 0.0 if
+    `time`, `memory`, `first`: the value without the optimisation divided by the value with all optimisations. 0.0 if
         not measured.
     `note`: the reason why the version without the optimisation failed, or why its result is wrong. "" for a right
         result.
@@ -85,7 +85,7 @@ class Cell(Record):
 
 @dataclass(slots=True)
 class Ablation:
-    """The results (`Cell`s) of several cases, and the names of the optimisations that were left out one at a time."""
+    """The measured effects of optimisations. Each `Cell` is the result of one case without one optimisation."""
 
     device: str
     optimisations: Sequence[str]

@@ -1,4 +1,4 @@
-"""The cost of a call besides its kernels: the host's time, memory, and the time to a program's first result.
+"""Measures costs of a call other than GPU time: CPU time, memory, and the time to a first result.
 
 The functions `call_times` and `first_results` return a `Table`, and need a GPU. The times are measured in new processes
 that have done nothing else. The host time is the time that the CPU needs for one call, without waiting for the GPU. The

@@ -43,7 +43,7 @@ INTERPRETED = "interpreted"  # the kind of a case that Triton's interpreter runs
 class Input(NamedTuple):
     """An input array of a benchmark case, filled with random numbers.
 
-    `below`: random integers of the array are smaller than `below`. 0 if the elements are random floats.
+    `below`: an upper bound: random integers are smaller than `below`. 0 for an array of random floats.
     `signed`: whether random integers start at -below. Otherwise they start at 0.
     `positive`: whether random floats are uniformly distributed from 0 to 1. Otherwise they are normally distributed.
     `layout`: "transposed": the last two axes are exchanged in memory. "every other": the last axis has the stride 2.
@@ -71,7 +71,8 @@ class Case(NamedTuple):
     `tf32`: whether torch may round the f32 factors of matrix products to TF32.
     `peers`: other implementations of the same computation, by name. All peers need a GPU.
     `tuned`: whether minitri and torch are also timed with block sizes chosen by measurement.
-    `beside`: other programs of the language, by name. They are timed on the same inputs, but compute something else.
+    `beside`: other programs of the language, by name. The benchmark also times these programs. They compute other
+        results from the same inputs.
     """
 
     name: str

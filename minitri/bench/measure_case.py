@@ -3,8 +3,8 @@
 The function `compare` takes a case and a clock (a function that times the calls of several implementations). It returns
 a `Row` with the time and error of each implementation. The `Row` also has the memory of a call of minitri, and the
 predicted bytes and operations. The file alternating_timer.py has the clock for a GPU. An error is |result - reference|
-/ |reference| in the 2-norm, where the reference is computed in f64. If a case has no matrix products (`flops` is 0), a
-copy of memory is timed too, for comparison.
+/ |reference| in the 2-norm, where the reference is computed in f64. For a case without matrix products (`flops` is 0),
+the function `compare` also times a copy of memory.
 
 The file result_tables.py makes the tables of measurements on a GPU.
 
@@ -266,7 +266,7 @@ def shrunk(case: Case) -> Case:
     """Returns the case with small sizes, such as 129 in place of 16384. If two sizes of the case are equal, the two
     small sizes are equal too.
 
-    If an array shrinks, the values of the indices into this array shrink too.
+    Random integers that are not negative become smaller too, because they can be indices into an array.
     """
 
     def small(n: int) -> int:

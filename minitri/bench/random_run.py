@@ -51,8 +51,8 @@ Measure = Callable[[Sequence[RandomProgram]], Iterator[Row]]
 class Session(NamedTuple):
     """The settings of a session, which measures random programs.
 
-    `shrink`: the ratio of times below which a program is reduced to its smallest slow part (result_tables.py). 0
-        reduces no program.
+    `shrink`: a limit. If a program's ratio of times (result_tables.py) is below `shrink`, a search looks for its
+        smallest slow part. With 0, there is no search.
     `budget`: the time limit in seconds. After this time, no new program is started.
     """
 
@@ -86,8 +86,8 @@ def main(session: Session) -> int:
 def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int) -> tuple[list[Row], list[Row]]:
     """Draws, measures and shrinks programs until the time is up.
 
-    Returns two lists: a `Row` for each measured program, and a `Row` for each small slow part that was found in a slow
-    program.
+    Returns two lists. The first has a `Row` for each measured program. The second has a `Row` for the smallest slow
+    part of each slow program.
     """
     start, rows, shrunk = now(), list[Row](), list[Row]()
     facts = {**facts, "random": session.programs, "seed": session.seed, "dtype": session.dtype}
@@ -118,7 +118,7 @@ def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int
 
 
 def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Measure) -> Row:
-    """Searches a slow program for its smallest slow part, and returns the measured row of this part.
+    """Finds the smallest slow part of a slow program, and returns the `Row` with the times of this part.
 
     The loss is the time that minitri needs more than torch. The returned part causes at least half of the loss of the
     whole program.

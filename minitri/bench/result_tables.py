@@ -98,7 +98,7 @@ def ratios(rows: Sequence[Row], *others: str) -> list[float]:
     """Returns a ratio for each case or random program: the shortest time of the implementations `others`, divided by
     the time of minitri.
 
-    A case is left out if the time of minitri or the times of all `others` are missing.
+    A case without a time of minitri has no ratio. A case without any time of the `others` has no ratio either.
     """
     return [x for r in rows if (x := r.ratio(*others))]
 

@@ -7,9 +7,9 @@
     ok: every pass is within its bound at 2 choices of sizes
 
 Most of the checked sizes are no multiples of block sizes, and some of them are 0 or 1. The command prints a line for
-each choice of sizes, and a last line that says whether the check passed. For the first choice of sizes with a wrong
-result, the command also prints a table of all passes. With `--verbose`, the command prints this table for every choice
-of sizes that the program accepts. The exit code is 1 if a pass is wrong.
+each choice of sizes, and a last line that says whether the check passed. When a result is wrong for the first time, the
+command also prints a table of all passes for these sizes. With `--verbose`, the command prints this table for every
+choice of sizes that the program accepts. The exit code is 1 if a pass is wrong.
 """
 
 from collections.abc import Mapping, Sequence

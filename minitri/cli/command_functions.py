@@ -231,8 +231,8 @@ def bench(
 ) -> int:  # fmt: skip
     """Runs `minitri bench`: measures cases of the benchmark, measures random programs, or draws figures.
 
-    With `programs=20`, measures 20 random programs. If `figures` names a file that an earlier run wrote, measures
-    nothing and draws figures from this file. Without `programs` and `figures`, measures the benchmark cases in `cases`.
+    With `programs=20`, measures 20 random programs. With `figures` (the results file of an earlier run), draws figures
+    from this file and measures nothing. Without `programs` and `figures`, measures the benchmark cases in `cases`.
     Returns the exit code.
     """
     from minitri.bench import random_run

@@ -33,7 +33,7 @@ COMPARED = ("target", "file", "entry", "expression", "without")
 
 
 class Request(Record):
-    """The program that the arguments of a command name, and the sizes, target and schedule for which it is lowered."""
+    """The program that a command line names, with the sizes, the target and the schedule from the command line."""
 
     file: str | None = None
     expression: str | None = None

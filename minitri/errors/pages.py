@@ -34,14 +34,14 @@ WIDTH = 88
 
 
 class Example(Record):
-    """A program on a page about an error code, and what the page does with the program, such as calling it.
+    """An example program on the page of an error code. The example can also call or lower the program.
 
     `text`: the text of the program: an expression, a module, or the stage that `reads` names.
     `types`: the types of an expression's parameters. A parameter with None gets its type from the argument in the call.
     `call`: the types of the arguments of a call. None if the program is not called. "f32[3]" stands for an array of
         zeros, and "list" for a list of numbers.
-    `lower`: keyword arguments for the method `lower`. None if `lower` is not called. The field `stage` names the stage
-        that is made.
+    `lower`: keyword arguments for the method `lower`. None if `lower` is not called. The example reads the stage
+        `stage` of the lowered program.
     `options`: the keyword arguments of the program's `Options`.
     `limits`: the keyword arguments of `mt.limits`. The program is made within these limits.
     """

@@ -2,8 +2,8 @@
 
     python -m minitri.explore.compile_worker
 
-The process reads requests from standard input. Each request is one line of JSON. In the format below, a field of a
-request with `?` is optional. For each request, the process writes one line of JSON to standard output:
+The process reads requests from standard input. Each request is one line of JSON. In the format below, `?` marks an
+optional field of a request. For each request, the process writes one line of JSON to standard output:
 
     request   {text, types?, entry?, sizes?, target?, all?}
     answer    a document (document.py); if the request lacks `all`, the document has only minitri's own stages, none of

@@ -25,9 +25,9 @@ all matrix products that use tensor memory.
 
 The single PTX instruction `tcgen05.alloc` becomes about thirty machine instructions. The code that frees tensor memory
 also has traps, which stop the kernel if columns of tensor memory were never allocated. Consecutive instructions without
-a source line form a group. If one instruction of a group allocates or frees tensor memory, the whole group counts as
-allocating tensor memory. A group never contains an instruction that begins or ends every kernel, such as `LDC R1` or
-`EXIT`. This module does not find the columns of tensor memory that one matrix product uses.
+a source line form a group. If a group contains an instruction that allocates or frees tensor memory, all its
+instructions count as part of the allocation. A group never contains an instruction that begins or ends every kernel,
+such as `LDC R1` or `EXIT`. This module does not find the columns of tensor memory that one matrix product uses.
 """
 
 import re

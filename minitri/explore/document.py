@@ -10,8 +10,8 @@
                                                             o(wn), s(erves) or w(hole) (provenance.py)
     mark      = {label, spans}                              spans: [source, start, end]
 
-A mark on a line of text is the index of a graph node. A line of a stage has a mark for each graph node that the line
-comes from (provenance.py). The page highlights everything that shares a mark (the number of a graph node) with the text
+A mark on a line of text is the index of a graph node. A line that was compiled from several graph nodes has several
+marks (provenance.py). The page highlights everything that shares a mark (the number of a graph node) with the text
 under the pointer. Texts in the data are not escaped for HTML, because the page inserts them as text, never as HTML. The
 file page.py makes the HTML file.
 
@@ -21,9 +21,8 @@ command:
     minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
 
 The page shows a command that makes the page again. If the program comes from neither a file nor an expression, this
-command is a line of Python. For a compilation with options for schedules, the page shows a line of Python instead of a
-shell command. The command that makes a page also says which program to compare with, and which panes of the page are
-open.
+command is a line of Python. If the caller gave options for schedules, the command is a line of Python too. The command
+that makes a page also says which program to compare with, and which panes of the page are open.
 """
 
 import re
@@ -185,8 +184,8 @@ DEFAULT_TARGET = "cuda:90"
 def command(compiled: Compilation, compare: Mapping[str, Any], panes: Sequence[str]) -> str:
     """Returns the command that makes the page again.
 
-    The command is a line for a shell if the program comes from a file or an expression. For a program from a notebook
-    cell, a string or the text of a stage, the command is a line of Python.
+    For a program from a file or an expression, the command is a shell command. For a program from a notebook cell, a
+    string or the text of a stage, the command is a line of Python.
     """
     context = compiled.context
     name, file = context.module.span.source.name, f"{context.entry}.html"

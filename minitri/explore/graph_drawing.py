@@ -5,8 +5,8 @@ The function `views` takes a graph, and a function that returns the marks (numbe
 together with the lines of text that have the same mark (document.py). `views` returns a list of views, which are
 drawings of the graph as plain data.
 
-In a graph of more than `LARGE` nodes, the nodes that come from one library call or source line form a group. In the
-first view of a large graph, all groups are folded: each group is drawn as one box. If the graph has at most `MOST`
+In a graph of more than `LARGE` nodes, nodes are grouped by the library call or the source line that they come from. In
+the first view of a large graph, all groups are folded: each group is drawn as one box. If the graph has at most `MOST`
 nodes, a second view shows all nodes. For each group of at most `MOST` nodes, another view shows the nodes of this
 group. Each other group is one box in this view. For a small graph, the only view (drawing) shows all nodes. The page
 switches between the views, and computes no layout.
@@ -15,10 +15,10 @@ A constant has no box: the value of the constant is part of the label of each bo
 
 The layout method is Sugiyama's, which arranges the nodes of the graph in layers. The number of a node's layer is the
 length of the longest path to the node (networkx's topological generations). An input of the graph lies one layer above
-the first node that reads the input. If an edge crosses layers, it gets a bend in each layer that it crosses. A few
-sweeps down and up the layers sort the nodes of each layer by the mean position of their neighbours. No layout library
-fits: graphviz is not a Python package, and grandalf is not maintained. The JavaScript libraries dagre and elk would
-more than double the size of the page.
+the first node that reads the input. A long edge has a bend in each layer that lies between its two nodes. The algorithm
+goes down and up the layers a few times. At each layer, it sorts the nodes by the mean position of their neighbours. No
+layout library fits: graphviz is not a Python package, and grandalf is not maintained. The JavaScript libraries dagre
+and elk would more than double the size of the page.
 
 All edges that begin at a box begin at the same point. The file page/drawing.js draws the views on the page.
 """

@@ -1,4 +1,4 @@
-"""Figures about each kernel: its predicted time (roofline), the resources that it takes, and its instructions by kind.
+"""Collects numbers about each kernel: its predicted time (roofline), its resources, and its instructions of each kind.
 
 The function `figures` takes a `Trace` of a compilation (provenance.py), and returns plain data for the page:
 
@@ -76,8 +76,8 @@ def resources(machine: MachineCode) -> tuple[Resources, ...]:
 def figures(trace: Trace, measured: Mapping[str, float] | None = None, quick: bool = False) -> dict[str, Any]:
     """Returns the figures of all kernels as data.
 
-    `measured` has the measured seconds of kernels, by the name of the kernel. If `quick` is true, the figures that need
-    machine code are left out.
+    `measured` has the measured seconds of kernels, by the name of the kernel. If `quick` is true, the result lacks all
+    numbers that need machine code.
     """
     found = roofline(trace.compilation, measured)
     chip = found.chip if found else None

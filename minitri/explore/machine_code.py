@@ -104,7 +104,9 @@ class MachineCode:
         return compiled_stages.stage_text({k.title: k.text(stage) for k in self.kernels}, stage)
 
     def make(self, tell: Tell) -> None:
-        """Makes all stages of all kernels. As many kernels are compiled at the same time as the machine has processors."""
+        """Makes every stage of every kernel. As many kernels are compiled at the same time as the machine has
+        processors.
+        """
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             at_work = [pool.submit(k.make) for k in self.kernels]
             for done, _ in enumerate(as_completed(at_work), 1):

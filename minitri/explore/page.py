@@ -61,7 +61,8 @@ class Page:
 def page(document: Mapping[str, Any], live: Mapping[str, Any] | None = None) -> tuple[str, str]:
     """Returns the HTML of a document, and the content policy that the HTML contains.
 
-    The argument `live` is the data for the editor. Only a page that a server serves has an editor.
+    The argument `live` is the data for the page's editor, or None for a page without an editor. Only a page that a
+    server serves has an editor.
     """
     style, script = (FOLDER / "page.css").read_text(encoding="utf-8"), _script(live is not None)
     nonce = secrets.token_urlsafe(16)  # for the style sheet that CodeMirror makes

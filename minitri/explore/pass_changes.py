@@ -141,7 +141,7 @@ _MARK = "// minitri: "
 
 
 def triton_steps(machine: MachineCode, seconds: float | None = None) -> tuple[Step, ...]:
-    """Returns a step for each of Triton's passes over every distinct kernel.
+    """Returns one `Step` for each pass of Triton and each different kernel.
 
     A separate process runs Triton's passes and prints the IR before each pass. Raises StageUnavailable if the process
     has not ended after `seconds`, by default after 30 seconds plus 10 seconds for each kernel.

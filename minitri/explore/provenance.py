@@ -7,8 +7,8 @@ line of each stage, the `Trace` has the text, and the numbers of the nodes from 
     triton     v5 = rt.dot(v1, v2, v4)    {0, 1, 3}
     sass       HMMA.16816.F32 R4, …       {0, 1, 3}
 
-Each operation has spans: places in the source, each with the number of the graph node that was made for this place. If
-a line has an operation, the line comes from the graph nodes that the spans of this operation name. A line that declares
+Each operation has spans: places in the source, each with the number of the graph node that was made for this place. A
+line with an operation comes from the graph nodes whose numbers are in the spans of this operation. A line that declares
 an axis or a buffer comes from the graph nodes of the operations that use the axis or the buffer. The line that opens a
 loop comes from the graph nodes of the loop's results. The head of a kernel comes from the graph nodes of the values
 that the kernel stores.

@@ -21,7 +21,7 @@ COMMAND = (sys.executable, "-m", "minitri.explore.compile_worker")
 
 
 class Busy(Exception):
-    """Raised if too many requests wait already."""
+    """Raised for a request if too many earlier requests are still waiting."""
 
 
 class Desk:

@@ -100,7 +100,7 @@ def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str
 
 
 def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Callable[[Op], Nodes]) -> list[Origin]:
-    """Returns an `Origin` for each line of the generated Triton source: the graph nodes that the line comes from."""
+    """Returns the origin (the graph nodes) of each line of the generated Triton source."""
     ops = line_ops(kernels)
     own = {line: nodes_of(op) for line, op in ops.items()}
     launches = {match[1]: k for k, line in enumerate(text.split("\n"), 1) if (match := re.match(r"# (\w+)\[", line))}

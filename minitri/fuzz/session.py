@@ -1,4 +1,5 @@
-"""Runs a session of random programs. A session ends when its time is up, or after a given number of programs.
+"""Checks a series of random programs (a session). A session ends when its time is up, or after a given number of
+programs.
 
 The function `fuzz` takes a `Session`, which has the settings. The returned `Summary` has the number of checked programs
 and the list of failures. The seeds of a session are consecutive numbers, so the first seed and the number of programs

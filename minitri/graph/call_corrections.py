@@ -173,7 +173,7 @@ def option(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edi
 
 
 def whole_number(found: re.Match[str], node: ast.Call | ast.Subscript, values: Values) -> Iterator[Edit]:
-    """Replaces an argument or an index by an integer.
+    """Yields corrections that replace a float or a quoted number by an integer.
 
     `zeros(3.0)` becomes `zeros(3)`, `x[1.5]` becomes `x[1]`, and `axis="0"` becomes `axis=0`.
     """

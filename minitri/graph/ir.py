@@ -12,9 +12,9 @@
             | Scan(op, x, axis)                    inclusive cumulative sum, product, maximum, …
             | Contract(a, b)                       [*B, M, K] x [*B, K, N] -> [*B, M, N]
 
-In an index expression, `d0, d1, …` are the indices along the axes of the result. All functions that only move data
-(transpose, slice, reshape, broadcast, flip, roll, …) are View nodes with an index map. A View of a View can be replaced
-by one View, because two index maps can be combined into a single index map.
+In an index expression, `d0, d1, …` are the indices along the axes of the result. Functions that only move data
+(transpose, slice, reshape, broadcast, flip, roll, …) become View nodes with an index map. A View of a View can be
+replaced by one View, because two index maps can be combined into a single index map.
 
 Unlike a minitri program, a graph has no names of functions, no implicit broadcasting and no implicit promotion. A graph
 has no f16 or bf16 arithmetic: casts convert values to f32 before arithmetic. Where the program needs an f16 or bf16
@@ -178,7 +178,7 @@ def ranges(shape: Shape) -> dict[dims.Symbol, intervals.Range]:
 class Condition(Record):
     """A relation between sizes that each call of the program checks.
 
-    If the relation is not true, the call raises a CompileError with the code, message, label and help of the condition.
+    If the relation is false, the call raises a CompileError with the fields `code`, `message`, `label` and `help`.
     """
 
     left: Dim

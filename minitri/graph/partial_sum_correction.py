@@ -3,13 +3,13 @@
     m[i] = max over r of x[i, r]
     s[i] = sum over r of F(x[i, r], m[i])
 
-The function `transport` takes the summed expression F, and the reductions inside F, such as m. The sum s and the
-reduction m run over the same elements. The function `transport` returns T(F), a formula that corrects (transports)
-partial sums of F. After m has changed, T(F) turns the partial sum for the old m into the partial sum for the new m. If
-no correction is known, `transport` raises the error `Refused`. Thanks to the correction, one loop over blocks of
-elements computes the sum s and the reduction m together. After each block of elements, the loop corrects the partial
-sum s, because the maximum or mean m has changed. Then the loop adds the sum over the block to s. Two partial sums over
-different elements can be added after both are corrected for the same value of m.
+The function `transport` takes an expression F that is summed, and the reductions that F uses, such as the maximum m.
+The sum s and the reduction m run over the same elements. The function `transport` returns T(F), a formula that corrects
+(transports) partial sums of F. After m has changed, T(F) turns the partial sum for the old m into the partial sum for
+the new m. If no correction is known, `transport` raises the error `Refused`. Thanks to the correction, one loop over
+blocks of elements computes the sum s and the reduction m together. After each block of elements, the loop corrects the
+partial sum s, because the maximum or mean m has changed. Then the loop adds the sum over the block to s. Two partial
+sums over different elements can be added after both are corrected for the same value of m.
 
     F depends on    form of F                              transport of a partial sum s  name
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale

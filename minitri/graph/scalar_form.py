@@ -4,9 +4,9 @@ an element of the viewed array.
     %5: f32[M, N] = view %4 {index = [d0]}          the element (d0, d1) of %6
     %6: f32[M, N] = subtract x, %5                  is x at (d0, d1), minus %4 at (d0)
 
-The class `GraphTerms` takes the operand of a reduction and the reduced axes. It reads the operand as an expression for
-one element. The method `needs` lists the reductions inside the expression that reduce the same axes. Reductions over
-the same axes can often be computed together in one loop (online reductions). The file
+The class `GraphTerms` takes the operand of a reduction and the reduced axes. The class turns the operand into an
+expression for one element. The method `needs` lists the reductions inside the expression that reduce the same axes.
+Reductions over the same axes can often be computed together in one loop (online reductions). The file
 minitri/graph/partial_sum_correction.py decides from the expression whether one loop can compute the reductions
 together. An `Element` represents one subexpression of the operand: a graph node, and the index of one element of this
 node. The function `build` turns an expression into graph nodes.
@@ -45,9 +45,9 @@ def element(node: Node, index: tuple[Dim, ...]) -> Element:
 class GraphTerms(Terms[Element]):
     """Reads the operand `x` of a reduction over `axes` as an expression for one element.
 
-    `cut`: maps each node that replaces a reduction to this reduction.
-    `permuted`: whether two reductions over the same indices may have operands with axes in different orders. The
-        operands may then also have different axes of extent 1.
+    `cut`: a dict from a node to the reduction that the node replaces.
+    `permuted`: whether two reductions over the same indices may have operands with axes in different orders. If
+        `permuted` is true, axes of extent 1 may differ too.
     """
 
     def __init__(self, x: Node, axes: tuple[int, ...], cut: Mapping[Node, Reduce] = {}, permuted: bool = False) -> None:

@@ -6,10 +6,10 @@
 
 The function `typed_arguments` takes a called function and the arrays of the call. It gives each array the sizes that
 the parameter's annotation declares. The functions `array_argument` and `typed_arguments` find the sizes of the
-dimension names of the called function. The one idea: it is no error at compile time if a declared size N and an actual
-size M are different expressions. The equality of the declared size and the actual size becomes a condition that the
-compiled program checks at each call. A wrong shape or dtype raises CompileError MT0207. A size that no argument
-determines raises CompileError MT0304.
+dimension names of the called function. The one idea: a declared size N and an actual size M may be different
+expressions at compile time. The equality of the declared size and the actual size becomes a condition that the compiled
+program checks at each call. A wrong shape or dtype raises CompileError MT0207. A size that no argument determines
+raises CompileError MT0304.
 """
 
 from collections.abc import Callable

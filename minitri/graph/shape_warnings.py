@@ -21,7 +21,7 @@ PACKAGE = str(Path(__file__).parent.parent)
 
 
 def requirements(conditions: Iterable[Condition]) -> Iterator[tuple[Span, str]]:
-    """Yields a warning for each pair of named sizes that must be equal for the operands of an operator.
+    """Yields a warning for each pair of named sizes that an operator requires to be equal.
 
     A warning is a range of the source text (span) and a sentence.
     """

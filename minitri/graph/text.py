@@ -53,7 +53,7 @@ def format_graph(graph: Graph) -> str:
 def graph_lines(graph: Graph) -> Iterator[tuple[str, tuple[Node, ...]]]:
     """Yields the lines of a graph's text.
 
-    Each yielded pair is a line and the nodes that the line shows: one node, the inputs, or the outputs.
+    Each item is a pair: a line of text, and the nodes that the line shows.
     """
     names: dict[Node, str] = {i: i.name for i in graph.inputs}
     yield f"graph {graph.name}({join(map(format_input, graph.inputs))}) {{", graph.inputs

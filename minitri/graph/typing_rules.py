@@ -370,8 +370,8 @@ def read_at(t: Typer, x: Array, places: Mapping[int, Dim], *added: Dim) -> Array
     """Returns the elements of x at the index `places[k]` along each axis k in `places`. The result has all axes of x
     except the axes in `places`.
 
-    The result gets new axes of the sizes `added` at its end. An index in `places` can contain the symbols of new axes,
-    for example to read a diagonal of x.
+    The last axes of the result are new axes with the sizes `added`. An index in `places` can contain the symbols of new
+    axes, for example to read a diagonal of x.
     """
     kept = [k for k in range(x.rank) if k not in places]
     index = [places[k] if k in places else ir.axis(kept.index(k)) for k in range(x.rank)]

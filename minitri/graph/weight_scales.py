@@ -10,8 +10,8 @@ only the sums are scaled. If s is inf or nan, or if a weight times s could overf
 s. Weights without a scale are whole numbers that f16 represents without rounding. Tensor cores need less electrical
 power for small whole numbers, so a chip that runs at its power limit computes faster.
 
-The function `taken_out` takes a matrix product (a `Contract` node). It returns the new second factor of the product,
-and the scale for the sums of the product. It changes only products of f16 arrays. Elements of bf16 arrays can be so
+The function `taken_out` takes a matrix product (a `Contract` node). It returns the new second factor, and the scale by
+which the result of the product is multiplied. It changes only products of f16 arrays. Elements of bf16 arrays can be so
 large that a sum of their products with unscaled weights overflows. Two kinds of scales are not moved: scales of the
 first factor, and scales that change along the summed axis.
 """
@@ -34,7 +34,7 @@ class Scale(Record):
     `product`: the node that multiplies the weights by the scale.
     `rounded`: the node that casts `product` to f16.
     `by`: the node that computes the scale.
-    `places`: the index at which an element of the second factor reads the scale.
+    `places`: for an element of the second factor, the index of its scale.
     `most`: the largest absolute value that a weight can have.
     """
 

@@ -17,7 +17,7 @@ Like Triton, this module determines three powers of two from the expression (`Di
 
 `contiguity`: the number of neighbouring values that increase by one from each value to the next.
 `divisibility`: a power of two that divides the first of these values.
-`constancy`: the number of neighbouring values that are equal.
+`constancy`: the length of each run of equal neighbouring values.
 
 A size that is an argument of a kernel can be a multiple of 16 in one call but not in another call. The field `given` of
 a `Width` lists the sizes that must be multiples of 16. If a size in `given` is not a multiple of 16, one instruction
@@ -44,7 +44,7 @@ ANY = 1 << 30  # larger than any tile: stands for all neighbours, and for a powe
 class Width(NamedTuple):
     """The vector width of one load or store: how many bytes one instruction of a thread moves.
 
-    `bytes`: the bytes that one instruction moves. None if the access uses a tensor descriptor.
+    `bytes`: the bytes that one instruction moves. None for an access through a tensor descriptor.
     `why`: the reason why the access is not wider.
     `given`: integer arguments of the kernel, such as strides. The prediction assumes that they are multiples of 16.
     """

@@ -11,8 +11,8 @@ program. The sizes of all arrays must be known. A prediction is a `Work`, which 
 If several tiles read the same bytes, a cache serves most of the repeated reads.
 
 An operator on floats counts as one operation. "Special" operators, such as exp, are also counted separately. A matrix
-product counts two operations for each multiplication. Selections, conversions, comparisons and integer arithmetic count
-as zero operations.
+product counts two operations for each multiplication. Selections, conversions, comparisons and integer arithmetic are
+not counted.
 """
 
 import itertools

@@ -140,7 +140,7 @@ def predicted_seconds(needed: Work, asked: Work, programs: int, chip: Chip) -> f
 
     `needed`: the bytes that the kernel must move. Bytes that are loaded again count once, because a cache serves
         repeated loads.
-    `asked`: the operations that the kernel's tiles compute, including elements past the end of an axis.
+    `asked`: the operations that the kernel's tiles compute. Operations for elements past the end of an axis count too.
     `programs`: the number of grid programs of the kernel.
     """
     if chip.peak is None:

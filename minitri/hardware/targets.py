@@ -1,5 +1,4 @@
-"""Lists the targets (GPUs and Triton's interpreter) that programs are compiled for, and the stages that each target
-has.
+"""Lists the targets of compilation (GPUs and Triton's interpreter), and the stages of each target.
 
 The method `Target.parse` takes the name of a target, in capital or small letters. It returns a `Target`. A name is
 `interpreter`, an architecture such as `cuda:90`, or a GPU such as `a100`. The file chips.toml has the names of GPUs.

@@ -52,7 +52,7 @@ class NotOneKernel(Exception):
 class Demand(Record):
     """One needed element of a node: the index of the element, and the guards (conditions under which it is needed).
 
-    A guard is an integer expression: the element is needed only where every guard is >= 0.
+    A guard is an integer expression that stands for the condition `guard >= 0`.
     """
 
     index: tuple[Dim, ...]
@@ -81,8 +81,8 @@ class AxisRanges:
 
     @property
     def extents(self) -> frozenset[Symbol]:
-        """The symbolic sizes that are extents of axes. A size that is the extent of an axis is at least 1, because a
-        grid program runs only if no axis is empty.
+        """The symbolic sizes that are extents of axes. The extent of each axis is at least 1, because a grid program
+        runs only if no axis is empty.
         """
         return frozenset(s for e in self.axes.values() if isinstance(s := e.atom, Symbol))
 

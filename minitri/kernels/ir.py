@@ -17,10 +17,10 @@ notation on named axes.
            | Store(buffer, index, value)
 
 Every op (operation of a kernel) has a dtype and the axes that index its value: `%3: f32[i, r]`. The axes of an op are
-in the order of the kernel's axes. Broadcasting is written as a missing axis, a transpose as a permuted index, and a
-slice as an offset in the index. A reshape is written as a quotient and a remainder in the index. A gather is written as
-an index that contains a symbol for a computed value. The field `picks` pairs each symbol with the op that computes its
-value. A kernel does not say in which order it computes the elements along its axes.
+in the order of the kernel's axes. The index of a load expresses broadcasting by a missing axis, a transpose by permuted
+axes, and a slice by an added offset. A reshape is written as a quotient and a remainder in the index. A gather is
+written as an index that contains a symbol for a computed value. The field `picks` pairs each symbol with the op that
+computes its value. A kernel does not say in which order it computes the elements along its axes.
 
 Two ops are equal only if they are the same object. Each op keeps the spans (places in the source text) of the
 expressions that it computes.
@@ -186,8 +186,8 @@ class Count(_Op):
 class Old(_Op):
     """The value that the reduction `x` had before the current iteration of a loop. The op `x` can also be a `Count`.
 
-    Without a loop, `Old(x)` has the same value as `x`. Lowering to a tile program replaces `Old(x)` by a value that the
-    loop carries.
+    Without a loop, `Old(x)` has the same value as `x`. In a tile program, a value that the loop carries from one
+    iteration to the next replaces `Old(x)`.
     """
 
     x: Op

@@ -87,7 +87,7 @@ def decision(graph: Graph, node: Node, ends: tuple[str, str], fused: bool, rule:
 
 
 def label(node: Node) -> str:
-    """Returns the name of a node in the ledger of fusion decisions: its operator, or its kind if it has no operator."""
+    """Returns the name of a node for the ledger of fusion: its field `op`, or the name of its class."""
     return getattr(node, "op", type(node).__name__.lower())
 
 
@@ -353,8 +353,8 @@ def build(name: str, part: Indexing, buffers: Buffers, spans: Spans) -> ir.Kerne
     """Builds the kernel that computes the nodes of `part` and stores the roots (the results) of `part` in memory.
 
     `name`: the name of the kernel, such as "k0".
-    `buffers`: a function that returns the buffers with the value of a node. If several outputs are the same node, the
-        node has several buffers.
+    `buffers`: a function that returns the buffers with the value of a node. A node has several buffers if it is the
+        value of several outputs.
     `spans`: the places of each node in the source text.
     """
     part.axes = {a: part.axes[a] for a in part.axis_order()}

@@ -8,8 +8,8 @@ reads from and writes to each buffer. Each element of a buffer is counted once, 
                                    k1 reads %2                   writes out
 
 The number of accessed elements follows from the axes in the index of a load or store. For example, `x[i, 0]` accesses
-one element for each index of the axis `i`. For a gather, at most one element is counted for each element of its result.
-For most kernels, the computed number of bytes is a lower bound: no implementation of the kernel can move fewer bytes.
+one element for each index of the axis `i`. A gather counts at most as many elements as its result has. For most
+kernels, the computed number of bytes is a lower bound: no implementation of the kernel can move fewer bytes.
 
 Repeated reads of the same element are not counted, because most of them come from the L2 cache. For example, a tiled
 product `x @ w` reads `x` again for each column of tiles, but `x` is counted once. The guards (conditions) of loads are

@@ -2,9 +2,9 @@
 
 The function `parse_plan` takes a text that `format_plan` wrote. A user may have edited the text. The function
 `parse_plan` returns a `Plan`, whose spans are places in the parsed text. The parser checks the names, attributes and
-numbers of each single line. After the parser, the verifier (minitri/kernels/verify.py) checks whether the lines fit
-together. The class `Body` parses the lines of both kernels and tile programs, because both consist of the same kinds of
-lines.
+numbers of each single line. Later, the verifier (minitri/kernels/verify.py) checks what depends on several lines, such
+as the dtypes of operands. The class `Body` parses the lines of both kernels and tile programs, because both consist of
+the same kinds of lines.
 """
 
 import re
@@ -159,8 +159,8 @@ def read_hints(hints: Iterable[tuple[Node, Node | None]], known: Mapping[str, Se
     """Parses the compile options of a kernel or a tile program. Returns a dict from the name of each option to its
     value.
 
-    The argument `known` maps each allowed option to the numbers that the option can have. An option without a number,
-    such as `relaxed`, has None in `known`, and True in the result.
+    The argument `known` maps each allowed option to the numbers that the option can have. The value None in `known`
+    means an option without a number, such as `relaxed`. The result maps this option to True.
     """
     found: dict[str, int] = {}
     for word, number in hints:

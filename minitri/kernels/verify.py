@@ -67,11 +67,10 @@ def located(name: str, spans: tuple[Span, ...]) -> Iterator[None]:
 
 
 def verify_op(op: Op, axes: set[str], known: set[Op]) -> None:
-    """Raises ValueError if the dtype or the axes of an op do not fit its operands or its index.
+    """Raises ValueError if an op has a wrong dtype or wrong axes for its operands and its index.
 
     The op belongs to a kernel or tile program with the axes `axes`. The dtypes of operators come from the operator
-    table. The set `known` contains the ops that are already defined. The function adds the verified op to the set
-    `known`.
+    table. The set `known` contains the ops that are already defined. The function adds `op` to `known`.
     """
     require(known.issuperset(children(op)), f"{type(op).__name__} uses a value before it is made")
     require({*op.axes} <= axes, f"{type(op).__name__} has an axis that its kernel lacks")

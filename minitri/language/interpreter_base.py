@@ -166,5 +166,5 @@ class Interpreter:
         return "other", self.identity(value)
 
     def identity(self, value: Value) -> Hashable:
-        """Returns a key for a value that is neither a number nor a tuple. Values that differ have different keys."""
+        """Returns a key for a value that is neither a number nor a tuple. Different values have different keys."""
         return value

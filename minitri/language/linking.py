@@ -10,10 +10,10 @@
     def unit(x):                                    Module(squares, unit)
         return x / sqrt(squares(x) + EPS)     →     with 1e-05 instead of EPS
 
-The function `link` takes a `Definition`, which has the syntax tree of a function and the scope around the function. It
-returns a `Linked`, which has a module without free variables, and the value of each variable that was read. Each later
-call of the program checks whether a variable such as EPS has changed. If a variable has changed, the function is linked
-again.
+The function `link` takes a `Definition`, which has the syntax tree of a function and the scope around the function. The
+returned `Linked` has a module without free variables. It also has the value of each variable that linking has read.
+Each later call of the program checks whether a variable such as EPS has changed. If a variable has changed, the
+function is linked again.
 
 A name is looked up in the order of Python: first in the function, then in the functions around it, then in the
 function's Python module. A name with a dot, such as `other.EPS` or `other.squares`, is looked up in the Python module
@@ -178,7 +178,7 @@ class _Names:
         self.known: dict[tuple[str, ...], Any] = {}
 
     def node(self, node: Any) -> Any:
-        """Replaces a free variable by its value, and the name of a called function by the function's name in the
+        """Replaces a free variable by its value. Replaces the name of a called function by the function's name in the
         module. The children of the node must already be linked.
         """
         match node:

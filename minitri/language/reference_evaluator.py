@@ -127,8 +127,8 @@ class Reference(Interpreter):
         """Evaluates a binary operator. Two numbers are combined by Python's operator, such as `*`, and two tuples are
         joined by Python's `+`.
 
-        If Python's operator raises an error, as for `1 / 0`, or gives a complex number, the operator table
-        (operators.toml) defines the result.
+        The operator table (operators.toml) defines the result if Python's operator raises an error, as `1 / 0` does.
+        The table also defines the result if Python's result is a complex number.
         """
         if node.op == "@":
             return FUNCTIONS["matmul"](x, y, "f32")

@@ -236,7 +236,7 @@ def read_number(word: ast.Word) -> int | float:
 
 
 def repeated(found: Sequence[Named]) -> Iterator[Named]:
-    """Yields every node whose name an earlier node in `found` already has."""
+    """Yields the nodes of `found` that repeat the name of an earlier node."""
     seen: set[str] = set()
     for node in found:
         if node.name in seen:

@@ -32,7 +32,7 @@ def card(
 ) -> str:  # fmt: skip
     """Returns the HTML of a card.
 
-    `facts`: a short text beside the title. It is red if `wrong` is true.
+    `facts`: a short text beside the title. If `wrong` is true, the text is red.
     `text`: the text of a card that shows a single text.
     `tabs`: pairs of a label and a text, for a card with several texts.
     `rows`: the rows of a table. The first row has the titles of the columns.

@@ -1,4 +1,4 @@
-"""Draws two figures of a program with matplotlib: its kernels under a roofline, and its graph.
+"""Draws two figures of a program with matplotlib: the roofline of its kernels, and its graph.
 
     f.lower(M=4096, N=4096).roofline()
     f.plot(M=4096, N=4096).save("graph.svg")

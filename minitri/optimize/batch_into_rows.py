@@ -7,10 +7,10 @@
     %2: f32[15, 3, 32, 8192] = view %1 {index = [96*d0 + 32*d1 + d2, d3]}
 
 In a matrix product, a tile with few rows uses each element of the second factor for few results only. One large product
-uses each element for more results, so it is faster than many small products whose rows do not fill a tile. Later passes
-copy factors, split the depth (the summed axis) and choose tiles for one product with the rows of the whole batch.
-Without the pass `batch-into-rows`, the pass `collapse-axes` would merge the batch axes and the row axis later. The pass
-`collapse-axes` cannot merge the batch axes with the row axis if the product's result is stored transposed.
+is faster than many small products whose rows do not fill a tile. Later passes copy factors, split the depth (the summed
+axis) and choose tiles for one product with the rows of the whole batch. Without the pass `batch-into-rows`, the pass
+`collapse-axes` would merge the batch axes and the row axis later. The pass `collapse-axes` cannot merge the batch axes
+with the row axis if the product's result is stored transposed.
 
 The pass `batch-into-rows` does not change products of unknown sizes. Products of 8-bit weights stay unchanged, because
 they have special tiles with few rows. A batch of products stays a batch if the second factor varies along the last

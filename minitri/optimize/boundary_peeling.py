@@ -12,7 +12,7 @@ peeling, the sum of two bf16 arrays of 134217426 elements is as fast as a copy o
 add`). Compilers for CPUs also peel loops: they move the last iterations out of a loop.
 
 Programs with loops are not peeled, because peeling does not remove the masks inside a loop. Programs for arrays of
-unknown size are not peeled. Programs of few tiles are not peeled, because launching their kernel takes most of the
+unknown size are not peeled. A program of few tiles is not peeled, because the launch of its kernel takes most of its
 time.
 """
 

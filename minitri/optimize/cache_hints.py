@@ -1,4 +1,4 @@
-"""tile → tile: marks loads whose elements the L2 cache should drop first, in loops that sum columns.
+"""tile → tile: marks loads in loops that sum columns, so that the L2 cache drops the loaded elements first.
 
     x @ w, x: bf16[1, 4096], w: bf16[4096, 4096]
 

@@ -7,11 +7,11 @@
 Two axes i and j are merged only if both are parallel or both are reduced. The axes i and j are merged only if every op
 of the kernel has both axes or neither. The axes i and j are merged only if i comes directly before j in the index of
 every load and store. The axes i and j are merged only if no loaded or stored buffer has gaps between its rows along j.
-In a buffer without gaps, the stride of i is the extent of j times the stride of j. After two axes are merged, a block
-can cover the end of one row and the start of the next, so rows need no padding. If all matrices of a batch are
-multiplied by the same matrix, the batch becomes one matrix with the rows of all these matrices. Axes i and j stay
-separate if a load or store would have to divide the index of the merged axis. For example, if i and j became one axis
-k, the load of a bias `b[j]` would need `k % N` for an extent N of j.
+A buffer with the axes i and j has no gaps if the stride of i is the extent of j times the stride of j. After two axes
+are merged, a block can cover the end of one row and the start of the next, so rows need no padding. If all matrices of
+a batch are multiplied by the same matrix, the batch becomes one matrix with the rows of all these matrices. Axes i and
+j stay separate if a load or store would have to divide the index of the merged axis. For example, let j have the extent
+N. If i and j became one axis k, the load `b[j]` would need the index `k % N`.
 
 As an exception, the last two axes of a kernel may be merged although the index of a load then needs a quotient or a
 remainder. The last two axes stay separate if a merged axis costs more instructions for each element. The number of

@@ -9,12 +9,12 @@ need no padding. Later, minitri/optimize/collapse_axes.py replaces the two indic
 single index d0.
 
 A matrix with gaps between its rows keeps two axes, because the address of an element needs both the row index and the
-column index. If an operand is broadcast along one of two reduced axes, the address of an element needs only the index
-along the other axis. If an array has gaps in memory, its contiguous axis is not merged with other axes. One long axis
-can be split into more parts than either of two shorter axes. Neighbouring axes that are not contiguous in memory are
-merged only if the merged axis can be split into over 1.5 times as many parts. Two sums that read the same array are
-treated alike, because the two sums will share a kernel. For example, `sum(x / m)` is reduced over one axis of length
-96*16 in place of two axes of lengths 96 and 16:
+column index. The address of an element does not depend on the index of an axis along which the operand is broadcast. If
+an array has gaps in memory, its contiguous axis is not merged with other axes. One long axis can be split into more
+parts than either of two shorter axes. Neighbouring axes that are not contiguous in memory are merged only if the merged
+axis can be split into over 1.5 times as many parts. Two sums that read the same array are treated alike, because the
+two sums will share a kernel. For example, `sum(x / m)` is reduced over one axis of length 96*16 in place of two axes of
+lengths 96 and 16:
 
     sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """

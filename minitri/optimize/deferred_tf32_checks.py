@@ -1,4 +1,4 @@
-"""tile → tile: checks a sum of products of TF32 parts once after its loop, instead of in each iteration.
+"""tile → tile: checks a sum of products of TF32 parts only once, when the loop for the sum has ended.
 
     for r {                                                   for r {
       %4: f32[i, r] = load x[i, r]                              …

@@ -1,4 +1,4 @@
-"""A cost model of products whose second factor is converted from 8 bits while it is loaded (dequantised).
+"""A cost model of matrix products that convert ("dequantise") an 8-bit second factor while they load it.
 
     x @ (w.astype(f16) * scale)          x: f16[128, 4096], w: i8[4096, 4096]
 
@@ -19,8 +19,8 @@ schedules/products.py uses the number of rows of the returned tile. For each num
 block takes was measured on an H200. The script tests/sweep_dequantised_product_cost.py measures all choices on a chip
 and compares them with the choice of the cost model. Only products whose second factor is computed from 8-bit elements
 were measured. For second factors that are computed from wider elements than 8 bits, such as f16, the cost model assumes
-the same times. The cost model does not cover products with many rows, because their second factor is converted and
-stored once (pack_operands.py).
+the same times. The cost model is not used for products with many rows. Such products read a second factor that was
+converted and stored beforehand (pack_operands.py).
 """
 
 from minitri.graph.ir import Apply, Const, Contract, Index, Input, View, children, is_copy, postorder, viewed

@@ -9,8 +9,8 @@ program gives the reason for each omitted test. A bounds test is omitted if anot
 test of a grid axis is also omitted if all elements of the last block lie in the array. On a grid axis no result depends
 on elements past the end, because the mask of the store drops these elements. For an element past the end, a load
 returns the neutral element of the reduction that uses the load. For example, the neutral element of a sum is 0. The
-class `MaskElision` evaluates the ops between a load and a reduction for an element past the end of an axis. If the
-value that reaches the reduction is the neutral element of the reduction, the reduction needs no `where`.
+class `MaskElision` evaluates the ops between the load and the reduction, with the neutral element as the loaded value.
+If the value that reaches the reduction is the neutral element of the reduction, the reduction needs no `where`.
 
 Besides mask_elision.py, four other files of minitri/optimize/ omit bounds tests. If the last block of a loop is
 incomplete, the file skip_blocks/skip.py computes this block in a separate loop. The loop over complete blocks then
@@ -149,8 +149,8 @@ def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
 def implies(stronger: Dim, c: Dim) -> bool:
     """Checks whether one bounds check implies another: for example, i < N implies i < N + 2.
 
-    Returns False if one of the bounds checks compares several indices, because only comparisons of a single index are
-    certainly exact in 32-bit arithmetic.
+    Returns False if one of the bounds checks compares several indices. In 32-bit arithmetic, only a comparison of a
+    single index is certainly exact.
     """
     solved, room = stronger.solved(lambda s: s.kind != "size"), c - stronger
     plain = solved is not None and all(s.kind == "size" for s in room.symbols())

@@ -44,7 +44,7 @@ Order = tuple[int, ...]  # the axes of an array, the axis with the largest strid
 
 
 def lay_out(plan: Plan) -> Plan:
-    """Returns the plan in which results and temporaries have the memory order of their operands. An array that a kernel
+    """Returns the plan with each result and temporary stored in the axis order of its operands. An array that a kernel
     with matrix products loads keeps the order of its axes. Temporaries that a product loads get rows that begin at
     multiples of 16 bytes.
     """

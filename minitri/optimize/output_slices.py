@@ -16,12 +16,12 @@ Operations after a concatenation are applied to each slice. For example, `relu(c
 and `relu(y)`.
 
 The function `with_slices` takes a graph and its plan (list of kernels) without slices. It returns a plan with kernels
-that store slices of results. It returns the plan without slices if slices would increase a cost, such as the memory
-traffic. A result is divided into slices only if a single kernel stores all of the slices.
+that store slices of results. If slices would increase a cost, such as the memory traffic, the function `with_slices`
+returns the given plan. A result is divided into slices only if a single kernel stores all of the slices.
 
 A result with more than `MOST` slices is not divided, because one grid program keeps the values of all slices in
-registers. A result is not divided if it is not row-major in memory. Slices of fewer than `SECTOR` contiguous bytes are
-used only if they reduce the memory traffic.
+registers. A result is not divided if it is not row-major in memory. Narrow slices, of fewer than `SECTOR` contiguous
+bytes, must reduce the memory traffic.
 """
 
 from collections import defaultdict

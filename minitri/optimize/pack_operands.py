@@ -9,15 +9,15 @@
 
 The hardware can copy a block of a factor directly to shared memory under two conditions. The rows of the factor must
 begin at multiples of 16 bytes, and nothing may be computed during the copy. TF32 products also need factors that are
-contiguous along the depth, the summed axis ("K-major"). If tensor cores multiply f32 arrays (f32_products.py), only the
-second factor must be contiguous along the depth. If the second factor has another layout, there are three choices:
-copying the second factor, swapping the factors, or using f32 units. The factors of a product can be swapped because `x
-@ w` equals `(w.mT @ x.mT).mT`. The pass makes the choice with the least estimated time (product_cost.py). For example,
-the factors are swapped in a batch of 256 products `x @ w` with `x: f32[64, 768]` and `w: f32[768, 256]`. Transposed
-copies of all 256 matrices `w` would take longer than the products themselves. F32 products that do not run on tensor
-cores run on the f32 units of the chip. The f32 units need a second factor that is contiguous along the column index. A
-factor without the layout that its product needs is slow to read, and each tile of the result reads the factor again. A
-packed copy, which is made only once, is cheaper than repeated slow reads if each element is used often enough.
+contiguous along the depth, the summed axis ("K-major"). For f32 factors on tensor cores (f32_products.py), the first
+factor need not be contiguous along the depth. If the second factor has another layout, there are three choices: copying
+the second factor, swapping the factors, or using f32 units. The factors of a product can be swapped because `x @ w`
+equals `(w.mT @ x.mT).mT`. The pass makes the choice with the least estimated time (product_cost.py). For example, the
+factors are swapped in a batch of 256 products `x @ w` with `x: f32[64, 768]` and `w: f32[768, 256]`. Transposed copies
+of all 256 matrices `w` would take longer than the products themselves. F32 products that do not run on tensor cores run
+on the f32 units of the chip. For the f32 units, the elements of each row of the second factor must be adjacent in
+memory. A factor without the layout that its product needs is slow to read, and each tile of the result reads the factor
+again. A packed copy, which is made only once, is cheaper than repeated slow reads if each element is used often enough.
 
 If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory without
 packing. Rows that begin at multiples of 4 bytes are packed only if the product uses each element at least
@@ -25,11 +25,11 @@ REUSE_OF_ASYNC (1536) times. If the rows of a 16-bit factor begin at odd multipl
 of its own. Such a misaligned factor is copied even if the product has few operations. For example, `pad(x, ((0, 0), (1,
 1))) @ w` loads blocks of x that begin at x[i, r - 1], one element before an aligned address. A first factor made by
 concatenation is copied if more than one tile of result columns reads it. Without packing, each element of a
-concatenation needs several loads and a test. If several tiles of rows use a computed second factor, the factor is
-stored in memory before the product starts. Without a copy of a computed factor, the tensor core waits until each block
-is computed. Weights of 8 bits are copied only if the product has many rows. The copy of 8-bit weights contains the
-weights without their scale (weight_scales.py). If the product has few rows, tensor cores take 8-bit weights from
-registers (fusion/computed_factor_first.py).
+concatenation needs several loads and a test. A second factor that must be computed is first stored in memory if more
+than one row of tiles uses the factor. If the factor were computed during the product, the tensor core would wait for
+each block of the factor. Weights of 8 bits are copied only if the product has many rows. The copy of 8-bit weights
+contains the weights without their scale (weight_scales.py). If the product has few rows, tensor cores take 8-bit
+weights from registers (fusion/computed_factor_first.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).

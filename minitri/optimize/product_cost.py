@@ -11,16 +11,17 @@ into parts, a second kernel adds the results of the parts (split_k.py). The esti
 
 If the depth is divided into parts, fewer multiprocessors are idle in the last wave (the last group of programs that run
 at once). For example, a product of 72 tiles takes one wave, in which 60 of 132 multiprocessors are idle. If the depth
-of each of the 72 tiles is divided into three parts, 216 programs run in two waves on 132 multiprocessors. Because each
-program sums over a third of the depth, the two waves take 2/3 of the time of one wave without parts. If a product
-spends most of its time reading its factors from memory, dividing the summed axis into parts saves little time.
+of each of the 72 tiles is divided into three parts, 216 programs run in two waves on 132 multiprocessors. Each program
+sums over a third of the depth, so a wave takes a third of the time. The two waves take 2/3 of the time of the product
+without parts. If a product spends most of its time reading its factors from memory, dividing the summed axis into parts
+saves little time.
 
 The estimated time of copying a factor is the time in which the memory of the chip reads and writes the factor once.
 
 The function `cheapest` takes a chip, the sizes of a product, and some tiles with their times (`Pace`). The argument
-`parts` of `cheapest` lists the allowed numbers of parts of the depth. The function `cheapest` returns the tile and the
-number of parts that have the least estimated time. The file product_times.toml has the times of tiles on an H200. It
-says which times are measured and which are estimates.
+`parts` of `cheapest` lists into how many parts the depth may be split. The function `cheapest` returns the choice with
+the least estimated time: a tile and a number of parts. The file product_times.toml has the times of tiles on an H200.
+It says which times are measured and which are estimates.
 """
 
 import math

@@ -8,8 +8,9 @@ several independent chains of comparisons run at the same time.
 
 The maximum of each row of a product gets the hint `in_parts` if the product has at least COLUMNS (128) columns. A
 maximum gets the hint `in_parts` only if each warp computes complete rows. If a loop carries the product to its next
-iteration, CARRIED_COLUMNS (32) columns suffice for the hint `in_parts`. If a loop carries a product and compares the
-elements of a row one after another, NVIDIA's assembler makes the tensor cores wait for each instruction.
+iteration, CARRIED_COLUMNS (32) columns suffice for the hint `in_parts`. A loop that carries a product should not
+compare the elements of a row one after another. For such a loop, NVIDIA's assembler makes the tensor cores wait for
+each instruction to end.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Reduce

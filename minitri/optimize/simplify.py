@@ -222,13 +222,13 @@ def rotated_halves(i: Interner, node: Node) -> Node | None:
 
 
 def with_steps(i: Interner, x: Node, steps: list[Apply]) -> Node:
-    """Applies the one-operand operators in the list `steps` to `x`, starting at the end of the list."""
+    """Applies the one-operand operators in the list `steps` to `x`, the last operator of the list first."""
     return reduce(lambda y, step: i.apply(step.op, step.dtype, y.shape, (y,)), reversed(steps), x)
 
 
 def cheap_steps(x: Node) -> tuple[Node, list[Apply]]:
-    """Splits the expression `x` into an array y and a list of cheap operators that turn y into `x`. Every operator in
-    the list has one operand. The list begins with the operator that is applied last.
+    """Finds an array y from which cheap operators compute `x`. Returns y and the list of these operators. Every
+    operator in the list has one operand. The list begins with the operator that is applied last.
     """
     steps: list[Apply] = []
     while isinstance(x, Apply) and len(x.args) == 1 and (x.op == "cast" or OPERATORS[x.op].cost == "cheap"):

@@ -10,10 +10,10 @@
                                                   next %s = %b
                                                 }
 
-Shared memory can contain two blocks of an array, and an iteration uses one of the two blocks. Triton starts to load the
-next block only at the end of an iteration, when one of the two blocks in shared memory becomes free. A product at the
-beginning of the next iteration must wait for the block that is being loaded. In a pipelined loop, the GPU loads each
-block while it computes an iteration.
+Shared memory can contain two blocks of an array, and an iteration uses one of the two blocks. Triton starts the load of
+the next block only at the end of an iteration, when the space of the used block is free. A product at the start of the
+next iteration must wait until the load of its block has ended. In a pipelined loop, the GPU loads each block while it
+computes an iteration.
 
 Software pipelining starts work of the next iteration before the present one ends (Lam, "Software pipelining: an
 effective scheduling technique for VLIW machines", 1988). Moving the first ops of an iteration to the end of the
@@ -73,8 +73,8 @@ class _Rotation:
         self.loop, self.axis = loop, program.axis(loop.axes[0])
 
     def statements(self) -> list[Stmt] | None:
-        """Returns the ops that compute the first iteration's product, followed by a loop in which each iteration
-        computes the next iteration's product. Returns None if the loop cannot be pipelined.
+        """Returns ops that compute the first product, and then a loop. Each iteration of the loop computes the product
+        of the next iteration. Returns None if the loop cannot be pipelined.
         """
         makes = self._product() if self._covers_whole_axis() else []
         if not makes:

@@ -15,12 +15,12 @@ All products in a loop are split into the same number of parts. In attention, th
 and the product with v are all split into the same parts. If the first factor of a product is divided by a sum, as in a
 softmax, the pass divides the product by this sum instead.
 
-A loop of unknown length gets at most 32 parts, and some of these parts can be empty. A loop is not split if another
-size is unknown, or if its products have too many columns for one grid program. If a loop cannot be split into equal
-parts, its last part is padded with elements that add 0 to the product. The loop can be padded only if a single array
-varies in the numerator of the first factor: the operand of the maximum. For example, exp(s - max s) @ v can be padded,
-because exp(-inf) is 0. If w is an array with the shape of s, (w * exp(s - max s)) @ v cannot be padded. If a loop would
-need padding to be split, but cannot be padded, the loop is not split.
+A loop of unknown length gets at most 32 parts, and some of these parts can be empty. A loop is not split if a size
+other than its length is unknown. A loop is also not split if its products have too many columns for one grid program.
+If a loop cannot be split into equal parts, its last part is padded with elements that add 0 to the product. The loop
+can be padded only if a single array varies in the numerator of the first factor: the operand of the maximum. For
+example, exp(s - max s) @ v can be padded, because exp(-inf) is 0. If w is an array with the shape of s, (w * exp(s -
+max s)) @ v cannot be padded. If a loop would need padding to be split, but cannot be padded, the loop is not split.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class _Group:
 
     def in_parts(self, following: Following, cut: Cut) -> Node:
         """Returns the product, computed in parts. The argument `cut` describes how the maximum in the first factor is
-        split into parts. The product gets the same parts as this maximum.
+        split into parts. The product is split at the same places as the maximum.
         """
         i, node, lead = following.i, self.node, self.node.rank - 2
         a = following.with_own(self.numerator, self.found, cut)

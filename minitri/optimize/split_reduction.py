@@ -7,16 +7,15 @@
     %2: f32[] = reduce.sum %1 {axes = [0]}
 
 A reduction of columns is split even if the reduction has many results. If a reduction depends on another reduction of
-the same elements, both reductions are split into the same parts. In a chain of reductions of the same columns, such as
-a mean and a variance, each part stays in registers and is read once. A sum of all elements of a matrix can depend on
-reductions of its single rows. For example, each part of the sum of `x - mean(x, axis=1)` is a row, so one kernel
-computes the mean and the sum of a row. The file minitri/optimize/two_step_reductions.py describes how parts are
-computed and combined. This pass does not split a reduction in a loop with a product. Only minitri/optimize/split_kv.py
-can split such a loop.
+the same elements, both reductions are split into the same parts. For example, if a mean and a variance reduce the same
+columns, each part is read once and stays in registers. A sum of all elements of a matrix can depend on reductions of
+its single rows. For example, each part of the sum of `x - mean(x, axis=1)` is a row, so one kernel computes the mean
+and the sum of a row. The file minitri/optimize/two_step_reductions.py describes how parts are computed and combined.
+This pass does not split a reduction in a loop with a product. Only minitri/optimize/split_kv.py can split such a loop.
 
 A kernel that computes partial results can store further results of the same elements, so that it reads each element
-once (minitri/optimize/fusion/shared_axes.py). For example, in the program `sum(x), 2 * x`, the kernel that computes
-partial sums of x stores `2 * x`.
+once (minitri/optimize/fusion/shared_axes.py). For the program `sum(x), 2 * x`, for example, one kernel computes partial
+sums of x and stores `2 * x`.
 
 The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. If the
 last part is shorter than the other parts, the last part is padded. Reductions of unknown sizes are not split.
@@ -70,9 +69,9 @@ def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
     combines the results of the rows. The returned dict maps each reduction to an axis k: a row has the axes k, k + 1
     and so on, up to the last axis.
 
-    A reduction is computed row by row if another reduction or a scan runs along the same rows, so that one kernel can
-    compute both. For example, in a program with `max(x, axis=1)` and `sum(x)`, the sum is computed row by row. Left
-    out: reductions that depend on a reduction of the same elements.
+    A reduction is computed row by row if one kernel can then also compute another reduction or scan of the same rows.
+    For example, in a program with `max(x, axis=1)` and `sum(x)`, the sum is computed row by row. Left out: reductions
+    that depend on a reduction of the same elements.
     """
     rows: dict[Node, tuple[int, tuple[Dim, ...]]] = {}  # with the shape of the array of rows
     for n in graph.nodes():
@@ -212,7 +211,7 @@ def _fills(length: int) -> bool:
 
 
 def contiguous_axes(node: Reduce | ir.Scan, layouts: Layouts = {}) -> tuple[int, set[int]]:
-    """Returns the size of an element, in bytes, and the axes of the operand along which memory is contiguous.
+    """Returns the bytes of one element, and the set of axes along which the operand is contiguous in memory.
 
     If the operand is computed from several arrays and products, the layout of the largest array or product decides. The
     returned set of axes can be empty.

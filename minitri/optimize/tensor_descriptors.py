@@ -8,8 +8,8 @@ descriptor when it launches the kernel. GPUs since Hopper have a copy engine (TM
 a block and continues. If a block is accessed through a descriptor, no thread computes addresses. Elements outside of
 the array are loaded as zeros and are not stored, so loads and stores through descriptors need no masks.
 
-The pass `tensor-descriptors` changes tile programs whose field `descriptors` is true. It gives a block shape to each
-load or store that can use a descriptor. A load or store can use a descriptor under the conditions of CUDA's tensor
+The pass `tensor-descriptors` changes tile programs whose field `descriptors` is true. The pass sets the block shape of
+each load or store that can use a descriptor. A load or store can use a descriptor under the conditions of CUDA's tensor
 maps:
 
   - The elements of the last axis are contiguous.
@@ -19,9 +19,10 @@ maps:
 Rows that are shorter than a block do not use a descriptor. Whether an array begins at a multiple of 16 bytes is known
 only when the program is called (minitri/base_program.py).
 
-Gathers and arrays of unknown sizes do not use descriptors. A block that is accessed through a descriptor has exactly
-two axes. Stores of integers do not use descriptors. Stores that repeat a value along an axis of the stored block do not
-use a descriptor. Stores use descriptors only if the program has the option `descriptor_stores`.
+Gathers do not use descriptors. Arrays of unknown sizes are not accessed through descriptors. A block that is accessed
+through a descriptor has exactly two axes. Stores of integers do not use descriptors. Stores that repeat a value along
+an axis of the stored block do not use a descriptor. Stores use descriptors only if the program has the option
+`descriptor_stores`.
 """
 
 from minitri.base.dims import Dim

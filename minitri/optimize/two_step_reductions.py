@@ -9,8 +9,9 @@ reduce each part, and nodes that combine the results of all parts. The function 
 product for each part of the summed axis.
 
 A sum can depend on the maximum or the mean of the same elements. The sum over a part first uses the maximum or mean of
-the part, which the code calls *own*. When the parts are combined, each partial sum is corrected for the maximum or mean
-of all parts. The correction of a partial sum is called a transport (minitri/graph/partial_sum_correction.py).
+the part, which the code calls *own*. Before the partial sums are combined, each is corrected, as if it had used the
+maximum or mean of all elements. The correction of a partial sum is called a transport
+(minitri/graph/partial_sum_correction.py).
 
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. If the maximum of a part is -inf, 0 replaces this
 maximum, and 1 replaces the correction factor of the part. If all elements of x are -inf, each part computes the sum of
@@ -86,8 +87,8 @@ class Cut:
         """Returns the reduction in two steps. Records the split reduction in the dict `cuts`.
 
         A sum can depend on a maximum or mean that is computed in parts. Each part of the sum then uses the maximum or
-        mean of the same part. If the partial sums cannot be corrected, the sum reads its elements again after the
-        maximum or mean of all elements is known.
+        mean of the same part. If partial sums cannot be corrected, the sum reads all elements again, when their maximum
+        or mean is known.
         """
         elements = self.length * product([self.node.x.shape[a] for a in self.node.axes if a != self.k])
         if self.node.op in POSITIONS:
@@ -115,7 +116,9 @@ class Cut:
         return self.i.view(of_parts, x.shape, tuple(index))
 
     def partial(self, x: Node) -> Node:
-        """Returns the result of the reduction for each part. In `x`, axis k is already split into two axes."""
+        """Returns the result of the reduction for each part. The argument `x` has two axes in place of axis k: the
+        parts, and the elements of a part.
+        """
         self.first = self._reduced(x, self.node.op)
         return self.first
 
@@ -174,8 +177,8 @@ def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> N
 
 
 def in_parts(i: Interner, x: Node, k: int, parts: int, length: Dim, fill: float | bool) -> View:
-    """Returns x with two axes in place of axis k: an axis of parts, and an axis of the elements inside a part. Elements
-    past the end of x have the value `fill`.
+    """Returns x with axis k split into two axes: the first counts the parts, and the second counts the elements of a
+    part. Elements past the end of x have the value `fill`.
     """
     x = padded(i, x, k, parts * length - x.shape[k], fill)
     shape = (*x.shape[:k], Dim.of(parts), length, *x.shape[k + 1 :])
@@ -199,8 +202,8 @@ def made_of(root: Node) -> list[Node]:
 
 
 def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False) -> GraphTerms:
-    """Returns the expression `x` that a reduction reduces along `axes`. If `x` uses a reduction that was split, the
-    returned expression uses the reduction from before the split.
+    """Returns the expression `x` that a reduction reduces along `axes`. Where `x` uses a split reduction, the returned
+    expression has the original reduction instead.
     """
     return GraphTerms(x, axes, {y: c.node for y, c in cuts.items()}, permuted)
 
@@ -299,9 +302,9 @@ class Following(Record):
     # ---- means -----------------------------------------------------------------------
 
     def shifted(self, cut: Cut, found: Shift[Element]) -> Node:
-        """Returns a sum of products of two deviations from a mean, such as a variance. The sum of each part uses
-        deviations from the means of this part. Before the sums of the parts are added, each sum is corrected, so that
-        it contains deviations from the means of all elements.
+        """Returns a sum of products of two deviations from a mean, such as a variance. For each part, a partial sum
+        uses the deviations from the part's own means. Before the sums of the parts are added, each sum is corrected, so
+        that it contains deviations from the means of all elements.
         """
         i, counts = self.i, self._counts(cut)
         own = {m: compute(i, "divide", self.cuts[m.y.y.node].first, counts) for m in dict.fromkeys(found.means)}

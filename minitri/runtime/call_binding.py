@@ -1,11 +1,11 @@
 """Binds the arguments of a call to parameters and checks them, before any kernel is launched.
 
-The function `bind` takes the syntax tree of a function and the caller's arguments. It returns a `Call`. A `Call`
-contains the sizes of all dimensions, an `ArrayView` for each array, and an `Instance` of the function. The `Instance`
-holds facts that the annotations do not give: the number of axes of each pack such as `*B`, the types of parameters
-without annotation, and compile-time values. A pack is a name for any number of dimensions. An argument that does not
-fit its parameter raises a CompileError MT03xx. The message of a CompileError MT03xx names the parameter, the given type
-and the expected type, but never a value of the user's data.
+The function `bind` takes the syntax tree of a function and the caller's arguments. The function `bind` returns a
+`Call`. A `Call` contains the sizes of all dimensions, an `ArrayView` for each array, and an `Instance` of the function.
+The `Instance` holds facts that the annotations do not give: the number of axes of each pack such as `*B`, the types of
+parameters without annotation, and compile-time values. A pack is a name for any number of dimensions. An argument that
+does not fit its parameter raises a CompileError MT03xx. The message of a CompileError MT03xx names the parameter, the
+given type and the expected type, but never a value of the user's data.
 
 Instead of arrays, the method `Program.lower` also takes sizes, which the function `given_sizes` reads from keyword
 arguments:

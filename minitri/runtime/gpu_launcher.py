@@ -265,7 +265,7 @@ def driver() -> Any:
 
 
 def current_device() -> Callable[[], int]:
-    """Returns the fastest function that returns the number of the current GPU.
+    """Chooses the fastest function that tells the number of the current GPU.
 
     On a machine with several GPUs, the result is torch's C function `_cuda_getDevice`, or a slower Python function. On
     a machine with a single GPU, the result is Python's function `int`, because `int()` returns 0, the number of this

@@ -89,8 +89,8 @@ class HostPointer:
     """An array as a kernel argument for the interpreter: an address and a dtype.
 
     The interpreter expects torch tensors, so this class has some attributes of torch tensors. A `HostPointer` can refer
-    to a numpy array with any strides, without importing torch. The attribute "storage" is the memory of the array
-    itself, so arrays are not copied.
+    to a numpy array with any strides, without importing torch. No array is copied, because the attribute "storage"
+    refers to the memory of the array.
     """
 
     def __init__(self, array: ArrayView) -> None:

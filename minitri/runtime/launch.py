@@ -84,8 +84,8 @@ class Bound:
     The outputs belong to the `Bound` object: each call overwrites the results of the previous call. On a GPU, making a
     `Bound` object compiles the kernels of all its launches.
 
-    `memory`: the arrays of the call, by name: inputs, temporaries and outputs. They are kept because launches have only
-        addresses.
+    `memory`: the arrays of the call, by name: inputs, temporaries and outputs. The `Bound` object must keep these
+        arrays, because its launches have only their addresses.
     `launches`: the launches of the call, in order.
     `outputs`: the arrays of the results.
     `results`: the results as the caller gets them: one array of the caller's library, or a tuple.

@@ -7,7 +7,7 @@ A `Captured` is a call with the same arrays and the same outputs (`Bound`), as o
 
 Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. The check
 `again_like` compares the types and shapes of the next call's arguments with those of the previous call. The check
-`again_like` is faster than making a `call_key`. `ReplayCache` keeps the `Replay` objects of a program.
+`again_like` takes less time than computing a `call_key`. `ReplayCache` keeps the `Replay` objects of a program.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> 
     The returned function launches kernels only if the new arguments have the types, shapes and layouts of `args`;
     otherwise it returns None.
 
-    The guards of torch.compile (checks of arguments in C code) compare the new arguments with `args`. If torch has no
-    guards, or if `args` contains a number, `again_like` itself returns None. In many programs, the GPU waits for the
-    host. To save time on the host, all code of a repeated call is in one function.
+    The guards of torch.compile (checks of arguments in C code) compare the new arguments with `args`. `again_like`
+    itself returns None if this version of torch has no guards. It also returns None if `args` contains a number. In
+    many programs, the GPU waits for the host. To save time on the host, all code of a repeated call is in one function.
     """
     tensors_alone = len(pointers) == len(args) > 0 and all(p % 16 == 0 for p in pointers)
     check = _guards(args) if tensors_alone else None
@@ -103,7 +103,7 @@ def _guards(args: Sequence[Any]) -> Callable[..., bool] | None:
 class Replay:
     """The recorded kernel launches of a call, which can be repeated with other tensors.
 
-    To repeat the call, the caller passes the addresses of the new tensors, and the new arguments.
+    Each repetition takes the addresses of the new tensors, and all arguments of the new call.
 
     `floats` has the position and the default of each float parameter.
     """
@@ -239,8 +239,8 @@ class ReplayCache:
 
     `floats`: the position and the default of each float parameter. The key of a call has no values of float parameters.
     `kept`: the `Replay` objects, by the key of their call.
-    `again`: a function that repeats a call that is like the previous one, and returns None for other calls. None if
-        torch has no guards.
+    `again`: a function that repeats a call if it is like the previous call, and otherwise returns None. None if torch
+        has no guards.
     """
 
     def __init__(self, floats: Mapping[str, tuple[int, float]]) -> None:

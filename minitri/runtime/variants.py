@@ -1,10 +1,10 @@
 """Keeps the compiled kernels of a program: one `Executable` for each combination of sizes and layouts. This module also
 chooses the `Executable` for each call.
 
-On a GPU, each of the first eight shapes gets its own kernels, in which sizes and strides are literals. From the ninth
-shape on, all shapes share general kernels. General kernels receive the sizes as arguments. General kernels contain a
-size as a literal only if this size was the same in all of the first eight shapes. The interpreter always gets kernels
-for the sizes of the call.
+On a GPU, each of the first eight shapes gets its own kernels, in which sizes and strides are literals. The ninth and
+all later shapes share general kernels. General kernels receive the sizes as arguments. General kernels contain a size
+as a literal only if this size was the same in all of the first eight shapes. The interpreter always gets kernels for
+the sizes of the call.
 
 A program with the effort "quick" or "full" measures schedules at the first call of a shape (tuning_policy.py). Left
 out: calls that repeat an earlier call (replay.py).
@@ -72,8 +72,8 @@ class Variants:
         return True
 
     def unchanged(self, call: Call) -> dict[str, int]:
-        """Returns the sizes that the call shares with all recorded `shapes`. A general kernel (a kernel for many
-        shapes) contains the unchanged sizes as constants, and receives all other sizes as arguments.
+        """Returns the sizes that the call shares with all recorded `shapes`. Sizes that never changed are constants in
+        a general kernel (a kernel for many shapes). All other sizes are arguments of the general kernel.
         """
         seen = [dict(sizes) for sizes, _ in self.shapes]
         return {n: size for n, size in call.sizes.items() if all(s.get(n) == size for s in seen)}

@@ -6,7 +6,7 @@ the changed program must return the same bits. If a result is not exact, the res
 within the error bounds of the original program. A program with added dead code must have the same generated source as
 the original program.
 
-`without simplify`: the optional pass `simplify` is left out. Each optional pass has such an entry.
+`without simplify`: the optional pass `simplify` is left out. Every other optional pass is left out in the same way.
 `permuted`: the operands of commutative operators are exchanged.
 `dead code`: statements are added whose results are not used.
 `renamed`: parameters, variables and dimensions get other names, which sort in another order.

@@ -106,8 +106,8 @@ class SmallWriter(FormFiller):
     def adds(self, kind: str) -> bool:
         """Adds a statement of the given kind. Returns whether a statement was added.
 
-        Tries a few random forms of the given kind, until all placeholders of one form can be replaced. A form is the
-        text of a statement with placeholders, such as {x}.
+        Tries at most `TRIES` random forms of the given kind, and takes the first form whose placeholders can all be
+        filled. A form is the text of a statement with placeholders, such as {x}.
         """
         return any(self.attempt(kind, self.operand(self.kinds[kind])) for _ in range(TRIES))
 
@@ -242,9 +242,9 @@ def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], trie
 
     If no simpler program fails, returns the original program.
 
-    The argument `numbers` has the random choices that make the original program, for which `fails` must be true. The
-    search leaves out choices or makes their numbers smaller. Each simpler program that fails becomes the new start of
-    the search. The search tries at most `tries` programs.
+    The argument `numbers` has the random choices that make the original program, for which `fails` must be true. To
+    simplify a program, the search removes numbers from `numbers` or makes numbers smaller. Each simpler program that
+    fails becomes the new start of the search. The search tries at most `tries` programs.
     """
     example, untried = written(Tape(numbers)), _candidates(numbers)
     seen = {repr(example)}

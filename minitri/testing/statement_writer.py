@@ -41,8 +41,8 @@ class Statement(Record):
 class Filled(dict[str, Any]):
     """Maps each placeholder of a statement to the text that replaces it.
 
-    Most placeholders become the same text everywhere in a statement. A placeholder in `words` or in `drawn_again` gets
-    a new text at each occurrence.
+    If a placeholder occurs several times in a statement, usually the same text replaces all its occurrences. A
+    placeholder in `words` or in `drawn_again` gets a new text at each occurrence.
     """
 
     def __init__(self, writer: StatementWriter, kind: str, x: str) -> None:
@@ -65,12 +65,12 @@ class StatementWriter:
     `words`: a dict from placeholders to lists of texts. Each occurrence of a placeholder gets one text from the
         placeholder's list.
     `drawn_again`: the placeholders outside of `words` that also get a new text at each occurrence.
-    `refusals`: the exceptions after which a statement is left out of the program.
+    `refusals`: exception classes. A statement that raises such an exception is not added to the program.
 
     A subclass of `StatementWriter` defines two methods:
 
-    `placeholder(name, filled)` returns the text for a placeholder, or raises DoesNotFit.
-    `value(text, reads, group)` returns the value that a statement computes, or raises DoesNotFit. The argument `group`
+    `placeholder(name, filled)` returns the text for a placeholder, or raises DoesNotFit. `value(text, reads, group)`
+    returns the value that a statement computes, or raises DoesNotFit. The argument `group`
         is the name of the list that contains the statement's form.
     """
 
@@ -87,8 +87,8 @@ class StatementWriter:
         self.statements: list[Statement] = []
 
     def attempt(self, kind: str, operand: str, form: str = "") -> bool:
-        """Tries to add a statement of the given kind. No statement is added if a placeholder such as {x} cannot be
-        replaced, or if the value of the statement cannot be computed. Returns whether the statement was added.
+        """Tries to add a statement of the given kind. The attempt fails if no text fits a placeholder such as {x}. The
+        attempt also fails if the value of the statement cannot be computed. Returns whether the statement was added.
 
         If the statement was not added, the parameters that were made for this statement are removed.
         """

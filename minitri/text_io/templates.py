@@ -113,7 +113,7 @@ class LineReader(Generic[V]):
     """Reads the lines of a block, one after another. A subclass has a method for each kind of field: the method `axis`
     reads fields of the kind `axis`.
 
-    `templates`: a dict from each class of operations to its template.
+    `templates`: a dict from the class of an operation to the template of its lines.
     `precisions`: the precisions that a matrix product can have.
     `anywhere`: the placeholders of attributes that any line can have.
     `example`: an example of a type, for error messages.

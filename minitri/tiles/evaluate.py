@@ -1,8 +1,8 @@
 """Evaluates tile programs with numpy. The result of this evaluator defines what a tile program means.
 
 The function `evaluate` takes tile programs, an array for each input, and the sizes. It returns the output arrays. The
-one idea: numpy runs all grid programs one after another. Each axis has a current block, and a loop moves the current
-block along its axis. The file minitri/kernels/evaluate.py computes each op.
+one idea: numpy runs all grid programs one after another. For each axis, the evaluator keeps a current block. A loop
+moves the current block along the axis of the loop. The file minitri/kernels/evaluate.py computes each op.
 
 In an unmasked tile program, the evaluator cuts off a block at the end of its axis. In a masked tile program, every
 element of a block exists, and masks decide which elements an access reads or writes. The sanitizer
@@ -67,10 +67,10 @@ class _Run(Values):
             self.start(a.name, grid.get(a.name, 0) * a.block)
 
     def start(self, name: str, first: int, looping: bool = False) -> None:
-        """Makes the block that starts at the index `first` the current block of an axis.
+        """Sets the current block of an axis: the block that starts at the index `first`.
 
-        The argument `looping` is true if a loop calls this method. In an unmasked tile program, an incomplete last
-        block of a loop has fewer indices.
+        The argument `looping` is true if a loop calls this method. If the tile program has no masks, the last block of
+        a loop contains only the indices inside the axis.
         """
         a = self.axes[name]
         self.real[name] = max(0, min(a.block, self.extents[name] - first))

@@ -2,10 +2,10 @@
 
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 
-The function `known` takes a tile program, and one load or store of this program. It returns facts
-(minitri/base/inequalities.py) that are true whenever the given load or store runs. The one idea: all facts follow from
-the blocks of each axis, and from the fact that grid programs exist only if no grid axis is empty. A loaded value can be
-any number, so there are no facts about loaded values.
+The function `known` takes a tile program, and one load or store of this program. The returned facts
+(minitri/base/inequalities.py) are true whenever this load or store runs. The one idea: all facts follow from the blocks
+of each axis, and from the fact that grid programs exist only if no grid axis is empty. A loaded value can be any
+number, so there are no facts about loaded values.
 """
 
 from collections.abc import Iterator, Sequence

@@ -89,7 +89,7 @@ Stmt = Union[Op, Loop]
 class Hints(Record):
     """Hints about how the target compiles one op or loop. A hint with its default value has no effect. An operator with
     the hint `fast` can give a slightly different result than without this hint. A load with the hint `descriptor`
-    returns zeros past the end of its array. Except for the hints `fast` and `descriptor`, a hint changes no value.
+    returns zeros past the end of its array. Only the hints `fast` and `descriptor` can change values.
 
     `descriptor`: the block sizes of the tensor descriptor that makes the access, one for each axis of the array.
     `evict_first`: whether the L2 cache may drop the loaded elements before others.
@@ -171,7 +171,7 @@ class Program(LaunchOptions, eq=False):
         return replace(self, hints={**self.hints, **found}) if found else self
 
     def without_descriptors(self) -> Program:
-        """Returns the tile program without any use of tensor descriptors, neither in its options nor in its hints."""
+        """Returns the tile program with all options and hints for tensor descriptors turned off."""
         plain = self.hinted([x for x, hints in self.hints.items() if hints.descriptor], descriptor=())
         return replace(plain, descriptors=False, descriptor_stores=False) if self.descriptors else plain
 
@@ -236,9 +236,9 @@ def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] |
 
 
 def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
-    """Splits an expression into two sums: one that the CPU can compute, and one with all remaining products. The CPU
-    (the host) computes all terms that depend on sizes only. A product that contains an axis or a loaded value, such as
-    -2*N*i, cannot be computed by the CPU.
+    """Splits an expression into a sum that the CPU can compute, and a list of the other products. The CPU (the host)
+    computes all terms that depend on sizes only. A product that contains an axis or a loaded value, such as -2*N*i,
+    cannot be computed by the CPU.
 
     Example: the product -2*N*i is split into its sign -1, the factor 2*N, which the CPU computes, and the remaining
     factor i.

@@ -11,11 +11,11 @@ The function `lower` takes a kernel and its schedule. It returns a tile program.
 size and a role: grid, whole or loop.
 
 The one idea: the body of a tile program consists of phases, which are executed one after another. Each phase (group of
-loops) ends with its reductions over looped axes. Within a phase, results that need loops over the same axes are
-computed in one loop nest. If a loop nest needs elements that an earlier phase (group of loops) used, the loop nest
-loads and computes these elements again. An axis with the role "whole" needs no loop, so a row along this axis is read
-once. For a reduction, a loop carries a partial result for each position in a block. After the loop, a final reduction
-over the block combines the partial results.
+loops) ends with its reductions over looped axes. If two results of a phase need loops over the same axes, one loop nest
+computes both results. If a loop nest needs elements that an earlier phase (group of loops) used, the loop nest loads
+and computes these elements again. An axis with the role "whole" needs no loop, so a row along this axis is read once.
+For a reduction, a loop carries a partial result for each position in a block. After the loop, a final reduction over
+the block combines the partial results.
 
 The class `Lowering` puts two reductions into separate loops if the second reduction depends on the result of the first
 reduction. The file minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose reductions share a
@@ -38,7 +38,9 @@ from minitri.tiles.schedule import Schedule
 
 
 def lower(kernel: Kernel, schedule: Schedule) -> Program:
-    """Lowers a kernel to a tile program. A reduction runs after the loops of all reductions that it depends on."""
+    """Lowers a kernel to a tile program. If one reduction uses the result of another, the loop of the other reduction
+    comes first.
+    """
     return Lowering.lower(kernel, schedule)
 
 

@@ -2,8 +2,8 @@
 
     retyped(program, {%2: f16})        %2: f32[i] = add %0, %1      becomes     %2: f16[i] = add %0, %1
 
-The functions `exchange`, `retyped` and `rebuilt` take a tile program. They return a new tile program. If an op was
-changed, the ops that use this op now use the changed op. The given tile program is not modified.
+The functions `exchange`, `retyped` and `rebuilt` take a tile program. Each function returns a new tile program. If an
+op was changed, the ops that use this op now use the changed op. The given tile program is not modified.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -36,8 +36,7 @@ def connected(op: Op, users: Users) -> list[Op]:
 def largest_subset(ops: Iterable[Op], users: Users, keeps: Callable[[Op, set[Op]], bool]) -> set[Op]:
     """Returns the largest subset of `ops` in which each op meets the condition `keeps(op, subset)`.
 
-    To decide about an op, `keeps` may look only at this op, its operands, its users, and the operands of its users (see
-    `connected`).
+    `keeps` may look only at an op and at the ops that `connected` returns for it.
     """
     kept = {*ops}
     todo = [*kept]

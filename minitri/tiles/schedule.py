@@ -8,7 +8,7 @@ The function `plain` takes a kernel, whose sizes can be unknown. It returns a `S
 block size that is correct for every size.
 
 The one idea: the plain schedule is correct for every kernel and every target, but is not tuned for speed. The function
-`with_options` replaces single decisions of a schedule by the caller's `Options`. The rules that make programs fast are
+`with_options` changes a schedule according to the `Options` that the caller sets. The rules that make programs fast are
 in minitri/optimize/schedules/rule_table.py. A kernel that no rule applies to gets the plain schedule.
 """
 
@@ -36,8 +36,8 @@ class Schedule(LaunchOptions):
     `axes`: a dict from an axis to its role and its block size. A grid program has one index of an axis that is not in
         the dict.
     `rule`: a description of the rule that chose this schedule.
-    `near`: whether a second loop over the same elements finds them in a cache. If true, an online reduction would save
-        nothing.
+    `near`: whether a second loop over the same elements finds them in a cache. An online reduction (one loop instead of
+        two) would then save nothing.
     """
 
     axes: Mapping[str, tuple[str, int]]
@@ -222,7 +222,7 @@ def _with_block(role: str, block: int, wanted: int | None) -> tuple[str, int]:
 
 
 def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan]]) -> None:
-    """Raises CompileError MT0404 if the caller gives a block size for an axis that the minitri program never has.
+    """Raises CompileError MT0404 if `options` has a block size for an axis that the program lacks for all array sizes.
 
     The function `general` makes plans (lists of kernels) of the same program for other sizes or for symbolic sizes. An
     axis can be missing for some sizes only, for example because its size is 1 or because it is merged into its

@@ -49,8 +49,8 @@ class Lines:
             self.ops.append((len(self.texts), op))
 
     def size(self, d: Dim) -> str:
-        """Returns the source text of a size. A known size is an integer literal. For an unknown size, the
-        text is the name of a kernel argument that the host computes.
+        """Returns the source text of a size. A known size is an integer literal. An unknown size is the name of a
+        kernel argument, whose value the host computes.
         """
         if d.constant is not None:
             return str(d.constant)
@@ -126,8 +126,8 @@ class Expressions:
 
     `extents`: the number of elements of a tile along each axis. Axes along which a tile has one element are left out.
     `names`: maps each operation that is already computed to its name in the source, such as v3.
-    `predicates`: the name in the source of each computed condition, such as m5. A key is a condition, in which names
-        such as v3 stand for the loaded values.
+    `predicates`: a dict from each computed condition to its variable in the source, such as m5. A key is a condition,
+        in which names such as v3 stand for the loaded values.
     """
 
     def __init__(self, program: Program, lines: Lines) -> None:

@@ -3,8 +3,8 @@
 The functions of rt.py take tiles or scalars of f32, f64, an integer dtype or int1. Conversions and `dot` also take f16
 and bf16. The functions of rt.py return the result that numpy would give. Most functions of rt.py exist because the
 operation of Triton gives a result that differs from numpy's (docs/reference/semantics.md). For example, Triton's
-integer division rounds towards zero, and Triton's maxima ignore NaN. In Triton, shifts by too many bits and conversions
-of numbers out of range have undefined results.
+integer division rounds towards zero, and Triton's maxima ignore NaN. In Triton, a shift by too many bits has an
+undefined result. A conversion of a number outside the range of the new dtype is also undefined.
 
 The file minitri/triton/rt_interpreter.py has functions with the same names for Triton's interpreter. Change rt.py and
 rt_interpreter.py together; tests/test_ops.py compares the names of their functions. Importing rt.py needs triton, but

@@ -8,13 +8,13 @@ few functions takes 1 ms.
 
 The function `small_copy` takes a kernel in Triton's first IR. It copies from libdevice the functions that the kernel
 calls, and returns the path of the copy. The linker of Triton's compiler makes the small copy of libdevice, as text of
-LLVM IR. The copy of libdevice is a file in Triton's cache folder. Every small copy of libdevice has the functions that
-kernels call most often (`COMMON`), so most kernels share one copy.
+LLVM IR. The copy of libdevice is a file in Triton's cache folder. Every small copy of libdevice contains the functions
+that kernels call most often (`COMMON`). Most kernels can therefore use the same copy.
 
 Each function of libdevice has two versions: one version replaces denormals by 0, and one version keeps denormals. A
-branch in each function of libdevice selects one of the two versions. Triton's compiler decides this branch only after
-LLVM's optimisations, so the branch sometimes remains in the machine code. A small copy of libdevice has only the
-versions that keep denormals. No kernel of minitri calls the versions that replace denormals by 0.
+branch in each function of libdevice selects the version. Triton's compiler decides this branch only after LLVM's
+optimisations, so the branch sometimes remains in the machine code. A small copy of libdevice has only the versions that
+keep denormals. No kernel of minitri calls the versions that replace denormals by 0.
 
 This module makes no copies of the libraries of AMD's GPUs.
 """

@@ -2,7 +2,7 @@
 
 The function `check` takes a program and a call. It returns a `CheckReport` with one row for each pass and variant. A
 row has the largest error of the stage that the pass made, the error bound, and whether the error is within the bound.
-The pass of the first failing row is wrong, because the results before this pass were still right. If a pass fails,
+The first row that fails names the wrong pass, because the result before that pass was still right. If a pass fails,
 `check` searches for smaller arguments for which the same pass fails.
 
 `interpreter`: code for numpy arrays, which Triton's interpreter runs. Its tiles are as large as Triton allows.
@@ -151,7 +151,7 @@ class _Check:
 
         The function `run` returns the results that are compared.
 
-        If `run` evaluates both the syntax tree and the graph, it returns two results for each output, and `times` is 2.
+        `times` is the number of results for each output. It is 2 if `run` evaluates both the syntax tree and the graph.
         """
         start = time.perf_counter()
         try:

@@ -255,9 +255,9 @@ class _Analysis:
     def running_means_error(self, node: Reduce) -> Any:
         """Returns the extra error of a variance or covariance that a kernel computes in parts.
 
-        Online reductions compute variances in parts (minitri/graph/partial_sum_correction.py). Each part of a variance
-        uses the running mean, the mean of the elements so far. A running mean is rounded, so a variance that uses it
-        has an extra error even if every term is exact.
+        Online reductions compute variances in parts (minitri/graph/partial_sum_correction.py). For each part, the
+        kernel uses the mean of the elements so far (the running mean). A running mean is rounded, so a variance that
+        uses it has an extra error even if every term is exact.
 
         The returned error also includes the rounding errors of the sums from which the variance is computed.
         """

@@ -1,10 +1,10 @@
 """Computes the largest possible error of the result of one operator, from the errors of its operands.
 
 The function `moved` takes an operator and its operands, each with a radius (its largest possible error). For each
-element, it returns how far the result can lie from the result for exact operands. The one idea: each operand lies in an
-interval, so the possible operands of an operator form a box. If an operator is monotone or convex in each operand, its
-result changes most at a corner of the box: each operand is then at an end of its interval. For an operator that is
-neither monotone nor convex, a function in the table `WILD` computes the largest change of the result.
+element, it returns the largest change that the errors of the operands can cause in the result. The one idea: each
+operand lies in an interval, so the possible operands of an operator form a box. If an operator is monotone or convex in
+each operand, its result changes most at a corner of the box: each operand is then at an end of its interval. For an
+operator that is neither monotone nor convex, a function in the table `WILD` computes the largest change of the result.
 
     sin, cos             at most the error of the operand
     tan, x / y, 1 / x    anything, if the box holds a pole

@@ -9,7 +9,7 @@ implementations, with any orders of addition, differ by a few units in the last 
 large terms of a sum cancel each other, the sum is small, but its rounding errors have the scale of the terms.
 
 The method is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms", 2nd
-edition, section 3.3). The analysis is itself a graph, so it runs on the same device as the program. The file
+edition, section 3.3). The analysis is written as a second graph, which runs on the same device as the program. The file
 error_bounds.py computes guaranteed bounds, but more slowly. The magnitude (scale of the rounding errors) of an input is
 0, because inputs are exact. For each operator, a rule computes the magnitude of the result from the magnitudes e(x) of
 its operands x.

@@ -4,8 +4,8 @@ written once.
 The function `prove` takes a masked tile program, and the conditions that the call has checked. It returns a list of
 verdicts:
 
-`in bounds`: an access stays in its array. The ranges of the axes and the conditions of the mask prove it, or an example
-    refutes it.
+`in bounds`: an access stays in its array. The proof uses the ranges of the axes and the conditions of the mask. A
+    refutation is an example.
 `needed`: for each condition of a mask, an example shows what happens without the condition.
 `written once`: for each buffer that is stored, the blocks cover every element, and no element twice.
 

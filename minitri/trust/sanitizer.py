@@ -5,7 +5,7 @@ The class `Watch` checks every load and store that the evaluator runs. If an acc
 
 `out of bounds`: no mask stops an access that leaves its array.
 `not written`: an element is read that nothing has written yet.
-`written twice`: any grid program writes an element a second time.
+`written twice`: grid programs write the same element more than once.
 `never written`: no grid program writes an element of an output.
 `layout`: the shape and strides of a buffer differ from the shape and strides of the array.
 `race`: a grid program reads an element that a different grid program of the same kernel writes.
@@ -64,9 +64,10 @@ class Watch:
     """Checks every access while all tile programs of a plan run.
 
     `runs`: all grid programs that have begun, each with the name of the kernel and the position in the grid.
-    `writers`: the number of the run that wrote each element of a temporary or output. -1 if no run wrote the element.
-    `readers`: the number of the last run that read each element. Only arrays that the current kernel both reads and
-        writes have an entry.
+    `writers`: for each element of a temporary or output, the position in `runs` of the grid program that wrote it. -1
+        if nothing wrote the element.
+    `readers`: the number of the last run that read each element. The dict has only arrays that the current kernel both
+        reads and writes.
     """
 
     def __init__(

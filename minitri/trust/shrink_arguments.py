@@ -10,9 +10,9 @@ The search first tries smaller sizes: 0, 1, 2, sizes next to block sizes, half t
 minus one. When the sizes cannot become smaller, each array is replaced by a simpler array: zeros, ones, or small
 integers in a row-major layout. If an array has few elements, single elements are also replaced by simpler numbers.
 
-The one idea: a smaller array is always a part of the array that failed. A property of all elements of an array, such as
-"no element is NaN", is true for each part of the array too. If smaller arguments still fail, the search continues from
-these smaller arguments. The package minitri/testing shrinks programs.
+The one idea: each smaller array is cut out of an array for which the program failed. A property of all elements of an
+array, such as "no element is NaN", is true for each part of the array too. If smaller arguments still fail, the search
+continues from these smaller arguments. The package minitri/testing shrinks programs.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -55,7 +55,7 @@ class _Search:
     tries: int
 
     def accepts(self, arguments: Arguments) -> bool:
-        """Checks whether the program fails for `arguments` in the same way as for the original arguments.
+        """Checks whether `arguments` and the original arguments make the program fail in the same way.
 
         If the program fails in the same way, the search for smaller arguments continues from `arguments`.
         """

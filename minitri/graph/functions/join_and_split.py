@@ -1,4 +1,4 @@
-"""Functions that permute, join, split or repeat axes, or take a diagonal.
+"""Functions that permute, join, split or repeat axes, and functions that take a diagonal.
 
 All functions of this file make View nodes. The functions that join arrays make Concat nodes besides View nodes.
 Examples:

@@ -34,8 +34,8 @@ results, because they are too small to change the sum of a row. If the operand o
 constant, as a score of attention is, log2 e is merged into that constant. For c > 0 the maximum of c * x is exactly c
 times the maximum of x, because rounding is monotone.
 
-Accuracy: for exp(x - h) with one value h for the whole row, the product of h and log2 e is rounded. The rounding error
-of h * log2 e changes all exponents of a row by the same amount, which is at most `|h| * 2**-24`. A score of attention
+Accuracy: in exp(x - h), h is one value for the whole row. The product of h and log2 e is rounded. The rounding error of
+h * log2 e changes all exponents of a row by the same amount, which is at most `|h| * 2**-24`. A score of attention
 already has a rounding error of up to `2**-24` of its value, because the score is multiplied by a constant. A value x
 loaded from memory has no rounding error. For a loaded x, `x - h` is therefore computed first and then multiplied by
 log2 e. If x * log2 e could overflow, the multiplication by log2 e comes after the subtraction x - h. The factor
@@ -159,8 +159,8 @@ class _Rewriting(OpBuilder):
 
 
 def divide_by_fewer(op: Op, new: _Rewriting) -> Op | None:
-    """Rewrites x / y to x * (1 / y) if y does not have all axes of x. In x * (1 / y), the reciprocal is computed only
-    once for a whole row of x.
+    """Rewrites x / y to x * (1 / y) if y lacks an axis of x. In x * (1 / y), the reciprocal is computed only once for a
+    whole row of x.
     """
     match op:
         case Compute(op="divide", args=(x, y)) if not isinstance(x, Constant) and not {*y.axes} >= {*x.axes}:

@@ -58,9 +58,7 @@ class FirstParts:
         return {n: reads[n] for n in self.compute}
 
     def roots(self, *homes: int) -> list[Node]:
-        """Returns the nodes of the parts `homes` that must be stored: outputs of the program, and nodes that other
-        parts read.
-        """
+        """Returns the nodes that the parts `homes` must store: program outputs, and nodes that other parts use."""
         used = {
             n for home in homes for n in self.parts[home]
             if n in self.outputs

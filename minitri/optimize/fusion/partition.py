@@ -1,8 +1,8 @@
 """Merges the compute nodes of a graph into parts. Each part of the graph becomes one kernel.
 
 The method `Partition.run` returns the axes and indices of each kernel, in an order in which the kernels can run. A
-merge is legal if `one_kernel` accepts the merged part, and if no parts depend on each other in a cycle. Among legal
-merges, the merge that saves the most memory traffic comes first.
+merge is legal under two conditions: `one_kernel` accepts the merged part, and the graph of parts stays acyclic. Among
+legal merges, the merge that saves the most memory traffic comes first.
 """
 
 from __future__ import annotations
@@ -290,12 +290,12 @@ def _chains(pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
 
 
 def connected(graph: nx.DiGraph[int], starts: Iterable[int], ends: Iterable[int]) -> bool:
-    """Checks whether a path leads from one of `starts` to one of `ends`. A node in both `starts` and `ends` is a path
-    of length 0.
+    """Checks whether a path leads from one of `starts` to one of `ends`. A node that is in both `starts` and `ends`
+    counts as a path.
 
-    The search follows edges forwards from `starts` and backwards from `ends`, and always continues in the direction
-    that has reached fewer new nodes. A search for a path from both of its ends stays fast even if one node of the graph
-    has a thousand edges.
+    The search follows edges forwards from `starts` and backwards from `ends`. Each step continues in the direction
+    whose last step reached fewer nodes. A search for a path from both of its ends stays fast even if one node of the
+    graph has a thousand edges.
     """
     after, before = set(starts), set(ends)
     forward, backward = after, before

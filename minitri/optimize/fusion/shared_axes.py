@@ -7,8 +7,8 @@ The class `FusedIndexing` takes a part of a graph: the nodes that one kernel com
 node. A *demand* is an index at which a kernel needs a node, such as `x[i, r]`. The file minitri/kernels/demand.py
 handles parts with a single operation. In a part with several operations, each further result or reduction reuses
 existing axes with the same extent. If several existing axes have the same extent, the kernel uses the axis with which
-its operations share the most loads. If each grid program reduces one piece of an array, the program can also store
-another result that is computed from this piece.
+its operations share the most loads. A grid program that reduces a piece of an array can also store other results of
+this piece.
 
     t[i] = sum over r of x[16384*i + r]      the index reaches each element of out once,
     out[16384*i + r] = 2 * x[16384*i + r]    so both need the same elements of x
@@ -33,7 +33,7 @@ class FusedIndexing(Indexing):
     """The axes and demands (needed elements) of a kernel with several operations. Raises NotOneKernel if the kernel
     would read too many arrays.
 
-    `loop`: the axis of the loop that reductions and products share. None without such a loop.
+    `loop`: the axis of a loop that computes both products and other reductions. None without such a loop.
     `held`: the column axes of the products that sum over `loop`. Each program covers these axes completely. The file
         one_kernel.py sets `loop` and `held`.
     `in_parts`: the results of which each program of a split reduction stores a part. The value is True if the axes of

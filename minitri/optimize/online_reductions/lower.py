@@ -8,8 +8,8 @@ The loop carries one value per row for each reduction, and updates this value af
 special case:
 
 Maximum: while all elements so far are -inf, a finite number replaces the maximum, because -inf - -inf is nan. If the
-    maximum is only subtracted, this number is the lowest float, and the correction factor and the sum are 0. If the
-    maximum is used in other ways, this number is 0, and the correction factor is 1. After the loop, one more factor
+    program only subtracts the maximum, the lowest float replaces it. The correction factor and the sum are then 0. If
+    the maximum is used in other ways, this number is 0, and the correction factor is 1. After the loop, one more factor
     corrects the sum to the true maximum. So a row that contains only -inf gives the result that the definition gives.
 Mean: while no element has been counted, the mean is 0 / 0. Because 0 / 0 is nan, 0 replaces the correction that is
     added to the sum (the shift).
@@ -43,8 +43,8 @@ def followed(op: Op) -> tuple[Op, ...]:
 
 
 def moving(ops: Iterable[Op], running: Iterable[Op]) -> set[Op]:
-    """Returns the ops whose values change with every block: the running reductions `running` and the ops that depend on
-    them.
+    """Returns the reductions `running` and all ops that depend on one of these reductions. The values of the returned
+    ops change with every block of the loop.
     """
     found: set[Op] = set(running)
     for op in ops:

@@ -2,12 +2,12 @@
 
     for r { scores of some rows, by a product; their maximum; sums; another product }
 
-The function `tile_within` returns an `AttentionTile` for the products of a loop. An `AttentionTile` says how many rows
-a program computes, and how long a block of the loop is. It also contains the number of warps, and says how blocks are
-loaded. A program computes some rows of one matrix of the batch, and loads one block of the loop at a time. Along all
-other axes of the products, a program keeps all elements in registers. The rules take the number of multiprocessors from the
-description of the chip. The numbers in this module were measured on an H200, which has 65,536 registers on each
-multiprocessor.
+The function `tile_within` returns an `AttentionTile` for the products of a loop. An `AttentionTile` has the number of
+rows that a grid program computes, and the number of loop indices in a block. It also contains the number of warps, and
+says how blocks are loaded. A grid program computes some rows of one matrix of the batch. In each iteration of its loop,
+it loads one block. Along all other axes of the products, a program keeps all elements in registers. The rules take the
+number of multiprocessors from the description of the chip. The numbers in this module were measured on an H200, which
+has 65,536 registers on each multiprocessor.
 
   - Many rows: a tile has many rows if there are enough such tiles for all multiprocessors. A tile has few rows if masks
     leave each row only a short part of the loop. This rule does not hold for products of 128 columns whose blocks are
@@ -56,7 +56,7 @@ class AttentionTile(NamedTuple):
         """Returns the bytes of shared memory that a program needs, for blocks that are being loaded and for operands of
         products.
 
-        The argument `held` contains the axes along which a program holds all elements, with their extents.
+        The argument `held` has the extents of the axes along which a program processes all elements at once.
         """
         extents = {**held, row: self.rows, loop: self.block}
 

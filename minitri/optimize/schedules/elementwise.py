@@ -5,13 +5,14 @@
 
 The function `elementwise` returns the schedule of a kernel without reductions. Neighbouring threads process
 neighbouring elements along a single axis: the axis along which the most loaded and stored bytes are contiguous. In a
-transpose, loads are contiguous along one axis and stores along another axis. The tile of a transpose is a square, so
-that loads and stores both access whole cache lines. The tile of a transpose is a rectangle if one axis is short or if
-rows have an odd length. If the contiguous axis is short, the tile covers the next axis too.
+transpose, loads and stores are contiguous along different axes. The tile of a transpose is a square, so that loads and
+stores both access whole cache lines. The tile of a transpose is a rectangle if one axis is short or if rows have an odd
+length. If the contiguous axis is short, the tile covers the next axis too.
 
-Without a transpose, a tile has about 1024 elements, or 2048 elements of at most 16 bits. A program without a transpose
-has at most 4 warps. A program of a transpose has 8 warps, or 16 if it computes much for each element. A transpose of
-few elements has smaller tiles than other transposes, so that more multiprocessors get a tile.
+The tile of a kernel without a transpose has about 1024 elements. For elements of at most 16 bits, the tile has about
+2048 elements. A program without a transpose has at most 4 warps. A program of a transpose has 8 warps, or 16 if it
+computes much for each element. A transpose of few elements has smaller tiles than other transposes, so that more
+multiprocessors get a tile.
 
 If rows have an odd length, one instruction loads or stores only one element of a row. A transpose of rows with an odd
 length has tiles of 2048 elements, so each thread has 8 elements. With larger tiles, transposes of the shape [16, 197,

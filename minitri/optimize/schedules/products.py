@@ -201,8 +201,8 @@ def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
 
 def is_transposed(kernel: Kernel) -> bool:
     """Checks whether the kernel computes exactly one product, a transposed product of 16-bit floats. In a transposed
-    product, the column axis comes before the row axis. The second factor of a transposed product is computed, not
-    loaded.
+    product, the column axis comes before the row axis. The kernel itself computes the second factor of a transposed
+    product.
     """
     if len(kernel.dots) != 1 or _kind(kernel.dots[0]) != "16" or isinstance(kernel.dots[0].b, Load):
         return False
@@ -270,8 +270,8 @@ def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Sche
     """Adds stores through tensor descriptors to the schedule of a persistent kernel. Stores use tensor descriptors only
     if shared memory has room for the stored tile and the next loaded tile at once.
 
-    All loads after the loop over the depth use the same piece of shared memory. Each store through a descriptor needs a
-    separate piece of shared memory until the copy engine has finished this store.
+    All loads that follow the loop over the summed axis share one piece of shared memory. Each store through a
+    descriptor needs a separate piece of shared memory until the copy engine has finished this store.
     """
     # Products that share a loop have more in shared memory, so there is no room.
     if kernel.shared_loop or not (chosen.descriptors and chosen.persistent and kernel.dots):
@@ -330,8 +330,8 @@ def _is_along(index: Dim, blocked: Sequence[str]) -> bool:
 
 
 def may_be_described(load: Load) -> bool:
-    """Checks whether the elements of a load suit a tensor descriptor. The indices of the elements must not be read from
-    memory. Masks may only exclude elements past the end of the array, and must replace them by 0.
+    """Checks whether the index and the masks of a load permit a tensor descriptor. The indices of the elements must not
+    be read from memory. Masks may only exclude elements past the end of the array, and must replace them by 0.
     """
     ends = {e - 1 - d for d, e in zip(load.index, load.buffer.shape)}
     return not load.picks and load.other == 0 and set(load.guards) <= ends
@@ -341,7 +341,8 @@ def has_steps(buffer: Buffer) -> bool:
     """Checks whether a tensor descriptor allows the strides of a buffer (CUDA driver API, cuTensorMapEncodeTiled).
 
     The last axis of the buffer must be contiguous. Every stride except the last must be a multiple of 16 bytes and of
-    the next axis's stride. Every stride except the last must be at least the stride of the next axis times its extent.
+    the next axis's stride. Except for the last axis, the stride of an axis must be at least the product of the next
+    axis's stride and extent.
     """
     unknown = any(d.constant is None for d in (*buffer.shape, *buffer.strides))
     if unknown or not 2 <= len(buffer.shape) <= MOST_AXES or ZERO in buffer.shape:

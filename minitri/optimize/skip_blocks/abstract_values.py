@@ -15,8 +15,8 @@ impossible (Cousot and Cousot, "Abstract interpretation", POPL 1977).
 A kind stands for many numbers, for example for all negative numbers. The table `MONOTONE` lists the operators, such as
 `multiply`, that are monotone in an operand whose numbers all belong to one kind. If an operator is monotone, all its
 results for negative numbers lie between its results for the smallest and the largest negative number. For each kind of
-operand, numpy computes the operator at the smallest and at the largest number. The numbers 0.0 and -0.0 belong to the
-same kind, because a sum of both can have either sign (docs/reference/semantics.md).
+operand, numpy computes the operator at the smallest and at the largest number. The analysis does not distinguish 0.0
+from -0.0, because a sum of both can have either sign (docs/reference/semantics.md).
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -51,7 +51,7 @@ class Value(Record):
 
     `kinds`: the kinds of numbers that the value can be, such as positive numbers or nan.
     `term`: the name of the value. Two values with the same name are equal in every element.
-    `number`: a tuple with the number that the value certainly is. () if this number is unknown.
+    `number`: `(x,)` if the value is certainly the number x. () if the number is not known.
     """
 
     kinds: frozenset[str]

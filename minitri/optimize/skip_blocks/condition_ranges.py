@@ -59,9 +59,9 @@ NEVER, ALWAYS = Dim.of(-1), ZERO
 
 
 def folded(f: Formula, test: Callable[[Dim], T], unknown: T, both: Combine[T], either: Combine[T]) -> T:
-    """Evaluates a formula from its leaves to its root. The function `test` evaluates a leaf of the formula. The
-    functions `both` and `either` combine the results of two formulas. The argument `unknown` is the result for the
-    formula UNKNOWN, which stands for a condition that was not analysed.
+    """Evaluates a formula from its leaves to its root. The function `test` returns the value of a leaf, which is a
+    single condition. The functions `both` and `either` combine the results of two formulas. The argument `unknown` is
+    the result for the formula UNKNOWN, which stands for a condition that was not analysed.
     """
     if f is None or isinstance(f, Dim):
         return unknown if f is None else test(f)

@@ -11,7 +11,7 @@ The function `unchanged` takes a loop, and the ops before it. It also takes assu
 example that a condition fails. For each value that the loop carries to its next iteration, `unchanged` returns the
 reason why the value does not change. If there is no proof, the function `unchanged` returns None. The proof evaluates
 one iteration of the loop under the assumptions passed to `unchanged` (optimize/skip_blocks/abstract_values.py). The
-proof that an iteration has no effect succeeds if the evaluated iteration leaves each carried value unchanged.
+proof succeeds if each value that the loop carries is the same before and after the iteration.
 
 If the running maximum changes from m to m', an online sum is multiplied by exp(m - m')
 (minitri/optimize/online_reductions/lower.py). If the running maximum m stays the same, an online sum is multiplied by

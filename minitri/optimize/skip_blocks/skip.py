@@ -21,9 +21,9 @@ the condition of the `where`. In the text of a program, each loop lists what was
 the last block of a loop with products can be incomplete, this block gets a loop of its own. If the last block has a
 loop of its own, the loop over all complete blocks needs no bounds check.
 
-No block is skipped in a loop that runs over several axes, or in a loop that contains stores. No block is skipped
-because of a condition on values from memory. Index-set splitting is from Griebl, Feautrier and Lengauer, "Index set
-splitting", 2000.
+No block is skipped in a loop that runs over several axes, or in a loop that contains stores. A condition on values from
+memory never causes a skipped block. Index-set splitting is from Griebl, Feautrier and Lengauer, "Index set splitting",
+2000.
 """
 
 from dataclasses import replace

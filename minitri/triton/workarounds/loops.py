@@ -11,15 +11,15 @@ registers are overwritten too early, the sums of the product are wrong, and diff
         rt.settle()                             becomes wgmma.wait_group 0
         v3 = …
 
-In three cases, Triton itself waits for the end of a product, so the loop needs no hint `wait`. Triton waits for a
-product whose second operand was computed, not loaded. Triton waits for a product whose sums are used in the same
-iteration, as in attention. Triton also waits for a product whose first operand comes from another product of the same
-iteration.
+In three cases, Triton itself waits for the end of a product, so the loop needs no hint `wait`. Triton waits for the end
+of a product if the kernel has computed the second operand, instead of loading it. Triton waits for a product whose sums
+are used in the same iteration, as in attention. Triton also waits for a product whose first operand comes from another
+product of the same iteration.
 
 *Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` transforms loops that reduce a loaded
 block and add the result to an accumulator. The pass transforms a loop only if the initial value of the accumulator is a
 constant. The pass assumes that only one operation reads the accumulator after the loop. If several operations read the
-accumulator of a loop after the loop, Triton 3.6 stops with "PassManager::run failed" (triton-lang/triton, pull request
+accumulator after the end of its loop, Triton 3.6 stops with "PassManager::run failed" (triton-lang/triton, pull request
 11305). The function `rt.unknown` hides the constant from the pass, so that the pass skips the loop. LLVM later removes
 the code of the function `rt.unknown`, so it adds no instructions to the machine code.
 
@@ -29,10 +29,10 @@ the code of the function `rt.unknown`, so it adds no instructions to the machine
         m = rt.maximum(m, v5)
     ... two more loops read m
 
-The functions `settle` and `hide_starts` take a tile program whose loads and stores have masks. They return the same
-program with hints. The hint `wait` makes a loop wait until tensor cores have read the operands of products from
-registers. The hint `unknown_start` hides the initial value of an accumulator from Triton. This file can be deleted when
-Triton 3.6 is no longer supported.
+The functions `settle` and `hide_starts` take a tile program whose loads and stores have masks. Both functions return
+the tile program with added hints. The hint `wait` makes a loop wait until tensor cores have read the operands of
+products from registers. The hint `unknown_start` hides the initial value of an accumulator from Triton. This file can
+be deleted when Triton 3.6 is no longer supported.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, needed
@@ -49,8 +49,8 @@ def settle(program: Program) -> Program:
 
 
 def settles(program: Program, loop: Loop) -> bool:
-    """Checks whether a loop needs the hint `wait`: whether an iteration can overwrite an operand that a tensor core
-    still reads.
+    """Checks whether a loop needs the hint `wait`. The hint is needed if an iteration can overwrite an operand that a
+    tensor core still reads.
     """
     dots = [op for op in loop.body if isinstance(op, Dot) and op.on_tensor_cores]
     factors = [program.factors(d) for d in dots]

@@ -4,17 +4,17 @@
 
 Tensor cores of Hopper GPUs read a block of a factor from shared memory, at an address in a register. Triton can store
 two blocks at the same address, one after the other. For two blocks at the same address, ptxas 12.8 (of Triton 3.6)
-computes the addresses of both blocks from one register. If the second block has at most 32 contiguous columns, ptxas
-reads the address of this block from a register that no instruction has written. With a wrong address, a part of the
+computes the addresses of both blocks from one register. If the second block has at most 32 contiguous columns, the
+machine code from ptxas takes the block's address from an uninitialised register. With a wrong address, a part of the
 product is missing, or the program reads memory outside of its arrays.
 
-If software pipelining copies blocks in advance, Triton gives each block an address of its own.
-Triton copies no block in advance for a loop of one iteration. Triton also copies no factor that the kernel computes,
-and no block with fewer than four contiguous bytes. Products of tiles of fewer than 64 rows use instructions that read
-the factors from registers instead of shared memory. If ptxas would compile a kernel wrongly, minitri gives the kernel
-tiles of fewer than 64 rows, so that products read no factor from shared memory. `python tests/undefined_registers.py`
-searches the machine code of many kernels for registers that nothing has written. This file can be deleted when only
-ptxas 12.9 (Triton 3.7) and later are supported.
+If software pipelining copies blocks in advance, Triton gives each block an address of its own. Triton copies no block
+in advance for a loop of one iteration. Triton also copies no factor that the kernel computes, and no block with fewer
+than four contiguous bytes. For tiles of fewer than 64 rows, Triton uses instructions that read both factors from
+registers, not from shared memory. If ptxas would compile a kernel wrongly, minitri gives the kernel tiles of fewer than
+64 rows, so that products read no factor from shared memory. `python tests/undefined_registers.py` searches the machine
+code of many kernels for registers that nothing has written. This file can be deleted when only ptxas 12.9 (Triton 3.7)
+and later are supported.
 """
 
 from dataclasses import replace
