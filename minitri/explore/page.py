@@ -59,7 +59,7 @@ class Page:
 
 
 def page(document: Mapping[str, Any], live: Mapping[str, Any] | None = None) -> tuple[str, str]:
-    """Returns the HTML of a document, and the content policy that the HTML contains.
+    """Returns the HTML of a document, and the Content-Security-Policy of this HTML.
 
     The argument `live` is the data for the editor. Only a page that a server serves has an editor.
     """

@@ -10,8 +10,8 @@ has the text of each stage, with the numbers of the nodes that each line comes f
 Each operation has spans: places in the source, each with the number of the graph node that was made for this place. If
 a line has an operation, the line comes from the graph nodes that the spans of this operation name. A line that declares
 an axis or a buffer comes from the graph nodes of the operations that use the axis or the buffer. The head of a loop
-comes from the graph nodes of the results of the loop. The head of a kernel comes from the graph nodes of the values
-that the kernel stores.
+comes from the graph nodes of the results of the loop. A kernel's header line comes from the graph nodes whose values
+the kernel stores.
 
 The number of a node is its index in the stage `graph`. If a program was loaded from the text of a kernels or tile
 stage, the trace numbers the ops of this stage, not graph nodes. A `Trace` does not say which part of a line belongs to

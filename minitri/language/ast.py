@@ -134,7 +134,9 @@ Expr = Union[
 
 
 class Pack(Node):
-    """A pack: a starred name in a type, such as `*B` in `f32[*B, N]`. A pack stands for any number of leading axes."""
+    """A pack: a starred name in a type, such as `*B` in `f32[*B, N]`. The starred name stands for any number of leading
+    axes.
+    """
 
     id: str
 

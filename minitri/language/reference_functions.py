@@ -3,7 +3,7 @@
 Each function takes and returns values of the reference evaluator: arrays, numbers and tuples (reference_arrays.py). The
 operator table (operators.toml) defines the elementwise functions. The dictionary `FUNCTIONS` contains all functions
 that are not elementwise, such as `sum`. Most functions in `FUNCTIONS` call the corresponding function of numpy. Two
-rules for functions of the language differ from the rules of numpy:
+rules of the language differ from the rules of numpy:
 
 Sums of unsigned integers are u64. Sums of other integers and of booleans are i64. If an index in `x[index]` is out of
 range, the result is NaN for floats, 0 for integers, and False for booleans.

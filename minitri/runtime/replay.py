@@ -36,8 +36,8 @@ def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, lis
     kernels in the same way.
 
     The result is None if an argument is neither a dense tensor nor a number. The key does not contain the values of
-    float arguments: a `Replay` passes these values at run time. An integer below 2**53 that is passed for a float
-    parameter (see `floats`) counts as a float argument.
+    float arguments: a `Replay` passes these values at run time. For a float parameter (see `floats`), an integer below
+    2**53 counts as a float argument.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -237,7 +237,8 @@ class ReplayCache:
     recognised by torch's guards (fast checks of arguments), without computing a key. If a call differs from the
     previous call, its `Replay` (recorded call) is found by the key, which is made from the arguments.
 
-    `floats`: the position and the default of each float parameter. The key of a call has no values of float parameters.
+    `floats`: the position and the default of each float parameter. The key of a call does not contain the values of
+        float parameters.
     `kept`: the `Replay` objects, by the key of their call.
     `again`: a function that repeats a call that is like the previous one, and returns None for other calls. None if
         torch has no guards.

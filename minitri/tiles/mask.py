@@ -62,7 +62,7 @@ def reason(axis: TileAxis, needless: str = "") -> str:
 
 def accumulated(op: Op) -> tuple[Op, Number] | None:
     """If `op` is a reduction step `carry = combine(carry, x)` in a loop, returns x and the initial value of the carry.
-    Returns None for an op that is no reduction step in a loop.
+    Returns None if `op` is not a reduction step.
     """
     match op:
         case Compute(args=(Carry(initial=Constant(value=value)), x)) if op.op in COMBINE.values():
@@ -76,7 +76,9 @@ def same(a: Number, b: Number) -> bool:
 
 
 class Masking:
-    """Adds masks to one tile program. A subclass decides which tests and which neutral elements are unnecessary."""
+    """Adds masks to one tile program. A subclass can prove that a bounds test, or a replacement of elements past the
+    end, is not needed.
+    """
 
     def __init__(self, program: Program) -> None:
         self.program = program

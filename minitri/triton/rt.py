@@ -148,7 +148,7 @@ def shift_left(a, n):
 def shift_right(a, n):
     """Returns a >> n.
 
-    If n is negative or too large (at least the number of bits), a >> n is -1 for a < 0, and 0 for a >= 0.
+    If n lies outside of 0 to bits - 1, the result is -1 for a < 0, and 0 for a >= 0.
     """
     inside = (n >= 0) & (n < a.dtype.primitive_bitwidth)
     shifted = a >> tl.where(inside, n, 0)
@@ -252,8 +252,8 @@ def reduce_max_in_parts(x):
 
     When tensor cores have computed the product, each thread holds a quarter of a row. Without elementwise maxima, a
     thread would compute the maximum of its elements by one chain of instructions. Each instruction of a chain waits for
-    the previous instruction. While elementwise maxima reduce a row to 16 columns, each thread computes four independent
-    maxima. The GPU overlaps the instructions of independent maxima.
+    the previous instruction. With elementwise maxima, each thread computes four independent chains of maxima. The GPU
+    overlaps the instructions of independent maxima.
     """
     parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))
     return tl.reduce(tl.reduce(parts, 1, maximum), 1, maximum)

@@ -79,7 +79,7 @@ class Foreign(Record):
         return [(match[1], match[2], by_position) for match, by_position in found]
 
     def takes(self, args: Sequence[str], keywords: Iterable[str]) -> bool:
-        """Checks whether this row of names.csv is for a call with the arguments `args` and `keywords`.
+        """Checks whether this row of names.csv translates a call with the arguments `args` and `keywords`.
 
         For some parameters, the table `looks` of libraries.toml has a regular expression that the argument must match.
         For example, the argument for the parameter `dim` must contain a digit. Therefore the row `max(x, dim)` is not

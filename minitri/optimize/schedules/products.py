@@ -315,7 +315,8 @@ def _is_one_described(dot: Dot) -> bool:
 def is_described(load: Load, blocked: Sequence[str] = ()) -> bool:
     """Checks whether a tensor descriptor can load complete blocks of the array that `load` reads.
 
-    Each index of the load must be an axis or a number. An index along an axis in `blocked` may also have an offset.
+    Each index of the load must be an axis or a number. An index along an axis in `blocked` may be the axis plus an
+    offset.
     """
     return may_be_described(load) and has_steps(load.buffer) and all(_is_along(d, blocked) for d in load.index)
 
