@@ -6,8 +6,8 @@
 
 A fact is an expression that is known to be >= 0, with a reason. The goal is the expression to prove >= 0. The function
 `prove` takes a goal and facts. It returns a `Proof`, or None if it finds no proof. The one idea: a proof is an equation
-that writes a multiple of the goal as a sum of facts with factors >= 0. The left side of a proof is scale * goal + room,
-for a positive integer `scale` and an integer `room` from 0 to scale - 1.
+that writes a multiple of the goal as a sum of facts with factors >= 0. The left side of the equation is scale * goal +
+room. Here `scale` is a positive integer, and `room` is an integer from 0 to scale - 1.
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 

@@ -1,7 +1,7 @@
 """Reads the command line of `minitri`.
 
-This module reads the commands and their options from the table commands.toml. For a command line, it calls one function
-in command_functions.py, check.py, demo.py or doctor.py. The module main.py imports no library except click, so `minitri
+This module reads the commands and their options from the table commands.toml. Each command calls one function in
+command_functions.py, check.py, demo.py or doctor.py. The module main.py imports no library except click, so `minitri
 --help` answers at once. The function of a command imports the compiler, numpy and rich only when the command needs
 them.
 

@@ -2,12 +2,12 @@
 
     relu(x @ w).mT at [i, j]  →  relu at [j, i]  →  x @ w at [j, i]  →  x at [j, r], w at [r, i]
 
-The class `Indexing` takes the nodes of the part of the graph that becomes one kernel, and the roots of this part. Roots
-are the nodes whose values the kernel stores. The kernel computes the nodes of its part of the graph and reads the
-values of all other nodes from memory. An `Indexing` has the axes of the kernel, and the demands of each node. A demand
-is an index at which the kernel needs a node, such as `x[i, r]`. From the demands, minitri/kernels/lower_graph.py makes
-the ops of a kernel. The file minitri/optimize/fusion/one_kernel.py decides whether the nodes of a part of the graph can
-be one kernel.
+The class `Indexing` takes the graph nodes that one kernel computes, and the roots among these nodes. Roots are the
+nodes whose values the kernel stores. The kernel computes the nodes of its part of the graph and reads the values of all
+other nodes from memory. An `Indexing` has the axes of the kernel, and the demands of each node. A demand is an index at
+which the kernel needs a node, such as `x[i, r]`. From the demands, minitri/kernels/lower_graph.py makes the ops of a
+kernel. The file minitri/optimize/fusion/one_kernel.py decides whether the nodes of a part of the graph can be one
+kernel.
 
 The one idea: the index of a needed element of a result determines which elements of the operands are needed. For a
 stored node, the index consists of new axes, such as `[i, j]`. A View reads its operand at another index: `x.mT` at `[i,

@@ -234,7 +234,8 @@ class Carry(_Op):
     """A value that a loop passes from one iteration to the next. The field `initial` is the carried value before
     the first iteration.
 
-    Only tile programs have carried values. After the loop, a `Carry` has the value of the last iteration.
+    Only tile programs have carried values. After the loop, a `Carry` stands for the value that the last iteration
+    computed.
     """
 
     initial: Op

@@ -7,9 +7,9 @@ this kernel computes the value itself. An output that is only a view of another 
 kernel would need a view at too many different indices, the view is copied to memory.
 
 With optimisations, minitri/optimize/fusion/ decides which nodes run in one kernel. `plan_of` makes the plan (list of
-kernels), with or without fusion. `build` makes one kernel from an `Indexing` (minitri/kernels/demand.py), which says
-which elements of which nodes the kernel needs. Each op of a kernel comes after its operands. If several results of the
-kernel need the same element of a node, one op computes or loads this element for all of them.
+kernels), with or without fusion. `build` makes one kernel from an `Indexing` (minitri/kernels/demand.py). An `Indexing`
+says which elements of the graph nodes the kernel needs. Each op of a kernel comes after its operands. If several
+results of the kernel need the same element of a node, one op computes or loads this element for all of them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

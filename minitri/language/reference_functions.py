@@ -286,7 +286,7 @@ def broadcast_shapes(shapes: Value) -> tuple[int, ...]:
 def diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
     """Computes the differences of neighbours, in the common dtype of the arrays `x`, `prepend` and `append`.
 
-    The arrays are converted to their common dtype first, because numpy's rules of promotion are different.
+    The arrays are converted to their common dtype first, because numpy's own rules can give another common dtype.
     """
     dtype = settled(*(v for v in (prepend, x, append) if v is not None))
     ends = {k: convert(v, dtype) for k, v in (("prepend", prepend), ("append", append)) if v is not None}

@@ -1,4 +1,4 @@
-"""Turns a gather into a view if its index is a linear expression of the axes ("affine").
+"""Turns a gather into a view if the gather's index is a linear expression of the axes ("affine").
 
     x[arange(N - 2)[:, None] + arange(3)]      x: f32[N]
       becomes

@@ -161,7 +161,8 @@ def _accesses(kernel: Kernel) -> Iterator[Access]:
 
 
 def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
-    """Returns the axes of a result that is stored at `index`, in the order of their strides, the largest stride first.
+    """Returns the axes of a stored result in memory order: the axis with the largest stride comes first. The result is
+    stored at `index`.
 
     Each load that has all axes of the result votes for its own order. The order with the most votes wins. A load has
     one vote for each byte of an element: a load of f32 elements has 4 votes.

@@ -97,11 +97,11 @@ class Choice(NamedTuple):
 def cheapest(
     chip: Chip, paces: Iterable[Pace], parts: Iterable[int], *sizes: int, step: int = 1, loading: float = 0.0
 ) -> Choice:
-    """Returns the number of parts and the tile (`Pace`) that have the least estimated time. The tile comes from
-    `paces`, and the number of parts comes from `parts`. The arguments `sizes` are the number of products in the batch,
-    the rows, the columns and the depth. The length of a part is a multiple of `step`. The argument `loading` is the
-    time in microseconds for reading the factors from memory once. Among choices with equal times, the choice with the
-    fewest parts is returned.
+    """Returns the number of parts and the tile (`Pace`) that have the least estimated time. The candidates for the tile
+    are `paces`, and the candidates for the number of parts are `parts`. The arguments `sizes` are the number of
+    products in the batch, the rows, the columns and the depth. The length of a part is a multiple of `step`. The
+    argument `loading` is the time in microseconds for reading the factors from memory once. Among choices with equal
+    times, the choice with the fewest parts is returned.
     """
     batch, rows, columns, depth = sizes
 

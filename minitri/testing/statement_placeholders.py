@@ -1,4 +1,4 @@
-"""Replaces the placeholders of statement_forms.toml by names, axes and sizes of small programs.
+"""Fills the placeholders in the statements of statement_forms.toml with names, axes and sizes of small programs.
 
     {y} → w, a value that broadcasts with x        {MK} → a, a new matrix        {axis} → 1
 

@@ -115,13 +115,13 @@ class LaunchOptions(Record, kw_only=True, eq=False):
 
     `warps`: the number of warps that run one grid program.
     `stages`: the number of blocks that a pipelined loop keeps in flight (Triton's `num_stages`).
-    `group`: the number of tiles along the last-but-one grid axis that run side by side (rasterisation). Their operands
-        then stay in the L2 cache.
+    `group`: how many tiles along the last-but-one grid axis run side by side (rasterisation). Their operands then stay
+        in the L2 cache.
     `descriptors`: whether loads use tensor descriptors where that is possible.
     `persistent`: the number of grid programs of a persistent kernel. 0 means one grid program for each tile.
     `registers`: the most registers that a thread may use. 0 means that Triton's compiler decides.
-    `descriptor_stores`: whether stores use tensor descriptors too where that is possible. It has an effect only if
-        `descriptors` is true.
+    `descriptor_stores`: whether stores use tensor descriptors too where that is possible. Without `descriptors`,
+        `descriptor_stores` has no effect.
     """
 
     warps: int = 4

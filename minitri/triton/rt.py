@@ -297,7 +297,9 @@ def reduce_argmax(x, index, axis: tl.constexpr):
 
 @triton.jit
 def reduce_argmin(x, index, axis: tl.constexpr):
-    """Returns the smallest value along an axis, and its index. The tile `index` holds the index of each element."""
+    """Returns the smallest value along an axis, and the index of this value. The tile `index` holds the index of each
+    element.
+    """
     return tl.reduce((x, index), axis, _better_minimum)
 
 

@@ -40,8 +40,8 @@ BOUNDS, NEEDED, ONCE = "in bounds", "needed", "written once"
 class Verdict(NamedTuple):
     """The verdict on one claim about an access.
 
-    `status`: "proven", "needed", "refuted", "idle" or "not proven". "needed": an example or a reason shows that a
-        bounds check is needed. "idle": the bounds check is not needed.
+    `status`: "proven", "needed", "refuted", "idle" or "not proven". "needed" means that the bounds check is needed, as
+        an example or a reason shows. "idle" means that the bounds check is not needed.
     `why`: the proof, the example or the reason, as a text.
     """
 
@@ -65,7 +65,7 @@ class Verdict(NamedTuple):
 
 
 def prove(program: Program, conditions: Sequence[Condition] = (), needed: bool = True) -> list[Verdict]:
-    """Returns all verdicts on a masked program, in the order of its statements.
+    """Returns the verdicts about the memory accesses of a masked program, in the order of the program's statements.
 
     The proofs can assume that the `conditions` hold, because each call checks them before the program runs. If `needed`
     is false, there are no verdicts about whether each bounds check is needed.

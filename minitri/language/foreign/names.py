@@ -5,8 +5,9 @@ language. For numpy's `unique`, the language has no counterpart, and reasons.csv
 for each name of another library. The file libraries.toml has the names of libraries. The columns of names.csv:
 
 `name`: a name such as `average`. `.real` is an attribute, and `*` stands for any other name of the library.
-`arguments`: the calls that the row is for, such as `x, axis`, `x, *, alpha`, `x: 1` (rank 1) or `*rest` (any others).
-    The table `looks` of libraries.toml says how an argument looks: an argument for `M` is a size.
+`arguments`: the arguments of the calls that the row translates, such as `x, axis`, `x, *, alpha`, `x: 1` (x has rank 1)
+    or `*rest` (any further arguments). The table `looks` of libraries.toml says how an argument looks: an argument for
+    `M` is a size.
 `libraries`: the libraries that have the name, as keys of `LIBRARIES` (libraries.toml).
 `instead`: an expression of the arguments that the user can write instead, or the name itself if the language has it.
 `reason`: a key of reasons.csv, for a name that the language does not have.

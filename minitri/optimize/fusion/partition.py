@@ -138,7 +138,7 @@ class Partition(FirstParts):
 
     def refusal(self, a: int, b: int, graph: nx.DiGraph[int]) -> str | None:
         """Returns the reason why the parts `a` and `b` cannot be one kernel, or None if `a` and `b` can be one kernel.
-        Part `b` is allowed to read values of `a`, but `a` must not read values of `b`.
+        Part `b` may read values that part `a` computes, but `a` must not read values that `b` computes.
         """
         return "another kernel must run in between" if detour(graph, a, b) else self._reason_against([a], b)
 

@@ -340,8 +340,9 @@ def may_be_described(load: Load) -> bool:
 def has_steps(buffer: Buffer) -> bool:
     """Checks whether a tensor descriptor allows the strides of a buffer (CUDA driver API, cuTensorMapEncodeTiled).
 
-    The last axis of the buffer must be contiguous. Every stride except the last must be a multiple of 16 bytes and of
-    the next axis's stride. Every stride except the last must be at least the stride of the next axis times its extent.
+    The last axis of the buffer must be contiguous. Every stride except the last must be a multiple of 16 bytes, and
+    also a multiple of the next axis's stride. Every stride except the last must be at least the stride of the next axis
+    times its extent.
     """
     unknown = any(d.constant is None for d in (*buffer.shape, *buffer.strides))
     if unknown or not 2 <= len(buffer.shape) <= MOST_AXES or ZERO in buffer.shape:
