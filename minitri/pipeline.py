@@ -235,7 +235,7 @@ class Compilation:
     compiler.
 
     `context`: the context of the compilation, which every pass receives.
-    `values`: the stages made so far, by name. At first, these are the stages in the argument `known`.
+    `values`: the stages made so far, by name. The argument `known` contains the initial stages.
     `table`: all passes, in their order.
     `steps`: the passes that run. If the program was read from a stage, only the later passes run.
     `seconds`: the seconds that each pass took, by the name of the pass.

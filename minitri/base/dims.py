@@ -336,8 +336,8 @@ def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     """Divides the polynomial a by the polynomial b: returns a quotient w and a rest r with a == w * b + r.
 
     If b has one term, each term of a that b divides is divided separately, and any other term goes into the rest. For
-    example, `4*M + i` divided by 4 has the quotient M and the rest i. If b has several terms, the quotient is 1 for a
-    == b, and 0 for any other a.
+    example, `4*M + i` divided by 4 has the quotient M and the rest i. For a sum b of several terms, the quotient is 1
+    if a == b, and otherwise 0.
     """
     if len(b.terms) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)

@@ -112,7 +112,7 @@ def missing_sizes(
     """Returns sizes for the dimensions that have no size in `known`.
 
     Each dimension without a size in the dict `known` takes the next number from the list `sizes`. A pack is a name such
-    as `*B` for several axes. Each pack without sizes in `known` gets the tuple `axes` as its sizes.
+    as `*B` for several axes. A name such as `*B` gets the tuple `axes` as its sizes, unless `known` has its sizes.
     """
     numbers, declared = cycle(sizes), sizes_of(function, {}).items()
     return {n: axes if isinstance(size, tuple) else next(numbers) for n, size in declared if n not in known}

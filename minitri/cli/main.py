@@ -63,8 +63,8 @@ def words(value: str) -> tuple[str, ...]:
 
 
 def once(ctx: click.Context, param: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """Makes a dictionary from the (name, value) pairs of all uses of an option. If a name occurs twice, raises a usage
-    error.
+    """Makes a dictionary from (name, value) pairs: one pair for each occurrence of an option on the command line. If a
+    name occurs twice, raises a usage error.
     """
     names = [name for name, _ in pairs]
     for name in names:

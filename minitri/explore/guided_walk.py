@@ -113,7 +113,9 @@ class _Walk:
         return there >= set(panes) and (before is None or before != after)
 
     def steps(self) -> Iterator[dict[str, Any]]:
-        """Yields the steps whose two panes are on the page and have different texts."""
+        """Yields the steps of the walk that can be shown. Both panes of such a step are on the page, and have different
+        texts.
+        """
         facts = self._facts()
         drawings = {
             "fusion": self._fusion(),

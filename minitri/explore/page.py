@@ -35,7 +35,7 @@ EDITOR = ("codemirror", "completion", "editor", "problems", "sizes", "gallery", 
 class Page:
     """A page of the explorer.
 
-    A notebook shows the page, and the method `save` writes it as a file. `document` is the data of the page.
+    A notebook shows the page. The method `save` writes the page as a file. `document` is the data of the page.
     """
 
     def __init__(self, document: Mapping[str, Any]) -> None:

@@ -63,8 +63,8 @@ class StageTrace(NamedTuple):
 
 
 class Trace:
-    """The nodes of a compilation, and the nodes that each line of each stage comes from. For example, `trace["ptx"]` is
-    the `StageTrace` of the stage `ptx`.
+    """The graph nodes of a compilation. For each line of each stage, a `Trace` says which graph nodes the line comes
+    from. For example, `trace["ptx"]` is the `StageTrace` of the stage `ptx`.
 
     A stage is made when it is first requested. Raises StageUnavailable (MT0402) for a stage that the compilation does
     not have.

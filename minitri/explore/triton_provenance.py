@@ -76,9 +76,9 @@ def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str
         s = 3                 serves the product: {5}
         y = x * s             {5}
 
-    The function is a backward data-flow analysis, like the analysis of live variables. If a line uses a name, the
-    nearest earlier line that defines the name gets the graph nodes of the line. The function visits the lines twice,
-    from the last line to the first, because a loop carries values from one iteration to the next.
+    The function is a backward data-flow analysis, like the analysis of live variables. A line that defines a name gets
+    the graph nodes of the lines that use this definition. The function visits the lines twice, from the last line to
+    the first, because a loop carries values from one iteration to the next.
 
     The set `kept` has names that several lines define: variables that a loop updates, and `TENSOR` (tensor memory). If
     a line uses a name in `kept`, all earlier lines that define the name get the graph nodes of the line.

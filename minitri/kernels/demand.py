@@ -40,8 +40,7 @@ class NotOneKernel(Exception):
     """Raised if some nodes of the graph cannot be computed in one kernel. The argument `reason` says why the nodes need
     more than one kernel.
 
-    The argument `nodes` has the nodes to store in memory, so that a kernel can load their values instead of computing
-    them.
+    The argument `nodes` has the nodes to store in memory. A kernel can then load their values.
     """
 
     def __init__(self, reason: str, *nodes: Node) -> None:

@@ -356,8 +356,8 @@ def rewritten(body: Iterable[Op], change: Callable[[Op], Op]) -> dict[Op, Op]:
 
 
 def index_expressions(op: Op) -> tuple[Dim, ...]:
-    """Returns the index expressions of an op: its index, guards and tested conditions. Most ops have no index
-    expressions.
+    """Returns the index expressions of an op: its index, its guards, and the conditions that it tests. Most ops have no
+    index expressions.
     """
     match op:
         case Load() | Store():

@@ -106,8 +106,8 @@ def with_stored_outputs(graph: Graph) -> Graph:
 
 
 def with_copies(graph: Graph, values: Collection[Node]) -> Graph:
-    """Returns the graph in which each view, gather or concat in `values` is copied. A kernel stores each copy in
-    memory.
+    """Returns the graph with copies of those nodes in `values` that are views, gathers or concats. A kernel stores each
+    copy in memory.
     """
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:

@@ -263,7 +263,7 @@ class _Names:
     # ---- parameters ------------------------------------------------------------------
 
     def param(self, param: ast.Param) -> ast.Param:
-        """Links a parameter: names in the parameter's default are replaced by their values.
+        """Replaces names in the default of a parameter by their values.
 
         A default is the value that Python computed when Python defined the function. The default `eps=EPS` keeps the
         value that EPS had at the definition, even if EPS changes later.

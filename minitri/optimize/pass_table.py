@@ -56,9 +56,7 @@ def chip(context: Context) -> Chip:
 
 
 def tf32_parts(context: Context) -> bool:
-    """Checks whether tensor cores compute f32 products as sums of TF32 products, if the user has not chosen a
-    precision.
-    """
+    """Checks whether f32 products without a precision from the user become sums of TF32 products on tensor cores."""
     return "f32-products" not in context.without and has_fast_tf32(context.target)
 
 

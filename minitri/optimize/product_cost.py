@@ -70,8 +70,8 @@ PACES = {kind: [Pace(*row) for row in rows] for kind, rows in table_beside(__fil
 
 
 def kind_of(precision: str, factor: DType) -> str:
-    """Returns the key for a product in the table PACES (times of tiles), for example "tf32", or "16" for factors of 16
-    bits.
+    """Returns the key of the table PACES (times of tiles) for a product, such as "tf32". For factors of 16 bits, the
+    key is "16".
     """
     return precision if precision.startswith("tf32") else str(max(16, factor.bits))
 

@@ -48,8 +48,8 @@ Halves = tuple[Node, int, Dim]  # the nodes that replace a node, the number of p
 
 
 def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | None], *kinds: type[Node]) -> Graph:
-    """Returns the graph in which some nodes, such as long reductions, are computed in parts. The argument `kinds` gives
-    the types of the nodes that can be split. The field `splits` of the graph lists the split nodes.
+    """Returns the graph in which some nodes, such as long reductions, are computed in parts. Only nodes of the types
+    `kinds` can be split. The field `splits` of the graph lists the split nodes.
 
     The function `rule` gets an interner, a node of the old graph, and the copy of this node in the new graph. The
     function `rule` returns None for a node that is not split. The argument `by` is the function of the calling pass;
@@ -84,7 +84,7 @@ class Cut:
         self.found: Rescale[Element] | None = None  # the transport of a sum that follows a maximum
 
     def made(self, cuts: dict[Node, Cut]) -> Halves:
-        """Returns the reduction in two steps. Records the split reduction in the dict `cuts`.
+        """Returns the reduction in two steps. Adds an entry for the split reduction to the dict `cuts`.
 
         If a sum depends on a split maximum or mean, each part of the sum uses the maximum or mean of the part. If the
         partial sums cannot be corrected, the sum reads its elements again after the maximum or mean of all elements is
@@ -144,7 +144,7 @@ class Cut:
         return compute(i, "add", compute(i, "multiply", part, length), place)
 
     def merged(self, parts: Node) -> Node:
-        """Returns the reduction of the results of all parts."""
+        """Returns a node that reduces the results of all parts to one result."""
         return self.i.reduce(self.node.op, parts, (self.place,))
 
 

@@ -183,8 +183,8 @@ class _Step:
         self.more = bool(self.floats or self.descriptors)  # whether arguments follow the sizes
 
     def with_more(self, given: tuple[Any, ...], args: Sequence[Any]) -> tuple[Any, ...]:
-        """Returns the kernel arguments `given`, followed by the float arguments of this call and the tensor descriptors
-        of its arrays.
+        """Returns all arguments of a kernel: `given`, then the float arguments in `args`, and then the tensor
+        descriptors of the call's arrays.
         """
         floats = (float(args[k]) if k < len(args) else default for k, default in self.floats)
         return (*given, *floats, *(Described(d, given) for d in self.descriptors))

@@ -69,8 +69,8 @@ class _Run(Values):
     def start(self, name: str, first: int, looping: bool = False) -> None:
         """Makes the block that starts at the index `first` the current block of an axis.
 
-        The argument `looping` is true if a loop calls this method. In an unmasked tile program, an incomplete last
-        block of a loop has fewer indices.
+        The argument `looping` says whether the block is an iteration of a loop. In an unmasked tile program, an
+        incomplete last block of a loop has fewer indices.
         """
         a = self.axes[name]
         self.real[name] = max(0, min(a.block, self.extents[name] - first))
@@ -118,7 +118,7 @@ class _Run(Values):
         return default if bound is None else int(np.asarray(numpy_array_operations.index(bound, self.env)).item())
 
     def lanes(self, op: Op) -> tuple[slice, ...]:
-        """Returns the slices of a carried value that select the elements in the current blocks."""
+        """For each axis, returns the slice of a carried value that covers the current block."""
         return tuple(slice(0, self.width(n)) if n in op.axes else slice(None) for n in self.names)
 
     # ---- ops -------------------------------------------------------------------------

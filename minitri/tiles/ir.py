@@ -141,8 +141,8 @@ class Program(LaunchOptions, eq=False):
     `descending`: whether the tiles of the last grid axis are numbered backwards, from the end of the axis to its start.
     `returning`: whether loops without carried values run backwards, from their last block to their first block.
     `peeled`: whether tiles completely inside the last grid axis skip the bounds checks of that axis.
-    `early_start`: whether a grid program starts before the previous kernel ends (dependent launch). It then waits for
-        the results of that kernel.
+    `early_start`: whether a grid program starts before the previous kernel ends (dependent launch). The program then
+        waits for the previous kernel's results.
     `flattened`: whether the loop over the tiles of a persistent kernel and the loop inside it become one loop.
     `hints`: hints about how the target compiles single ops and loops. The key is the op or loop.
     """

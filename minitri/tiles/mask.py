@@ -47,8 +47,8 @@ def overhangs(axis: TileAxis) -> bool:
 
 
 def reason(axis: TileAxis, needless: str = "") -> str:
-    """Returns the text that says why an axis needs a bounds check or needs none. If sizes are known, the text names the
-    first index past the end.
+    """Returns the text that says why an axis needs a bounds check or needs none. If the size of the axis is known, the
+    text names the first index after the end of the axis.
     """
     extent, block = axis.extent, axis.block
     if needless:
@@ -139,7 +139,7 @@ class Masking:
     def is_neutral(self, x: Op, axis: TileAxis, value: Number) -> bool:
         """Checks whether the elements of `x` past the end of an axis are known to be `value`.
 
-        For example, a load with a bounds check of the axis has the value `other` past the end of the axis.
+        For example, a load with a bounds check returns its field `other` for elements past the end of the axis.
         """
         if not isinstance(x, Load) or x.mask is None:
             return False

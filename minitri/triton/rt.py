@@ -163,7 +163,7 @@ def round_to_tf32(x):
     """Rounds a number to tf32, which has 11 significant bits and the range of f32. A number halfway between two tf32
     numbers is rounded away from zero.
 
-    The function adds half of the last bit that is kept, and then clears all bits below the last kept bit.
+    The function adds half a unit in the last place of tf32, and then clears all lower bits.
     """
     if x.dtype == tl.float64:
         bits = x.to(tl.int64, bitcast=True) + (1 << 41)

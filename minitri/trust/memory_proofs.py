@@ -1,8 +1,8 @@
 """Proves for a masked tile program that accesses stay in their arrays, bounds checks are needed, and elements are
 written once.
 
-The function `prove` takes a masked tile program, and the conditions that the call has checked. It returns a list of
-verdicts:
+The function `prove` takes a masked tile program, and the conditions that minitri checks at each call. It returns a list
+of verdicts. Each verdict is about one claim:
 
 `in bounds`: an access stays in its array. The ranges of the axes and the conditions of the mask prove it, or an example
     refutes it.

@@ -199,7 +199,7 @@ def prefixed(
     """Returns the translation of a name with a prefix, such as `np.average`.
 
     The argument `path` is the name of the library, such as `np`. The argument `args` is a list of the texts of the
-    positional arguments. If the program does not call the name, `args` is None.
+    positional arguments. If the name is used without a call, `args` is None.
     """
     of = library(path)
     places = ("F", "nn", of) if of == "modules" else (of,)  # `nn.relu` is a function, not a layer

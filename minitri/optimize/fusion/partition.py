@@ -309,7 +309,7 @@ def connected(graph: nx.DiGraph[int], starts: Iterable[int], ends: Iterable[int]
 
 
 def detour(graph: nx.DiGraph[int], a: int, b: int) -> bool:
-    """Checks whether a path leads from `a` to `b`, besides the edge from `a` to `b`."""
+    """Checks whether a path from `a` to `b` leads through other nodes."""
     starts = (s for s in graph.successors(a) if s != b)
     return connected(graph, starts, (p for p in graph.predecessors(b) if p != a))
 

@@ -35,7 +35,7 @@ class FusedIndexing(Indexing):
 
     `loop`: the axis of the loop that reductions and products share. None without such a loop.
     `held`: the column axes of products whose summed axis is `loop`. Each program covers these axes completely. The file
-        one_kernel.py sets `loop` and `held`.
+        one_kernel.py sets both fields, `loop` and `held`.
     `in_parts`: the results of which each program of a split reduction stores a part. The value is True if the axes of
         the result are permuted.
     `transposed`: whether the columns of products come before the rows. computed_factor_first.py sets this field.
@@ -182,8 +182,8 @@ class FusedIndexing(Indexing):
         return tuple(chosen)
 
     def column_axis(self, d: Dim) -> str | None:
-        """Returns the axis of a product's column index. In a loop that a matrix product shares with reductions, the
-        product's column index is the loop's axis `r`, or `r` plus an offset.
+        """Returns the axis of a product's column index. If a matrix product shares a loop with reductions, the column
+        index of the product is the loop's axis `r`, or `r` plus an offset.
         """
         along_loop = d.coefficient(Symbol(self.loop, "axis")) if self.loop is not None else None
         return self.loop if along_loop is not None and along_loop[0] == 1 else plain_axis(d)

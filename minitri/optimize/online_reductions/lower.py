@@ -79,7 +79,7 @@ class OnlineLowering(Lowering):
     def phase(self, loops: tuple[str, ...], sinks: list[Op]) -> None:
         """Lowers one phase (group of loops): writes one loop with all reductions of this phase.
 
-        Before it writes the loop, the method `phase` finds the ops whose values change with every block. The method
+        Before the method `phase` writes the loop, it finds the ops whose values change with every block. The method
         `phase` also finds the maxima that are used only in subtractions, as in `exp(x - max)`.
         """
         running = {y for s in sinks for y in self.follows[s]}

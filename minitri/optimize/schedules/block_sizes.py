@@ -94,9 +94,9 @@ def _counts_along(remainder: Remainder, symbol: Symbol) -> bool:
 
 
 def rival(order: Sequence[Axis], kernel: Kernel) -> Axis | None:
-    """Returns a second axis along which the kernel loads and stores many contiguous bytes, as in a transpose. The
-    returned axis is never the first axis in the list `order`. Returns None if nearly all loads and stores of the kernel
-    are contiguous along the first axis only.
+    """Returns the second axis along which memory accesses are contiguous, if there are two such axes, as in a
+    transpose. The returned axis is never the first axis in the list `order`. Returns None if nearly all loads and
+    stores of the kernel are contiguous along the first axis only.
     """
     weight = contiguity(kernel, fastest=True)
     second = max(order[1:], key=lambda a: weight[a.name], default=None)

@@ -14,9 +14,9 @@ has at most 4 warps. A program of a transpose has 8 warps, or 16 if it computes 
 few elements has smaller tiles, so that more multiprocessors have a tile.
 
 If rows have an odd length, one instruction loads or stores only one element of a row. A transpose of such rows has
-tiles of 2048 elements, so each thread has 8 elements. With larger tiles, transposes of the shape [16, 197, 777] took up
-to three times as long (H200). For rows of odd length, the tile of a transpose has 32 rows. The tile has 16 rows if one
-instruction on the other side of the transpose loads or stores several elements.
+tiles of 2048 elements, so each thread has 8 elements. Compared with tiles of 2048 elements, larger tiles took up to
+three times as long for the shape [16, 197, 777] (H200). For rows of odd length, the tile of a transpose has 32 rows.
+The tile has 16 rows if one instruction on the other side of the transpose loads or stores several elements.
 
 In Triton's interpreter a program costs about a millisecond and an element costs almost nothing, so tiles are very
 large.

@@ -57,7 +57,7 @@ class Tile(NamedTuple):
     `columns`: the number of columns of a tile of the result.
     `depth`: the number of elements that one iteration sums for each element of the result.
     `warps`: the number of warps of a program.
-    `stages`: the number of blocks of each factor that are loaded at the same time.
+    `stages`: how many blocks of each factor are loaded at the same time.
     """
 
     rows: int
