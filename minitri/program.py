@@ -51,7 +51,7 @@ class Program(BaseProgram):
     """A function of the language, which is compiled again for each new dtype, size or device of its arguments.
 
     `without`: the names of optimisations to leave out, or "all". `OPTIONAL` in minitri/optimize/pass_table.py lists the
-        names of all optimisations.
+        possible names.
     `options`: the schedules of kernels (`Options`), such as block sizes by axis, warps and software pipelining.
     `effort`: "none" chooses schedules by rules. "quick" and "full" measure schedules on a GPU, at the first call of
         each shape.

@@ -95,10 +95,10 @@ class Reduced(NamedTuple, Generic[E]):
 
 
 class Rescale(NamedTuple, Generic[E]):
-    """Corrects a partial sum of exp(x - h(y)) when the running maximum y grows. When y grows from y1 to y2, the partial
-    sum is multiplied by exp(h(y1) - h(y2)). A softmax sums exp(x - y), so its h(y) is y.
+    """Corrects a partial sum of exp(x - h(y)) when the running maximum y grows. For a growth of y from y1 to y2, the
+    correction factor of the partial sum is exp(h(y1) - h(y2)). A softmax sums exp(x - y), so its h(y) is y.
 
-    If the summed expression has several factors exp(x - h(y)), the field `shifts` contains the h(y) of each factor.
+    A summed expression can have several factors exp(x - h(y)). The field `shifts` contains the h(y) of each factor.
     """
 
     y: Reduced[E]

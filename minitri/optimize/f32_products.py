@@ -8,8 +8,8 @@ TF32 products is as exact as one f32 product (minitri/base/tf32_splitting.py).
 
 Infinities, NaN and numbers of 2**101 and more cannot be split into TF32 parts. If a factor contains a number that
 cannot be split into TF32 parts, the sum of the TF32 products is not finite. If the sum of the TF32 products is not
-finite, the f32 factors themselves are multiplied (minitri/base/numpy_array_operations.py). The pass
-deferred_tf32_checks.py replaces the checks in the iterations of a loop by one check after the loop.
+finite, the f32 factors themselves are multiplied (minitri/base/numpy_array_operations.py). The file
+deferred_tf32_checks.py replaces the checks of TF32 sums inside a loop by one check after the loop.
 
 The pass `f32-products` takes a graph, and the strides of inputs that are not contiguous. It gives a precision, "tf32x3"
 or "ieee", to each product without a `precision` argument. Products of unknown or small sizes get the precision "ieee",

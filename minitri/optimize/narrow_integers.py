@@ -7,9 +7,9 @@ Positions, such as the values of `arange(n)`, have dtype i64, as in numpy, but p
 
 The pass `narrow-integers` takes a tile program with masks, and gives some of its ops a narrower dtype. An op is
 narrowed (computed in 32 bits) only if its value and all its operands fit into 32 bits. Only comparisons, conversions to
-floats or booleans, and other 32-bit ops may use the value of an op that is computed in 32 bits. An op that is computed
-in 32 bits usually gets the dtype i32. Narrowed ops that use each other's values get the dtype f32 if one of these ops
-is converted to a float. An integer op gets the dtype f32 only if its value fits into 24 bits, because f32 represents
+floats or booleans, and other narrowed (32-bit) ops may use the value of a narrowed op. An op that is computed in 32
+bits usually gets the dtype i32. Narrowed ops that use each other's values get the dtype f32 if one of these ops is
+converted to a float. An integer op gets the dtype f32 only if its value fits into 24 bits, because f32 represents
 integers of 24 bits exactly. An example of attention with f32 positions is ALiBi, which adds to each score a multiple of
 the distance between two positions. With f32 positions, the kernel of ALiBi converts each position to a float, and not
 each distance between two positions.

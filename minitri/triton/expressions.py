@@ -150,8 +150,8 @@ class Expressions:
         return _aligned(self.names[op], self.lanes(op.axes), context)
 
     def index(self, d: Dim, context: tuple[str, ...] = (), picks: Picks = ()) -> str:
-        """Returns the source text of an index expression. The expression can contain axes and computed values
-        (`picks`).
+        """Returns the source text of an index expression. The expression can contain axes, and the symbols in
+        `picks`, which stand for computed values.
         """
         bound = dict(picks)
         free, products = on_host(d)

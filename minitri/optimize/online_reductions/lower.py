@@ -7,7 +7,7 @@ The loop carries one value per row for each reduction, and updates this value af
 `old` means the value before the current block. Before the first block, a running maximum and a running mean need a
 special case:
 
-Maximum: while all elements so far are -inf, a finite number replaces the maximum, because -inf - -inf is nan. If the
+Maximum: -inf - -inf is nan, so a finite number replaces the maximum while all previous elements are -inf. If the
     maximum is only subtracted, this number is the lowest float, and the correction factor and the sum are 0. If the
     maximum is used in other ways, this number is 0, and the correction factor is 1. After the loop, one more factor
     corrects the sum to the true maximum. So a row that contains only -inf gives the result that the definition gives.
